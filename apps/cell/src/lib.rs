@@ -1,0 +1,1 @@
+//! A generic service that behaves as a small spec says.

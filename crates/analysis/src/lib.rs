@@ -1,0 +1,1 @@
+//! Detection, prediction and causal models: data in, verdicts out.

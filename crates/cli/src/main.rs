@@ -1,0 +1,3 @@
+//! The faultscope binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The one async orchestrator: trials, slots, judging, recording.

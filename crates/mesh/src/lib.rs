@@ -1,0 +1,1 @@
+//! The caller-side proxy, its rules and its sequencer.

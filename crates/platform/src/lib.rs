@@ -1,0 +1,1 @@
+//! Back ends that deploy an application: memory, process, docker.

@@ -1,0 +1,1 @@
+//! Delta debugging and resilience exploration as state machines.

@@ -1,0 +1,1 @@
+//! Spans, metrics and runs on disk.

@@ -1,0 +1,1 @@
+//! Scripted oracles, builders and harnesses for tests.
