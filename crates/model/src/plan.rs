@@ -1,0 +1,254 @@
+//! A plan: what must run in a slot, and the fewest actions that lead there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::circumstance::Circumstance;
+use crate::ids::{InstanceId, NodeId, ServiceName};
+use crate::protocol::Protocol;
+use crate::units::{self, ByteSize};
+use crate::wiring::{ExternalHost, ListenerSpec};
+
+/// What must run in a slot for one trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The circumstance the plan was made for; only the simulated platform looks into it.
+    pub circumstance: Circumstance,
+    /// All instances, in the order in which they are started.
+    pub instances: Vec<InstancePlan>,
+    /// Ports of every service, for the listeners of callers and of the test.
+    pub ports: BTreeMap<ServiceName, Vec<PortPlan>>,
+    /// Hosts outside the application.
+    pub externals: Vec<ExternalHost>,
+    /// Whether instances and data of the trial before may be kept.
+    pub reset: Reset,
+}
+
+/// A port of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortPlan {
+    /// The number, as the service itself has it.
+    pub port: u16,
+    /// What it speaks.
+    pub protocol: Protocol,
+}
+
+/// One instance that must run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InstancePlan {
+    /// Which.
+    pub id: InstanceId,
+    /// On which node.
+    pub node: NodeId,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// The image, for platforms that run images.
+    pub image: Option<String>,
+    /// Working directory, relative to the application file.
+    pub directory: String,
+    /// Its environment beyond the tool's own defaults.
+    pub env: BTreeMap<String, String>,
+    /// Its own ports.
+    pub ports: Vec<PortPlan>,
+    /// Services (and external hosts' pseudo-services) it may call.
+    pub calls: Vec<ServiceName>,
+    /// Services that must be ready before it starts.
+    pub after: Vec<ServiceName>,
+    /// Limits.
+    pub limits: Limits,
+    /// When it counts as ready.
+    pub ready: Readiness,
+    /// Directories, relative to its working directory, that survive a restart inside a trial.
+    pub durable: Vec<String>,
+    /// How long it may take to end by itself after SIGTERM.
+    #[serde(with = "units::duration")]
+    pub stop_within: Duration,
+}
+
+/// Limits of one instance.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// Memory.
+    pub memory: Option<ByteSize>,
+    /// CPU cores.
+    pub cpu: Option<f64>,
+    /// Processes and threads.
+    pub pids: Option<u32>,
+}
+
+impl Limits {
+    /// Whether nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// When an instance counts as ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readiness {
+    /// What is looked at.
+    pub probe: Probe,
+    /// How long it may take.
+    #[serde(with = "units::duration")]
+    pub within: Duration,
+}
+
+/// What shows that an instance is ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Probe {
+    /// A GET of this path on this port is answered with a status below 400.
+    Http {
+        /// Path.
+        path: String,
+        /// Port.
+        port: u16,
+    },
+    /// The port accepts connections.
+    Tcp {
+        /// Port.
+        port: u16,
+    },
+    /// A line of its output matches this pattern.
+    Log {
+        /// A regular expression.
+        pattern: String,
+    },
+    /// A command, run where the instance runs, ends with 0.
+    Command {
+        /// Program and arguments.
+        command: Vec<String>,
+    },
+    /// It is ready as soon as it runs.
+    Started,
+}
+
+/// What happens between two trials of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reset {
+    /// Fresh processes and fresh data.
+    #[default]
+    Restart,
+    /// Instances that need no change go on, with their data.
+    Keep,
+}
+
+/// The actions that lead from what runs to what must run; destroying comes first.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Actions {
+    /// Instances that end.
+    pub destroy: Vec<InstanceId>,
+    /// Instances that start, in order.
+    pub create: Vec<InstancePlan>,
+    /// Instances that stay as they are.
+    pub keep: Vec<InstanceId>,
+}
+
+impl Plan {
+    /// The cheapest actions that lead from the instances that run now to this plan: only differences,
+    /// all changes of an instance together.
+    ///
+    /// With [`Reset::Restart`] everything is made anew.
+    pub fn actions_from(&self, running: &[InstancePlan]) -> Actions {
+        let mut actions = Actions::default();
+        let wanted: BTreeMap<&InstanceId, &InstancePlan> = self.instances.iter().map(|i| (&i.id, i)).collect();
+        let mut kept = BTreeSet::new();
+        for instance in running {
+            let stays = self.reset == Reset::Keep && wanted.get(&instance.id).is_some_and(|w| *w == instance);
+            if stays {
+                kept.insert(&instance.id);
+                actions.keep.push(instance.id.clone());
+            } else {
+                actions.destroy.push(instance.id.clone());
+            }
+        }
+        actions.create = self.instances.iter().filter(|i| !kept.contains(&i.id)).cloned().collect();
+        actions
+    }
+
+    /// The listeners that callers need: one for each port of each callee. With `per_caller` each calling
+    /// instance (and the test) gets its own, for platforms that cannot tell callers by their address.
+    pub fn listeners(&self, per_caller: bool) -> Vec<ListenerSpec> {
+        let externals = self.externals.iter().map(|e| {
+            let ports = e.ports.iter().map(|&port| PortPlan { port, protocol: Protocol::of_port(port) }).collect();
+            (e.service.clone(), ports)
+        });
+        let ports: BTreeMap<ServiceName, Vec<PortPlan>> = self.ports.clone().into_iter().chain(externals).collect();
+        let specs = |callee: &ServiceName, caller: Option<&InstanceId>| -> Vec<ListenerSpec> {
+            let make = |p: &PortPlan| ListenerSpec {
+                callee: callee.clone(),
+                port: p.port,
+                protocol: p.protocol,
+                caller: caller.cloned(),
+            };
+            ports.get(callee).into_iter().flatten().map(make).collect()
+        };
+        if !per_caller {
+            return ports.keys().flat_map(|callee| specs(callee, None)).collect();
+        }
+        let test = InstanceId::test();
+        let from_instances =
+            self.instances.iter().flat_map(|i| i.calls.iter().flat_map(|callee| specs(callee, Some(&i.id))));
+        from_instances.chain(ports.keys().flat_map(|callee| specs(callee, Some(&test)))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(ordinal: u32, memory: Option<u64>) -> InstancePlan {
+        InstancePlan {
+            id: InstanceId::new("order".parse().unwrap(), ordinal),
+            node: NodeId(0),
+            command: vec!["order".into()],
+            image: None,
+            directory: String::new(),
+            env: BTreeMap::new(),
+            ports: vec![PortPlan { port: 8080, protocol: Protocol::Http }],
+            calls: Vec::new(),
+            after: Vec::new(),
+            limits: Limits { memory: memory.map(ByteSize), ..Limits::default() },
+            ready: Readiness { probe: Probe::Started, within: Duration::from_secs(1) },
+            durable: Vec::new(),
+            stop_within: Duration::from_secs(1),
+        }
+    }
+
+    fn plan(instances: Vec<InstancePlan>, reset: Reset) -> Plan {
+        let ports = instances.iter().map(|i| (i.id.service.clone(), i.ports.clone())).collect();
+        Plan { circumstance: Circumstance::default(), instances, ports, externals: Vec::new(), reset }
+    }
+
+    #[test]
+    fn keeping_counts_only_differences() {
+        let running = vec![instance(1, None)];
+        let wanted = plan((1..=6).map(|n| instance(n, Some(64 << 20))).collect(), Reset::Keep);
+        let actions = wanted.actions_from(&running);
+        assert_eq!((actions.destroy.len(), actions.create.len(), actions.keep.len()), (1, 6, 0));
+
+        let more = plan((1..=3).map(|n| instance(n, None)).collect(), Reset::Keep);
+        let actions = more.actions_from(&running);
+        assert_eq!((actions.destroy.len(), actions.create.len(), actions.keep.len()), (0, 2, 1));
+    }
+
+    #[test]
+    fn restarting_makes_everything_anew() {
+        let running = vec![instance(1, None)];
+        let actions = plan(running.clone(), Reset::Restart).actions_from(&running);
+        assert_eq!((actions.destroy.len(), actions.create.len()), (1, 1));
+    }
+
+    #[test]
+    fn listeners_are_shared_or_per_caller() {
+        let mut caller = instance(1, None);
+        caller.calls = vec!["order".parse().unwrap()];
+        let plan = plan(vec![caller], Reset::Restart);
+        assert_eq!(plan.listeners(false).len(), 1);
+        let callers: Vec<_> = plan.listeners(true).into_iter().map(|l| l.caller.unwrap().to_string()).collect();
+        assert_eq!(callers, ["order-1", "test-1"]);
+    }
+}

@@ -1,0 +1,142 @@
+//! Series: concurrent calls made by one handling of one request, and the order a gate releases them in.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::ids::ServiceName;
+use crate::operation::OperationPattern;
+use crate::units;
+
+/// One call of a series: callee, operation and, when the same call is made more than once, its ordinal.
+/// Written `stock PUT /s` or `stock PUT /s#2`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallName {
+    /// The called service.
+    pub callee: ServiceName,
+    /// Method and path.
+    pub operation: OperationPattern,
+    /// The how-manieth such call of the handling, from 1.
+    pub ordinal: u32,
+}
+
+/// A text that does not name a call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` does not name a call; write it like `stock PUT /s` or `stock PUT /s#2`")]
+pub struct InvalidCall(String);
+
+impl FromStr for CallName {
+    type Err = InvalidCall;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCall> {
+        let invalid = || InvalidCall(text.chars().take(160).collect());
+        let (callee, rest) = text.trim().split_once(char::is_whitespace).ok_or_else(invalid)?;
+        let (operation, ordinal) = match rest.rsplit_once('#') {
+            Some((operation, ordinal)) => (operation, ordinal.trim().parse().map_err(|_| invalid())?),
+            None => (rest, 1),
+        };
+        if ordinal == 0 {
+            return Err(invalid());
+        }
+        Ok(Self {
+            callee: callee.parse().map_err(|_| invalid())?,
+            operation: operation.parse().map_err(|_| invalid())?,
+            ordinal,
+        })
+    }
+}
+
+impl fmt::Display for CallName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.callee, self.operation)?;
+        if self.ordinal > 1 { write!(f, "#{}", self.ordinal) } else { Ok(()) }
+    }
+}
+
+impl Serialize for CallName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CallName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Holds the calls of a series until all have arrived, then releases them one by one: each when the
+/// answer of the one before has reached the caller.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gate {
+    /// Its number; reports name it.
+    pub id: u32,
+    /// The service whose handling makes the calls.
+    pub from: ServiceName,
+    /// The request it handles.
+    #[serde(rename = "in")]
+    pub handling: OperationPattern,
+    /// The order of release.
+    pub order: Vec<CallName>,
+    /// How long to wait for all calls to arrive, and for each answer.
+    #[serde(with = "units::duration")]
+    pub wait: Duration,
+}
+
+/// What became of a gate in one handling of its request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum GateOutcome {
+    /// All calls arrived and were released in the order.
+    Completed,
+    /// Calls wait on one another outside the gate: the caller makes the next one only after an answer.
+    Synchronous {
+        /// Calls that had arrived.
+        arrived: Vec<CallName>,
+        /// Calls that had not.
+        missing: Vec<CallName>,
+    },
+    /// Some calls did not arrive in time while others of the same callee did: a client pool may be exhausted.
+    PoolExhausted {
+        /// Calls that had not arrived.
+        missing: Vec<CallName>,
+    },
+    /// The handling ended without making all calls.
+    Missing {
+        /// Calls that were never made.
+        missing: Vec<CallName>,
+    },
+    /// A released call was not answered in time.
+    Unanswered {
+        /// That call.
+        call: CallName,
+    },
+    /// The report of a proxy was lost: the trial is invalid, it shows nothing about the application.
+    ReportLost,
+}
+
+/// One gate's outcome for one handling.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateReport {
+    /// The gate.
+    pub gate: u32,
+    /// What happened.
+    pub outcome: GateOutcome,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_read_back() {
+        for text in ["stock PUT /s", "stock PUT /s#2"] {
+            assert_eq!(text.parse::<CallName>().unwrap().to_string(), text);
+        }
+        for bad in ["", "stock", "stock PUT", "stock PUT /s#0", "stock PUT /s#x", "a/b GET /x"] {
+            assert!(bad.parse::<CallName>().is_err(), "{bad}");
+        }
+    }
+}
