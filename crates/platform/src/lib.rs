@@ -1,1 +1,86 @@
-//! Back ends that deploy an application: memory, process, docker.
+//! Back ends that bring an application into being: one trait, one contract, no container type in a signature.
+//!
+//! The engine opens a slot, reserves the listeners of a plan and hands them to the mesh, applies the
+//! plan, and then runs tests in the slot. Everything a slot holds is gone when [`Platform::close_slot`]
+//! returns, and also when the tool itself is killed.
+
+mod error;
+mod types;
+
+pub use error::{PlatformError, PlatformErrorKind};
+pub use types::{
+    Action, Capabilities, Deployed, Deployment, Execution, Exit, InstanceMetrics, Isolation, LimitsBy, MeshPlace, Place,
+    PlatformEvent, Reaped, Reservation, ReservedListener, SlotSpec, Snapshot,
+};
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use faultscope_model::plan::Plan;
+use faultscope_model::{InstanceId, SlotId};
+use tokio::net::TcpStream;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+/// A back end.
+#[async_trait]
+pub trait Platform: fmt::Debug + Send + Sync {
+    /// Short name used in configuration, logs and reports.
+    fn name(&self) -> &'static str;
+
+    /// What this back end can do here, found out by trying.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Makes a place for one trial at a time, and prepares what all its trials share (the result of `setup`).
+    async fn open_slot(&self, spec: &SlotSpec) -> Result<(), PlatformError>;
+
+    /// Ends instances that the plan does not keep, and opens the listeners that callers of the plan need,
+    /// before anything is started. Connections made to them wait until the mesh accepts.
+    async fn reserve(&self, slot: SlotId, plan: &Plan) -> Result<Reservation, PlatformError>;
+
+    /// Reaches the plan by the cheapest actions and returns when every instance is ready. A service that
+    /// dies or stays silent is an error of kind [`PlatformErrorKind::NotReady`] with its last lines.
+    /// When `cancel` fires, it stops at once with [`PlatformErrorKind::Cancelled`].
+    async fn apply(&self, slot: SlotId, plan: &Plan, cancel: &CancellationToken) -> Result<Deployment, PlatformError>;
+
+    /// Connects to a port of an instance, from wherever this back end can reach it.
+    async fn dial(&self, slot: SlotId, instance: &InstanceId, port: u16) -> std::io::Result<TcpStream>;
+
+    /// What happens in the slot from now on.
+    fn events(&self, slot: SlotId) -> broadcast::Receiver<PlatformEvent>;
+
+    /// Does something to an instance; a restart keeps its durable data and returns when it is ready again.
+    async fn act(&self, slot: SlotId, instance: &InstanceId, action: Action) -> Result<(), PlatformError>;
+
+    /// Runs a test's command in the slot, where service names and their ports (also on `localhost`) lead
+    /// into the mesh. Everything it started is gone when this returns, also after a time-out or a cancel.
+    async fn exec(&self, slot: SlotId, run: &Execution, cancel: &CancellationToken) -> Result<Exit, PlatformError>;
+
+    /// What each instance uses now.
+    async fn metrics(&self, slot: SlotId) -> Result<Vec<InstanceMetrics>, PlatformError>;
+
+    /// The last lines an instance printed, bounded.
+    async fn logs(&self, slot: SlotId, instance: &InstanceId) -> Result<Vec<String>, PlatformError>;
+
+    /// Keeps an instance's durable data as it is now.
+    async fn snapshot(&self, slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError>;
+
+    /// Puts durable data back before the instance is started by the next `apply` of the slot.
+    async fn restore(&self, slot: SlotId, instance: &InstanceId, snapshot: &Snapshot) -> Result<(), PlatformError>;
+
+    /// Ends everything in the slot, at once, and returns when it is gone. The slot can be used again by
+    /// `reserve` and `apply`. This is how a cancelled trial is cleared away.
+    async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError>;
+
+    /// Clears the slot and gives it up.
+    async fn close_slot(&self, slot: SlotId) -> Result<(), PlatformError>;
+
+    /// Removes what a dead tool left behind.
+    async fn reap_orphans(&self) -> Result<Reaped, PlatformError>;
+
+    /// How long virtual time makes a trial; real back ends have none.
+    fn virtual_time(&self, _slot: SlotId) -> Option<Duration> {
+        None
+    }
+}
