@@ -3,17 +3,29 @@
 //! Plain data and plain functions. This crate knows no I/O, no async and no clock, so that everything
 //! in it can be tested by the thousand in milliseconds. All other crates speak its words.
 
+pub mod application;
 pub mod circumstance;
+pub mod event;
+pub mod figures;
 pub mod ids;
 pub mod operation;
+pub mod outcome;
 pub mod plan;
 pub mod protocol;
 pub mod rule;
+pub mod run;
 pub mod series;
+pub mod space;
 pub mod span;
 pub mod units;
 pub mod wiring;
 
+pub use application::Application;
+pub use circumstance::Circumstance;
 pub use ids::{CampaignId, InstanceId, NodeId, RunId, ServiceName, SlotId, SpanId, TraceId, TrialId};
 pub use operation::OperationPattern;
+pub use outcome::Outcome;
 pub use protocol::Protocol;
+pub use run::Run;
+pub use space::{DeltaSet, Space};
+pub use span::Span;

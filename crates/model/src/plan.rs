@@ -20,6 +20,9 @@ pub struct Plan {
     pub instances: Vec<InstancePlan>,
     /// Ports of every service, for the listeners of callers and of the test.
     pub ports: BTreeMap<ServiceName, Vec<PortPlan>>,
+    /// Further host names of services; hosts files name them too.
+    #[serde(default)]
+    pub aliases: BTreeMap<String, ServiceName>,
     /// Hosts outside the application.
     pub externals: Vec<ExternalHost>,
     /// Whether instances and data of the trial before may be kept.
@@ -220,7 +223,14 @@ mod tests {
 
     fn plan(instances: Vec<InstancePlan>, reset: Reset) -> Plan {
         let ports = instances.iter().map(|i| (i.id.service.clone(), i.ports.clone())).collect();
-        Plan { circumstance: Circumstance::default(), instances, ports, externals: Vec::new(), reset }
+        Plan {
+            circumstance: Circumstance::default(),
+            instances,
+            ports,
+            aliases: BTreeMap::new(),
+            externals: Vec::new(),
+            reset,
+        }
     }
 
     #[test]

@@ -1,0 +1,128 @@
+//! Finds the line of a key in a YAML text, so that an error found after parsing can still point at it.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+/// A YAML value reduced to its keys and where they stand.
+pub(super) enum Tree {
+    Map(Vec<(Spanned<String>, Self)>),
+    List(Vec<Self>),
+    Leaf,
+}
+
+impl Tree {
+    /// Reads the shape of a text that has been parsed before; anything odd yields a leaf.
+    pub(super) fn read(text: &str) -> Self {
+        serde_saphyr::from_str(text).unwrap_or(Self::Leaf)
+    }
+
+    /// The line of the deepest key on the way of `path` (`failing.instances.order`, `tests.2.run`), and
+    /// how many steps of it were found.
+    pub(super) fn line(&self, path: &[&str]) -> (usize, Option<u64>) {
+        let mut here = self;
+        let mut line = None;
+        let mut found = 0;
+        for step in path {
+            here = match here {
+                Self::Map(entries) => {
+                    let Some((key, value)) = entries.iter().find(|(key, _)| key.value == *step) else { break };
+                    line = Some(key.defined.line());
+                    value
+                }
+                Self::List(items) => {
+                    let Some(item) = step.parse::<usize>().ok().and_then(|n| items.get(n)) else { break };
+                    line = item.first_line().or(line);
+                    item
+                }
+                Self::Leaf => break,
+            };
+            found += 1;
+        }
+        (found, line.filter(|&line| line > 0))
+    }
+
+    fn first_line(&self) -> Option<u64> {
+        match self {
+            Self::Map(entries) => entries.first().map(|(key, _)| key.defined.line()),
+            Self::List(items) => items.first().and_then(Self::first_line),
+            Self::Leaf => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TreeVisitor;
+
+        impl<'de> Visitor<'de> for TreeVisitor {
+            type Value = Tree;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("anything")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(key) = map.next_key::<Spanned<String>>()? {
+                    entries.push((key, map.next_value()?));
+                }
+                Ok(Tree::Map(entries))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Tree, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = list.next_element()? {
+                    items.push(item);
+                }
+                Ok(Tree::List(items))
+            }
+
+            fn visit_unit<E>(self) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
+                IgnoredAny::deserialize(deserializer).map(|_| Tree::Leaf)
+            }
+        }
+
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_lines() {
+        let tree = Tree::read("a:\n  b:\n    c: 1\n  d: [1, 2]\ne:\n  - f: 1\n    g: 2\n  - h: 3\n");
+        assert_eq!(tree.line(&["a", "b", "c"]).1, Some(3));
+        assert_eq!(tree.line(&["a", "d"]).1, Some(4));
+        assert_eq!(tree.line(&["e", "1", "h"]).1, Some(8));
+        assert_eq!(tree.line(&["e", "0", "zzz"]).1, Some(6));
+        assert_eq!(tree.line(&["nothing"]).1, None);
+    }
+}

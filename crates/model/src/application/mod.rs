@@ -1,0 +1,233 @@
+//! The application: services, how each is started, its tests and its dimensions.
+//!
+//! [`Application::read`] turns the text of an application file into a checked value; nothing else sees
+//! the file's own form. [`Application::plan`] says what must run under a circumstance.
+
+mod locate;
+mod planning;
+mod raw;
+mod read;
+
+pub use planning::{Expansion, PlanError};
+pub(crate) use read::nearest_hint;
+pub use read::{Loader, SpecError};
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::circumstance::Circumstance;
+use crate::ids::ServiceName;
+use crate::plan::{PortPlan, Readiness, Reset};
+use crate::wiring::{Balance, ExternalHost, Link, RecordLevel};
+
+/// A checked application file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Application {
+    /// Its name.
+    pub name: String,
+    /// Its services, in the order of the file.
+    pub services: IndexMap<ServiceName, Service>,
+    /// Run once; what it writes is the template every trial starts from.
+    pub setup: Option<Vec<String>>,
+    /// What happens between two trials.
+    pub reset: Reset,
+    /// How processes are kept apart.
+    pub isolation: IsolationChoice,
+    /// Hosts outside.
+    pub externals: Vec<ExternalHost>,
+    /// Its tests, in the order of the file.
+    pub tests: Vec<TestCase>,
+    /// The test that fails, where the file names one.
+    pub failing_test: Option<String>,
+    /// The simplest circumstance.
+    pub simplest: Circumstance,
+    /// The failing circumstance.
+    pub failing: Circumstance,
+    /// What the ways between nodes add.
+    pub links: Vec<Link>,
+    /// What must hold among deltas.
+    pub constraints: Vec<Constraint>,
+    /// How much the mesh records.
+    pub record: RecordLevel,
+    /// How long a gate waits for its calls.
+    #[serde(with = "crate::units::duration")]
+    pub gate_wait: Duration,
+}
+
+/// How processes are kept apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IsolationChoice {
+    /// Namespaces where the kernel allows them, otherwise ports.
+    #[default]
+    Auto,
+    /// Namespaces.
+    Netns,
+    /// Ports of the host's loopback.
+    Ports,
+}
+
+/// A service.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Service {
+    /// Program and arguments; empty when only an image is known.
+    pub command: Vec<String>,
+    /// The image, for platforms that run images.
+    pub image: Option<String>,
+    /// Folder from which the image is built.
+    pub build: Option<String>,
+    /// Working directory, relative to the file.
+    pub directory: String,
+    /// Ports as the service itself has them.
+    pub ports: Vec<PortPlan>,
+    /// Environment.
+    pub env: BTreeMap<String, String>,
+    /// When it is ready.
+    pub ready: Readiness,
+    /// Services that must be ready before it starts.
+    pub after: Vec<ServiceName>,
+    /// Services and external hosts it calls; all when the file does not say.
+    pub calls: Vec<ServiceName>,
+    /// Directories that survive a restart inside a trial.
+    pub durable: Vec<String>,
+    /// Further host names under which it is known.
+    pub aliases: Vec<String>,
+    /// Its ports on the host while `up` runs.
+    pub publish: BTreeMap<u16, u16>,
+    /// How callers choose among its instances.
+    pub balance: Balance,
+    /// Other versions of it, by name.
+    pub versions: BTreeMap<String, Version>,
+    /// How long it may take to end by itself.
+    #[serde(with = "crate::units::duration")]
+    pub stop_within: Duration,
+}
+
+/// What another version of a service has different.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Version {
+    /// Program and arguments.
+    pub command: Option<Vec<String>>,
+    /// Image.
+    pub image: Option<String>,
+    /// Working directory.
+    pub directory: Option<String>,
+    /// Environment laid over the service's own.
+    pub env: BTreeMap<String, String>,
+}
+
+/// A test.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TestCase {
+    /// Its name, unique.
+    pub name: String,
+    /// What it does.
+    pub body: TestBody,
+    /// A regular expression; what it matches in the output is the failure's message.
+    pub failure: Option<String>,
+    /// How long it may take.
+    #[serde(with = "crate::units::duration")]
+    pub within: Duration,
+}
+
+/// What a test does.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TestBody {
+    /// A command; it passes when it ends with 0.
+    Command(TestCommand),
+    /// HTTP requests, one after the other.
+    Steps(Vec<Step>),
+    /// A command that runs many test cases and writes a report, `{out}` being its file.
+    Discover {
+        /// The form of the report.
+        format: ReportFormat,
+        /// The command.
+        command: TestCommand,
+    },
+}
+
+/// A test's command.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TestCommand {
+    /// Program and arguments.
+    pub run: Vec<String>,
+    /// Environment.
+    pub env: BTreeMap<String, String>,
+    /// Working directory, relative to the file.
+    pub directory: String,
+}
+
+/// The form of a test report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReportFormat {
+    /// JUnit XML.
+    Junit,
+}
+
+/// One HTTP request of a test.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    /// Method, upper case.
+    pub method: String,
+    /// Absolute URL; may hold `${name}`.
+    pub url: String,
+    /// Headers; values may hold `${name}`.
+    pub headers: BTreeMap<String, String>,
+    /// Body; may hold `${name}`.
+    pub body: Option<StepBody>,
+    /// What the answer must be.
+    pub expect: Expectation,
+    /// Values of the answer to keep under a name, by dotted path into its JSON.
+    pub save: BTreeMap<String, String>,
+}
+
+/// The body of a step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepBody {
+    /// Text as it is.
+    Text(String),
+    /// JSON.
+    Json(serde_json::Value),
+}
+
+/// What an answer must be. Without a status, any below 400 will do.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    /// The status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// A regular expression found in the body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// Regular expressions that the texts at dotted paths of the JSON body match as a whole.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub json: BTreeMap<String, String>,
+    /// Regular expressions that header values match as a whole.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+}
+
+/// What must hold among deltas; each is named as `faultscope check` lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Constraint {
+    /// The first needs the second.
+    Needs {
+        /// This delta ...
+        delta: String,
+        /// ... makes no sense without this one.
+        needs: String,
+    },
+    /// Never all of these at once.
+    Excludes(Vec<String>),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! From an application and a circumstance to a plan.
+
+use std::collections::BTreeMap;
+
+use super::{Application, Service};
+use crate::circumstance::Circumstance;
+use crate::ids::{InstanceId, NodeId, ServiceName, SlotId};
+use crate::plan::{InstancePlan, Limits, Plan};
+use crate::series::Gate;
+
+/// What `${faultscope}` and `${slot}` stand for.
+#[derive(Debug, Clone)]
+pub struct Expansion {
+    /// The path of the tool's own program.
+    pub program: String,
+    /// The slot.
+    pub slot: SlotId,
+}
+
+/// A circumstance that this application cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{service}: {problem}")]
+pub struct PlanError {
+    /// Where.
+    pub service: ServiceName,
+    /// Why.
+    pub problem: String,
+}
+
+impl Application {
+    /// What must run under a circumstance.
+    pub fn plan(&self, circumstance: &Circumstance, expansion: &Expansion) -> Result<Plan, PlanError> {
+        let mut instances = Vec::new();
+        for (index, name) in self.start_order().into_iter().enumerate() {
+            for ordinal in 1..=circumstance.instances_of(name) {
+                // Neighbours in the file land on different nodes, and so do the instances of one service.
+                let node = (index + ordinal as usize - 1) % usize::from(circumstance.nodes.max(1));
+                let node = NodeId(u16::try_from(node).unwrap_or_default());
+                let id = InstanceId::new(name.clone(), ordinal);
+                instances.push(self.instance(id, node, circumstance, expansion)?);
+            }
+        }
+        let ports = self.services.iter().map(|(name, s)| (name.clone(), s.ports.clone())).collect();
+        let aliases = self.services.iter().flat_map(|(name, s)| s.aliases.iter().map(|a| (a.clone(), name.clone())));
+        Ok(Plan {
+            circumstance: circumstance.clone(),
+            instances,
+            ports,
+            aliases: aliases.collect(),
+            externals: self.externals.clone(),
+            reset: self.reset,
+        })
+    }
+
+    /// The gates that a circumstance's orders ask for.
+    pub fn gates(&self, circumstance: &Circumstance) -> Vec<Gate> {
+        let gate = |(index, order): (usize, &crate::circumstance::Order)| Gate {
+            id: u32::try_from(index + 1).unwrap_or(u32::MAX),
+            from: order.from.clone(),
+            handling: order.handling.clone(),
+            order: order.order.clone(),
+            wait: self.gate_wait,
+        };
+        circumstance.sequence.iter().enumerate().map(gate).collect()
+    }
+
+    /// Services in an order in which each comes after those it starts after, otherwise as in the file.
+    fn start_order(&self) -> Vec<&ServiceName> {
+        let mut ordered: Vec<&ServiceName> = Vec::new();
+        while ordered.len() < self.services.len() {
+            let before = ordered.len();
+            for (name, service) in &self.services {
+                if !ordered.contains(&name) && service.after.iter().all(|a| ordered.contains(&a)) {
+                    ordered.push(name);
+                }
+            }
+            if ordered.len() == before {
+                // Reading refused circles, so this cannot be; an order is better than an endless loop.
+                return self.services.keys().collect();
+            }
+        }
+        ordered
+    }
+
+    fn instance(
+        &self,
+        id: InstanceId,
+        node: NodeId,
+        circumstance: &Circumstance,
+        expansion: &Expansion,
+    ) -> Result<InstancePlan, PlanError> {
+        let problem = |problem: String| PlanError { service: id.service.clone(), problem };
+        let service: &Service =
+            self.services.get(&id.service).ok_or_else(|| problem("there is no such service".into()))?;
+        let version = match circumstance.versions.get(&id.service) {
+            None => None,
+            Some(name) => {
+                Some(service.versions.get(name).ok_or_else(|| problem(format!("it has no version `{name}`")))?)
+            }
+        };
+        let mut env = service.env.clone();
+        env.extend(version.iter().flat_map(|v| v.env.clone()));
+        let mut limits = Limits::default();
+        for (key, value) in circumstance.config.get(&id.service).into_iter().flatten() {
+            let bad = |_| problem(format!("`{value}` cannot be its {key}"));
+            match key.as_str() {
+                "memory" => limits.memory = Some(value.parse().map_err(|e: crate::units::InvalidUnit| bad(e.to_string()))?),
+                "cpu" => limits.cpu = Some(value.parse().map_err(|e: std::num::ParseFloatError| bad(e.to_string()))?),
+                "pids" => limits.pids = Some(value.parse().map_err(|e: std::num::ParseIntError| bad(e.to_string()))?),
+                _ => {
+                    let name = key.strip_prefix("env.").ok_or_else(|| problem(format!("unknown item `{key}`")))?;
+                    env.insert(name.to_owned(), value.clone());
+                }
+            }
+        }
+        let expand = |text: &str| expand(text, expansion, &id);
+        let command = version.and_then(|v| v.command.as_ref()).unwrap_or(&service.command);
+        Ok(InstancePlan {
+            command: command.iter().map(|arg| expand(arg)).collect(),
+            image: version.and_then(|v| v.image.clone()).or_else(|| service.image.clone()),
+            directory: version.and_then(|v| v.directory.clone()).unwrap_or_else(|| service.directory.clone()),
+            env: env.into_iter().map(|(key, value)| (key, expand(&value))).collect::<BTreeMap<_, _>>(),
+            ports: service.ports.clone(),
+            calls: service.calls.clone(),
+            after: service.after.clone(),
+            limits,
+            ready: service.ready.clone(),
+            durable: service.durable.clone(),
+            stop_within: service.stop_within,
+            node,
+            id,
+        })
+    }
+}
+
+impl Expansion {
+    /// A text of the file with `${faultscope}` and `${slot}` filled in.
+    pub fn expand(&self, text: &str) -> String {
+        text.replace("${faultscope}", &self.program).replace("${slot}", &self.slot.0.to_string())
+    }
+}
+
+fn expand(text: &str, expansion: &Expansion, id: &InstanceId) -> String {
+    expansion.expand(text).replace("${instance}", &id.to_string())
+}

@@ -1,0 +1,119 @@
+//! What happens in a campaign, as it happens: one stream for the terminal, the event log and pages.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{CampaignId, InstanceId, RunId, SlotId, TrialId};
+use crate::outcome::Outcome;
+use crate::space::DeltaSet;
+
+/// Something that happened in a campaign.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Event {
+    /// A campaign began.
+    CampaignStarted {
+        /// Which.
+        campaign: CampaignId,
+        /// `test`, `up`, `debug` ...
+        purpose: String,
+        /// How many slots it has.
+        slots: u16,
+        /// Decides every random choice in it.
+        seed: u64,
+    },
+    /// A trial was given to a slot.
+    TrialStarted {
+        /// Which.
+        trial: TrialId,
+        /// Where.
+        slot: SlotId,
+        /// Its deltas.
+        #[serde(default, skip_serializing_if = "DeltaSet::is_empty")]
+        deltas: DeltaSet,
+        /// How many tests it will run.
+        tests: usize,
+    },
+    /// An instance is ready.
+    InstanceReady {
+        /// The trial.
+        trial: TrialId,
+        /// Which.
+        instance: InstanceId,
+        /// How many are ready.
+        ready: usize,
+        /// How many there will be.
+        all: usize,
+    },
+    /// Everything is ready, the tests begin.
+    TrialDeployed {
+        /// Which.
+        trial: TrialId,
+        /// How long it took.
+        #[serde(with = "crate::units::duration")]
+        took: Duration,
+    },
+    /// A test began.
+    TestStarted {
+        /// The trial.
+        trial: TrialId,
+        /// The test.
+        test: String,
+    },
+    /// A test ended.
+    TestFinished {
+        /// The trial.
+        trial: TrialId,
+        /// The test.
+        test: String,
+        /// Whether it passed.
+        passed: bool,
+        /// How long it took.
+        #[serde(with = "crate::units::duration")]
+        took: Duration,
+    },
+    /// A trial was judged and stored.
+    TrialFinished {
+        /// Which.
+        trial: TrialId,
+        /// Its run.
+        run: RunId,
+        /// What it showed.
+        outcome: Outcome,
+        /// What it took.
+        #[serde(with = "crate::units::duration")]
+        took: Duration,
+    },
+    /// A trial is no longer needed; everything of it is gone.
+    TrialCancelled {
+        /// Which.
+        trial: TrialId,
+    },
+    /// The infrastructure spoiled a trial; it is tried again.
+    TrialInvalid {
+        /// Which.
+        trial: TrialId,
+        /// How.
+        reason: String,
+        /// The how-manieth try comes next.
+        next_try: u32,
+    },
+    /// A known circumstance was repeated to see whether the environment is still the same.
+    SentinelChecked {
+        /// The trial.
+        trial: TrialId,
+        /// Whether it showed what it had shown before.
+        agrees: bool,
+    },
+    /// Something people should know.
+    Note {
+        /// What.
+        text: String,
+    },
+    /// The campaign ended.
+    CampaignFinished {
+        /// In a few words.
+        summary: String,
+    },
+}

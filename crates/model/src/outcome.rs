@@ -1,0 +1,237 @@
+//! What a trial showed: test results, failure signatures, outcomes, and how results are judged.
+
+use std::fmt;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+
+/// The outcome of a trial. All three are evidence for a search.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Outcome {
+    /// Every test passed.
+    Pass,
+    /// The test failed in this way, and the others as they should.
+    Fail {
+        /// The way.
+        signature: Signature,
+    },
+    /// Something else happened.
+    Unresolved {
+        /// What.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// One word: `pass`, `fail` or `unresolved`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail { .. } => "fail",
+            Self::Unresolved { .. } => "unresolved",
+        }
+    }
+}
+
+/// The way in which a test fails: equal signatures mean the same failure.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Signature {
+    /// The test.
+    pub test: String,
+    /// How it ended.
+    pub ending: Ending,
+    /// What it said, with ids, addresses, times and ports masked.
+    pub message: String,
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.test, self.ending)?;
+        if self.message.is_empty() { Ok(()) } else { write!(f, ": {}", self.message) }
+    }
+}
+
+/// How a failing test ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// It took too long.
+    TimedOut,
+    /// This step was not answered as expected, counted from 1.
+    Step(u32),
+    /// A discovered test case failed.
+    Case,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::TimedOut => f.write_str("timed out"),
+            Self::Step(number) => write!(f, "step {number}"),
+            Self::Case => f.write_str("failed"),
+        }
+    }
+}
+
+/// What became of one test in a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TestResult {
+    /// The test.
+    pub test: String,
+    /// How it failed; none when it passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// How long it took.
+    #[serde(with = "crate::units::duration")]
+    pub took: Duration,
+    /// What it printed or was answered, bounded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+}
+
+/// How a test failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// How it ended.
+    pub ending: Ending,
+    /// What it said, as it said it.
+    pub message: String,
+}
+
+impl TestResult {
+    /// The signature of its failure; with a pattern, what that matches in the output is the message.
+    pub fn signature(&self, pattern: Option<&Regex>) -> Option<Signature> {
+        let failure = self.failure.as_ref()?;
+        let matched = pattern.and_then(|p| p.find(&failure.message).or_else(|| p.find(&self.output)));
+        let message = match matched {
+            Some(found) => normalise(found.as_str()),
+            None => normalise(&failure.message),
+        };
+        Some(Signature { test: self.test.clone(), ending: failure.ending, message })
+    }
+}
+
+/// Judges a trial's results. Without a wanted failure any failing test makes it fail; with one, `Fail`
+/// means that this test fails in this way and every other passes, `Pass` that all pass, and anything
+/// else is unresolved (section 4.2 of paper 1).
+pub fn judge(failures: &[Signature], wanted: Option<&Signature>) -> Outcome {
+    match (failures, wanted) {
+        ([], _) => Outcome::Pass,
+        ([first, ..], None) => Outcome::Fail { signature: first.clone() },
+        ([only], Some(wanted)) if only == wanted => Outcome::Fail { signature: only.clone() },
+        (failures, Some(wanted)) => {
+            let other = failures.iter().find(|f| *f != wanted).unwrap_or(&failures[0]);
+            Outcome::Unresolved { reason: format!("another failure: {other}") }
+        }
+    }
+}
+
+/// The most characters of a message that count.
+const MOST_MESSAGE: usize = 400;
+
+/// Masks what differs between two runs of the same failure: ids, addresses, times, ports, numbers of
+/// many digits. Keeps the last non-empty lines, where programs say what went wrong.
+///
+/// ```
+/// use faultscope_model::outcome::normalise;
+/// assert_eq!(
+///     normalise("order 7f3a9c1e-1111-4222-8333-944445555666 at 10.0.0.7:41234 after 17.3ms\n"),
+///     "order <id> at <address> after <time>"
+/// );
+/// ```
+pub fn normalise(message: &str) -> String {
+    static MASKS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        let mask = |pattern: &str, to| (Regex::new(pattern).expect("a constant pattern"), to);
+        vec![
+            mask(r"\x1b\[[0-9;]*[A-Za-z]", ""),
+            mask(r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<id>"),
+            mask(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
+            mask(r"\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?\b", "<time>"),
+            mask(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b", "<address>"),
+            mask(r"\[[0-9a-fA-F:]*:[0-9a-fA-F:]*\](?::\d+)?", "<address>"),
+            mask(r"\blocalhost:\d+\b", "<address>"),
+            mask(r"\b0x[0-9a-fA-F]+\b", "<id>"),
+            mask(r"\b\d+(?:\.\d+)?\s?(?:ns|us|µs|ms|s|sec|seconds)\b", "<time>"),
+            mask(r"\b(?:pid|port|PID|Port)[ =:]+\d+\b", "<number>"),
+            mask(r"\b[0-9a-f]{12,}\b", "<id>"),
+            mask(r"\b\d{6,}\b", "<number>"),
+        ]
+    });
+    // The masks are linear, but a message may be a whole log.
+    let tail: String = {
+        let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines[lines.len().saturating_sub(8)..].join("\n")
+    };
+    let mut text: String = tail.chars().take(8 * MOST_MESSAGE).collect();
+    for (pattern, to) in MASKS.iter() {
+        text = pattern.replace_all(&text, *to).into_owned();
+    }
+    text.chars().take(MOST_MESSAGE).collect::<String>().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn signature(test: &str) -> Signature {
+        Signature { test: test.into(), ending: Ending::Code(1), message: "balance 3 != 4".into() }
+    }
+
+    #[test]
+    fn masks() {
+        let same = [
+            ("2026-11-15T10:00:01.123Z failed", "2025-01-02 11:22:33 failed"),
+            ("connect to 127.0.0.1:41233 refused", "connect to 10.200.0.3:8080 refused"),
+            ("object at 0x7f00aa", "object at 0x12"),
+            ("took 12.5ms", "took 3 s"),
+            ("trace 0af7651916cd43dd8448eb211c80319c", "trace 1bf7651916cd43dd8448eb211c80319d"),
+            ("\u{1b}[31mred\u{1b}[0m", "red"),
+        ];
+        for (a, b) in same {
+            assert_eq!(normalise(a), normalise(b));
+        }
+        assert_ne!(normalise("balance 3 != 4"), normalise("balance 3 != 5"));
+    }
+
+    #[test]
+    fn judging() {
+        let (a, b) = (signature("a"), signature("b"));
+        assert_eq!(judge(&[], Some(&a)), Outcome::Pass);
+        assert_eq!(judge(&[a.clone()], Some(&a)), Outcome::Fail { signature: a.clone() });
+        assert_eq!(judge(&[b.clone()], None).word(), "fail");
+        assert_eq!(judge(&[b.clone()], Some(&a)).word(), "unresolved");
+        assert_eq!(judge(&[a.clone(), b], Some(&a)).word(), "unresolved");
+    }
+
+    #[test]
+    fn pattern_chooses_the_message() {
+        let result = TestResult {
+            test: "pay".into(),
+            failure: Some(Failure { ending: Ending::Code(1), message: "long text".into() }),
+            took: Duration::ZERO,
+            output: "x\nbalance 3 != 4\ny".into(),
+        };
+        let pattern = Regex::new("balance .* != .*").unwrap();
+        assert_eq!(result.signature(Some(&pattern)).unwrap().message, "balance 3 != 4");
+        assert_eq!(result.signature(None).unwrap().message, "long text");
+    }
+
+    proptest! {
+        #[test]
+        fn normalising_is_bounded_and_stable(text in "(?s).{0,2000}") {
+            let once = normalise(&text);
+            prop_assert!(once.chars().count() <= MOST_MESSAGE);
+        }
+    }
+}

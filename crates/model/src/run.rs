@@ -1,0 +1,108 @@
+//! A run: the stored record of a trial. Reports, searches and pages are read from runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::circumstance::Circumstance;
+use crate::ids::{InstanceId, RunId, SlotId, TrialId};
+use crate::outcome::{Outcome, TestResult};
+use crate::series::GateReport;
+use crate::space::DeltaSet;
+
+/// The stored record of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// The trial.
+    pub trial: TrialId,
+    /// Where it ran.
+    pub slot: SlotId,
+    /// The deltas it had, in a search.
+    #[serde(default, skip_serializing_if = "DeltaSet::is_empty")]
+    pub deltas: DeltaSet,
+    /// Under what it ran.
+    pub circumstance: Circumstance,
+    /// What it showed.
+    pub outcome: Outcome,
+    /// On what that rests.
+    pub evidence: Evidence,
+    /// Microseconds since 1970 at its start.
+    pub started_us: u64,
+    /// What it took.
+    pub cost: Cost,
+    /// Decides every random choice in it.
+    pub seed: u64,
+    /// How often it was tried again because the infrastructure had spoiled it.
+    #[serde(default)]
+    pub retries: u32,
+}
+
+/// What a trial took.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Cost {
+    /// Until everything was ready.
+    #[serde(with = "crate::units::duration")]
+    pub deploy: Duration,
+    /// The tests themselves.
+    #[serde(with = "crate::units::duration")]
+    pub tests: Duration,
+    /// All of it, clearing away included.
+    #[serde(with = "crate::units::duration")]
+    pub total: Duration,
+    /// Instances created.
+    pub created: u32,
+    /// Instances destroyed.
+    pub destroyed: u32,
+    /// Instances kept.
+    pub kept: u32,
+}
+
+/// What a trial left behind; its spans are in the store beside it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Each test's result.
+    pub tests: Vec<TestResult>,
+    /// Calls the mesh recorded.
+    pub spans: u64,
+    /// Spans that could not be recorded because the store was too slow.
+    #[serde(default)]
+    pub spans_dropped: u64,
+    /// Instances that ended by themselves, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exits: Vec<InstanceExit>,
+    /// What became of gates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateReport>,
+    /// How often each rule matched and was applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleHits>,
+    /// The last lines of instances that ended or that belong to a failing trial.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub logs: BTreeMap<InstanceId, Vec<String>>,
+    /// Why it is unresolved or invalid, beyond the tests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// An instance that ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceExit {
+    /// Which.
+    pub instance: InstanceId,
+    /// `exited with 1`, `killed by signal 11`, `killed: out of memory`.
+    pub reason: String,
+}
+
+/// What a rule did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleHits {
+    /// The rule.
+    pub rule: u32,
+    /// Calls it selected.
+    pub matched: u64,
+    /// Calls it took effect on.
+    pub applied: u64,
+}

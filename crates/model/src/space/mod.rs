@@ -1,0 +1,436 @@
+//! The space of a search: every delta between the simplest and the failing circumstance.
+//!
+//! A circumstance is a bit vector (Zhou et al. 2019, section 4.1): one bit for the nodes, one for each
+//! service's instances, one for each configuration item, one for each pair of calls of a series, and
+//! beyond the paper one for each version. [`Space::circumstance`] turns a set of deltas into what is
+//! deployed; constraints and impossible orders are resolved before that, by [`Space::close`].
+
+mod rank;
+mod set;
+
+pub use set::DeltaSet;
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::application::{Application, Constraint};
+use crate::circumstance::{Circumstance, Order};
+use crate::ids::ServiceName;
+use crate::operation::OperationPattern;
+use crate::series::CallName;
+
+/// What a delta is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dimension {
+    /// One node or several.
+    Node,
+    /// One instance of a service or several.
+    Instance,
+    /// The order of two calls of a series.
+    Sequence,
+    /// One configuration item.
+    Configuration,
+    /// Another version of a service.
+    Version,
+}
+
+impl fmt::Display for Dimension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Node => "node",
+            Self::Instance => "instance",
+            Self::Sequence => "sequence",
+            Self::Configuration => "configuration",
+            Self::Version => "version",
+        })
+    }
+}
+
+/// One atomic change from simplest towards failing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Delta {
+    /// Its name, unique in its space: `instance order`, `config order.memory`.
+    pub name: String,
+    /// What it is about.
+    pub dimension: Dimension,
+    /// The value it changes from, for people.
+    pub from: String,
+    /// The value it changes to, for people.
+    pub to: String,
+    /// Its place among all deltas by suspicion, from 1 (section 4.4): instances by count, orders by
+    /// distance, configuration by strictness.
+    pub rank: u32,
+    /// What applying it is expected to take.
+    #[serde(with = "crate::units::duration")]
+    pub cost: Duration,
+    #[serde(skip)]
+    change: Change,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Change {
+    Nodes(u16),
+    Instances(ServiceName, u32),
+    /// None takes an item away that the simplest circumstance has.
+    Config(ServiceName, String, Option<String>),
+    Version(ServiceName, Option<String>),
+    /// Series and two indexes into its calls in request order.
+    Pair(usize, usize, usize),
+}
+
+/// The concurrent calls of one handling, in the order in which the caller makes them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Series {
+    /// The service whose handling makes the calls.
+    pub from: ServiceName,
+    /// The request it handles.
+    #[serde(rename = "in")]
+    pub handling: OperationPattern,
+    /// The calls in the simplest order.
+    pub calls: Vec<CallName>,
+    /// The failing order, as indexes into the calls.
+    pub failing: Vec<usize>,
+    /// Whether the simplest order was said in the file; otherwise it is taken from a recorded trial.
+    pub order_known: bool,
+}
+
+/// All deltas between two circumstances, with what must hold among them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Space {
+    /// The deltas; a [`DeltaSet`] holds indexes into them.
+    pub deltas: Vec<Delta>,
+    /// The series whose pairs are deltas.
+    pub series: Vec<Series>,
+    #[serde(skip)]
+    simplest: Circumstance,
+    #[serde(skip)]
+    needs: Vec<(usize, usize)>,
+    #[serde(skip)]
+    excludes: Vec<DeltaSet>,
+}
+
+/// A constraint that names no delta, or that cannot hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct ConstraintError {
+    /// Which constraint, from 0.
+    pub index: usize,
+    /// What is wrong.
+    pub problem: String,
+    /// What would be right.
+    pub hint: Option<String>,
+}
+
+/// A set of deltas that no circumstance can have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} exclude one another", .0.join(" and "))]
+pub struct Excluded(pub Vec<String>);
+
+impl Application {
+    /// Every delta between this application's simplest and failing circumstance.
+    pub fn space(&self) -> Result<Space, ConstraintError> {
+        let mut space = Space {
+            deltas: Vec::new(),
+            series: Vec::new(),
+            simplest: self.simplest.clone(),
+            needs: Vec::new(),
+            excludes: Vec::new(),
+        };
+        space.add_nodes(&self.simplest, &self.failing);
+        space.add_instances(self);
+        space.add_series(&self.simplest, &self.failing);
+        space.add_config(&self.simplest, &self.failing);
+        space.add_versions(&self.simplest, &self.failing);
+        rank::rank(&mut space.deltas);
+        for (index, constraint) in self.constraints.iter().enumerate() {
+            space.add_constraint(index, constraint)?;
+        }
+        if let Err(excluded) = space.close(&space.full()) {
+            let index = self.constraints.iter().position(|c| matches!(c, Constraint::Excludes(_))).unwrap_or_default();
+            let problem = format!("the failing circumstance itself breaks it: {excluded}");
+            return Err(ConstraintError { index, problem, hint: None });
+        }
+        Ok(space)
+    }
+}
+
+impl Space {
+    /// The set of all deltas.
+    pub fn full(&self) -> DeltaSet {
+        (0..self.deltas.len()).collect()
+    }
+
+    /// The smallest set that holds `set` and everything it needs; pairs of calls are completed so that
+    /// they are the inversions of one order.
+    pub fn close(&self, set: &DeltaSet) -> Result<DeltaSet, Excluded> {
+        let mut closed = set.clone();
+        loop {
+            let before = closed.len();
+            for &(delta, needed) in &self.needs {
+                if closed.contains(delta) {
+                    closed.insert(needed);
+                }
+            }
+            for series in 0..self.series.len() {
+                self.close_pairs(series, &mut closed);
+            }
+            if closed.len() == before {
+                break;
+            }
+        }
+        match self.excludes.iter().find(|together| together.is_subset(&closed)) {
+            Some(together) => Err(Excluded(together.iter().map(|d| self.deltas[d].name.clone()).collect())),
+            None => Ok(closed),
+        }
+    }
+
+    /// The circumstance of a set of deltas, after closing it.
+    pub fn circumstance(&self, set: &DeltaSet) -> Result<Circumstance, Excluded> {
+        let closed = self.close(set)?;
+        let mut circumstance = self.simplest.clone();
+        circumstance.sequence.clear();
+        for delta in closed.iter().map(|d| &self.deltas[d]) {
+            match &delta.change {
+                Change::Nodes(nodes) => circumstance.nodes = *nodes,
+                Change::Instances(service, count) => {
+                    circumstance.instances.insert(service.clone(), *count);
+                }
+                Change::Config(service, key, value) => {
+                    let items = circumstance.config.entry(service.clone()).or_default();
+                    match value {
+                        Some(value) => items.insert(key.clone(), value.clone()),
+                        None => items.remove(key),
+                    };
+                }
+                Change::Version(service, Some(version)) => {
+                    circumstance.versions.insert(service.clone(), version.clone());
+                }
+                Change::Version(service, None) => {
+                    circumstance.versions.remove(service);
+                }
+                Change::Pair(..) => {}
+            }
+        }
+        circumstance.config.retain(|_, items| !items.is_empty());
+        for index in 0..self.series.len() {
+            circumstance.sequence.extend(self.order_of(index, &closed));
+        }
+        Ok(circumstance)
+    }
+
+    /// The same space with the order in which the caller really makes the calls of a series, as a
+    /// recorded trial showed it. Calls that were not seen keep their places at the end.
+    pub fn with_request_order(mut self, series: usize, seen: &[CallName]) -> Self {
+        let Some(target) = self.series.get_mut(series) else { return self };
+        if target.order_known {
+            return self;
+        }
+        let failing: Vec<CallName> = target.failing.iter().map(|&i| target.calls[i].clone()).collect();
+        let place = |call: &CallName| seen.iter().position(|s| s == call).unwrap_or(usize::MAX);
+        target.calls.sort_by_key(place);
+        target.failing = failing.iter().filter_map(|call| target.calls.iter().position(|c| c == call)).collect();
+        target.order_known = true;
+        let series_now = target.clone();
+        for delta in &mut self.deltas {
+            if let Change::Pair(s, i, j) = delta.change
+                && s == series
+            {
+                name_pair(delta, &series_now, i, j);
+            }
+        }
+        rank::rank(&mut self.deltas);
+        self
+    }
+
+    fn add_nodes(&mut self, simplest: &Circumstance, failing: &Circumstance) {
+        if simplest.nodes != failing.nodes {
+            let (from, to) = (simplest.nodes.to_string(), failing.nodes.to_string());
+            self.push("node".into(), Dimension::Node, from, to, Change::Nodes(failing.nodes), 50);
+        }
+    }
+
+    fn add_instances(&mut self, application: &Application) {
+        for service in application.services.keys() {
+            let from = application.simplest.instances_of(service);
+            let to = application.failing.instances_of(service);
+            if from != to {
+                let change = Change::Instances(service.clone(), to);
+                let cost = 50 * u64::from(from.abs_diff(to));
+                self.push(
+                    format!("instance {service}"),
+                    Dimension::Instance,
+                    from.to_string(),
+                    to.to_string(),
+                    change,
+                    cost,
+                );
+            }
+        }
+    }
+
+    fn add_config(&mut self, simplest: &Circumstance, failing: &Circumstance) {
+        let services: std::collections::BTreeSet<_> = simplest.config.keys().chain(failing.config.keys()).collect();
+        for service in services {
+            let get = |c: &Circumstance, key: &str| c.config.get(service).and_then(|items| items.get(key)).cloned();
+            let keys: std::collections::BTreeSet<&String> = [simplest, failing]
+                .into_iter()
+                .flat_map(|c| c.config.get(service).into_iter().flat_map(|items| items.keys()))
+                .collect();
+            for key in keys {
+                let (from, to) = (get(simplest, key), get(failing, key));
+                if from == to {
+                    continue;
+                }
+                let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".into());
+                let (was, is) = (show(&from), show(&to));
+                let change = Change::Config(service.clone(), key.clone(), to);
+                self.push(format!("config {service}.{key}"), Dimension::Configuration, was, is, change, 60);
+            }
+        }
+    }
+
+    fn add_versions(&mut self, simplest: &Circumstance, failing: &Circumstance) {
+        let services: std::collections::BTreeSet<_> = simplest.versions.keys().chain(failing.versions.keys()).collect();
+        for service in services {
+            let (from, to) = (simplest.versions.get(service), failing.versions.get(service));
+            if from != to {
+                let show = |value: Option<&String>| value.cloned().unwrap_or_else(|| "as written".into());
+                let change = Change::Version(service.clone(), to.cloned());
+                let name = format!("version {service}");
+                self.push(name, Dimension::Version, show(from), show(to), change, 60);
+            }
+        }
+    }
+
+    fn add_series(&mut self, simplest: &Circumstance, failing: &Circumstance) {
+        for order in &failing.sequence {
+            let same = |o: &&Order| o.from == order.from && o.handling == order.handling;
+            let base = simplest.sequence.iter().find(same);
+            let known = base.is_some_and(|b| b.order.len() == order.order.len());
+            let calls = match base {
+                Some(base) if known && order.order.iter().all(|c| base.order.contains(c)) => base.order.clone(),
+                // Until a trial shows the request order, the reverse of the failing one stands for it, so
+                // that every pair counts as changed.
+                _ => order.order.iter().rev().cloned().collect(),
+            };
+            let place = |call: &CallName| calls.iter().position(|c| c == call);
+            let series = Series {
+                from: order.from.clone(),
+                handling: order.handling.clone(),
+                failing: order.order.iter().filter_map(place).collect(),
+                calls,
+                order_known: known,
+            };
+            let index = self.series.len();
+            for i in 0..series.calls.len() {
+                for j in i + 1..series.calls.len() {
+                    let change = Change::Pair(index, i, j);
+                    self.push(String::new(), Dimension::Sequence, String::new(), String::new(), change, 0);
+                    if let Some(delta) = self.deltas.last_mut() {
+                        name_pair(delta, &series, i, j);
+                    }
+                }
+            }
+            self.series.push(series);
+        }
+    }
+
+    fn add_constraint(&mut self, index: usize, constraint: &Constraint) -> Result<(), ConstraintError> {
+        let find = |space: &Self, name: &str| {
+            space.deltas.iter().position(|d| d.name == name).ok_or_else(|| {
+                let names = space.deltas.iter().map(|d| d.name.as_str());
+                let hint = crate::application::nearest_hint(name, names);
+                ConstraintError { index, problem: format!("there is no delta `{name}`"), hint }
+            })
+        };
+        match constraint {
+            Constraint::Needs { delta, needs } => {
+                let pair = (find(self, delta)?, find(self, needs)?);
+                self.needs.push(pair);
+            }
+            Constraint::Excludes(names) => {
+                let together = names.iter().map(|name| find(self, name)).collect::<Result<DeltaSet, _>>()?;
+                self.excludes.push(together);
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, name: String, dimension: Dimension, from: String, to: String, change: Change, cost_ms: u64) {
+        let cost = Duration::from_millis(cost_ms);
+        self.deltas.push(Delta { name, dimension, from, to, rank: 0, cost, change });
+    }
+
+    /// The number of the delta that inverts calls `i` and `j` of a series.
+    fn pair(&self, series: usize, i: usize, j: usize) -> Option<usize> {
+        let wanted = Change::Pair(series, i.min(j), i.max(j));
+        self.deltas.iter().position(|d| d.change == wanted)
+    }
+
+    /// Inversions of a permutation are transitive, and so are non-inversions: a before b before c. Adding
+    /// what the first rule demands can break the second, so both run until nothing changes; the full
+    /// reversal satisfies both, so this ends.
+    fn close_pairs(&self, series: usize, set: &mut DeltaSet) {
+        let count = self.series[series].calls.len();
+        loop {
+            let mut grown = false;
+            for i in 0..count {
+                for j in i + 1..count {
+                    for k in j + 1..count {
+                        let (Some(ij), Some(jk), Some(ik)) =
+                            (self.pair(series, i, j), self.pair(series, j, k), self.pair(series, i, k))
+                        else {
+                            continue;
+                        };
+                        if set.contains(ij) && set.contains(jk) {
+                            grown |= set.insert(ik);
+                        }
+                        if set.contains(ik) && !set.contains(ij) && !set.contains(jk) {
+                            // One of the two must be inverted as well; the first keeps the result the same
+                            // for the same question.
+                            grown |= set.insert(ij);
+                        }
+                    }
+                }
+            }
+            if !grown {
+                return;
+            }
+        }
+    }
+
+    /// The order that a closed set of inversions means; none when the base order is not known yet and
+    /// nothing is inverted.
+    fn order_of(&self, index: usize, closed: &DeltaSet) -> Option<Order> {
+        let series = &self.series[index];
+        let inverted = |i: usize, j: usize| self.pair(index, i, j).is_some_and(|d| closed.contains(d));
+        let any = (0..series.calls.len()).any(|i| (i + 1..series.calls.len()).any(|j| inverted(i, j)));
+        if !any && !series.order_known {
+            return None;
+        }
+        let mut order: Vec<usize> = (0..series.calls.len()).collect();
+        order.sort_by_key(|&i| {
+            (0..series.calls.len()).filter(|&j| (j < i && !inverted(j, i)) || (j > i && inverted(i, j))).count()
+        });
+        Some(Order {
+            from: series.from.clone(),
+            handling: series.handling.clone(),
+            order: order.into_iter().map(|i| series.calls[i].clone()).collect(),
+        })
+    }
+}
+
+fn name_pair(delta: &mut Delta, series: &Series, i: usize, j: usize) {
+    let (first, second) = (&series.calls[i], &series.calls[j]);
+    // The name must not depend on the direction, which may become known only later.
+    let (low, high) = if first < second { (first, second) } else { (second, first) };
+    delta.name = format!("sequence {} {}: {low} / {high}", series.from, series.handling);
+    delta.from = format!("{first} first");
+    delta.to = format!("{second} first");
+}
+
+#[cfg(test)]
+mod tests;
