@@ -69,11 +69,19 @@ impl FromStr for OperationPattern {
             Some((method, path)) => (method, path.trim()),
             None => ("*", text),
         };
-        let method_is_plain = method == "*" || (!method.is_empty() && method.bytes().all(|b| b.is_ascii_alphabetic()));
-        if !method_is_plain || !path.starts_with('/') || path.len() > 2048 || path.contains(char::is_whitespace) {
+        let method_is_plain =
+            method == "*" || (!method.is_empty() && method.bytes().all(|b| b.is_ascii_alphabetic()));
+        if !method_is_plain
+            || !path.starts_with('/')
+            || path.len() > 2048
+            || path.contains(char::is_whitespace)
+        {
             return Err(invalid());
         }
-        Ok(Self { method: method.to_ascii_uppercase(), path: path.to_owned() })
+        Ok(Self {
+            method: method.to_ascii_uppercase(),
+            path: path.to_owned(),
+        })
     }
 }
 
@@ -91,7 +99,9 @@ impl Serialize for OperationPattern {
 
 impl<'de> Deserialize<'de> for OperationPattern {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -101,7 +111,11 @@ mod tests {
 
     #[track_caller]
     fn check(pattern: &str, method: &str, path: &str, expected: bool) {
-        assert_eq!(pattern.parse::<OperationPattern>().unwrap().matches(method, path), expected, "{pattern} {path}");
+        assert_eq!(
+            pattern.parse::<OperationPattern>().unwrap().matches(method, path),
+            expected,
+            "{pattern} {path}"
+        );
     }
 
     #[test]

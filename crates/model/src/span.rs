@@ -69,14 +69,20 @@ pub struct Span {
 impl Span {
     /// Whether the call failed: an error of its own, a status of 500 and above, or a gRPC status but 0.
     pub fn failed(&self) -> bool {
-        self.error.is_some() || self.status.is_some_and(|s| s >= 500) || self.grpc_status.is_some_and(|s| s != 0)
+        self.error.is_some()
+            || self.status.is_some_and(|s| s >= 500)
+            || self.grpc_status.is_some_and(|s| s != 0)
     }
 
     /// Method and path without the query, for people.
     pub fn operation(&self) -> String {
         match self.wire {
             Wire::Http1 | Wire::Http2 | Wire::WebSocket => {
-                format!("{} {}", self.method, self.path.split('?').next().unwrap_or_default())
+                format!(
+                    "{} {}",
+                    self.method,
+                    self.path.split('?').next().unwrap_or_default()
+                )
             }
             Wire::Tcp => "connection".to_owned(),
             Wire::Tls => "tls connection".to_owned(),
@@ -140,6 +146,8 @@ mod bytes_as_base64 {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        STANDARD.decode(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        STANDARD
+            .decode(String::deserialize(deserializer)?)
+            .map_err(serde::de::Error::custom)
     }
 }

@@ -27,12 +27,16 @@ impl Tree {
         for step in path {
             here = match here {
                 Self::Map(entries) => {
-                    let Some((key, value)) = entries.iter().find(|(key, _)| key.value == *step) else { break };
+                    let Some((key, value)) = entries.iter().find(|(key, _)| key.value == *step) else {
+                        break;
+                    };
                     line = Some(key.defined.line());
                     value
                 }
                 Self::List(items) => {
-                    let Some(item) = step.parse::<usize>().ok().and_then(|n| items.get(n)) else { break };
+                    let Some(item) = step.parse::<usize>().ok().and_then(|n| items.get(n)) else {
+                        break;
+                    };
                     line = item.first_line().or(line);
                     item
                 }

@@ -149,9 +149,17 @@ impl Application {
             space.add_constraint(index, constraint)?;
         }
         if let Err(excluded) = space.close(&space.full()) {
-            let index = self.constraints.iter().position(|c| matches!(c, Constraint::Excludes(_))).unwrap_or_default();
+            let index = self
+                .constraints
+                .iter()
+                .position(|c| matches!(c, Constraint::Excludes(_)))
+                .unwrap_or_default();
             let problem = format!("the failing circumstance itself breaks it: {excluded}");
-            return Err(ConstraintError { index, problem, hint: None });
+            return Err(ConstraintError {
+                index,
+                problem,
+                hint: None,
+            });
         }
         Ok(space)
     }
@@ -182,7 +190,9 @@ impl Space {
             }
         }
         match self.excludes.iter().find(|together| together.is_subset(&closed)) {
-            Some(together) => Err(Excluded(together.iter().map(|d| self.deltas[d].name.clone()).collect())),
+            Some(together) => Err(Excluded(
+                together.iter().map(|d| self.deltas[d].name.clone()).collect(),
+            )),
             None => Ok(closed),
         }
     }
@@ -224,14 +234,19 @@ impl Space {
     /// The same space with the order in which the caller really makes the calls of a series, as a
     /// recorded trial showed it. Calls that were not seen keep their places at the end.
     pub fn with_request_order(mut self, series: usize, seen: &[CallName]) -> Self {
-        let Some(target) = self.series.get_mut(series) else { return self };
+        let Some(target) = self.series.get_mut(series) else {
+            return self;
+        };
         if target.order_known {
             return self;
         }
         let failing: Vec<CallName> = target.failing.iter().map(|&i| target.calls[i].clone()).collect();
         let place = |call: &CallName| seen.iter().position(|s| s == call).unwrap_or(usize::MAX);
         target.calls.sort_by_key(place);
-        target.failing = failing.iter().filter_map(|call| target.calls.iter().position(|c| c == call)).collect();
+        target.failing = failing
+            .iter()
+            .filter_map(|call| target.calls.iter().position(|c| c == call))
+            .collect();
         target.order_known = true;
         let series_now = target.clone();
         for delta in &mut self.deltas {
@@ -248,7 +263,14 @@ impl Space {
     fn add_nodes(&mut self, simplest: &Circumstance, failing: &Circumstance) {
         if simplest.nodes != failing.nodes {
             let (from, to) = (simplest.nodes.to_string(), failing.nodes.to_string());
-            self.push("node".into(), Dimension::Node, from, to, Change::Nodes(failing.nodes), 50);
+            self.push(
+                "node".into(),
+                Dimension::Node,
+                from,
+                to,
+                Change::Nodes(failing.nodes),
+                50,
+            );
         }
     }
 
@@ -272,9 +294,11 @@ impl Space {
     }
 
     fn add_config(&mut self, simplest: &Circumstance, failing: &Circumstance) {
-        let services: std::collections::BTreeSet<_> = simplest.config.keys().chain(failing.config.keys()).collect();
+        let services: std::collections::BTreeSet<_> =
+            simplest.config.keys().chain(failing.config.keys()).collect();
         for service in services {
-            let get = |c: &Circumstance, key: &str| c.config.get(service).and_then(|items| items.get(key)).cloned();
+            let get =
+                |c: &Circumstance, key: &str| c.config.get(service).and_then(|items| items.get(key)).cloned();
             let keys: std::collections::BTreeSet<&String> = [simplest, failing]
                 .into_iter()
                 .flat_map(|c| c.config.get(service).into_iter().flat_map(|items| items.keys()))
@@ -287,13 +311,21 @@ impl Space {
                 let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".into());
                 let (was, is) = (show(&from), show(&to));
                 let change = Change::Config(service.clone(), key.clone(), to);
-                self.push(format!("config {service}.{key}"), Dimension::Configuration, was, is, change, 60);
+                self.push(
+                    format!("config {service}.{key}"),
+                    Dimension::Configuration,
+                    was,
+                    is,
+                    change,
+                    60,
+                );
             }
         }
     }
 
     fn add_versions(&mut self, simplest: &Circumstance, failing: &Circumstance) {
-        let services: std::collections::BTreeSet<_> = simplest.versions.keys().chain(failing.versions.keys()).collect();
+        let services: std::collections::BTreeSet<_> =
+            simplest.versions.keys().chain(failing.versions.keys()).collect();
         for service in services {
             let (from, to) = (simplest.versions.get(service), failing.versions.get(service));
             if from != to {
@@ -311,7 +343,9 @@ impl Space {
             let base = simplest.sequence.iter().find(same);
             let known = base.is_some_and(|b| b.order.len() == order.order.len());
             let calls = match base {
-                Some(base) if known && order.order.iter().all(|c| base.order.contains(c)) => base.order.clone(),
+                Some(base) if known && order.order.iter().all(|c| base.order.contains(c)) => {
+                    base.order.clone()
+                }
                 // Until a trial shows the request order, the reverse of the failing one stands for it, so
                 // that every pair counts as changed.
                 _ => order.order.iter().rev().cloned().collect(),
@@ -328,7 +362,14 @@ impl Space {
             for i in 0..series.calls.len() {
                 for j in i + 1..series.calls.len() {
                     let change = Change::Pair(index, i, j);
-                    self.push(String::new(), Dimension::Sequence, String::new(), String::new(), change, 0);
+                    self.push(
+                        String::new(),
+                        Dimension::Sequence,
+                        String::new(),
+                        String::new(),
+                        change,
+                        0,
+                    );
                     if let Some(delta) = self.deltas.last_mut() {
                         name_pair(delta, &series, i, j);
                     }
@@ -343,7 +384,11 @@ impl Space {
             space.deltas.iter().position(|d| d.name == name).ok_or_else(|| {
                 let names = space.deltas.iter().map(|d| d.name.as_str());
                 let hint = crate::application::nearest_hint(name, names);
-                ConstraintError { index, problem: format!("there is no delta `{name}`"), hint }
+                ConstraintError {
+                    index,
+                    problem: format!("there is no delta `{name}`"),
+                    hint,
+                }
             })
         };
         match constraint {
@@ -352,16 +397,35 @@ impl Space {
                 self.needs.push(pair);
             }
             Constraint::Excludes(names) => {
-                let together = names.iter().map(|name| find(self, name)).collect::<Result<DeltaSet, _>>()?;
+                let together = names
+                    .iter()
+                    .map(|name| find(self, name))
+                    .collect::<Result<DeltaSet, _>>()?;
                 self.excludes.push(together);
             }
         }
         Ok(())
     }
 
-    fn push(&mut self, name: String, dimension: Dimension, from: String, to: String, change: Change, cost_ms: u64) {
+    fn push(
+        &mut self,
+        name: String,
+        dimension: Dimension,
+        from: String,
+        to: String,
+        change: Change,
+        cost_ms: u64,
+    ) {
         let cost = Duration::from_millis(cost_ms);
-        self.deltas.push(Delta { name, dimension, from, to, rank: 0, cost, change });
+        self.deltas.push(Delta {
+            name,
+            dimension,
+            from,
+            to,
+            rank: 0,
+            cost,
+            change,
+        });
     }
 
     /// The number of the delta that inverts calls `i` and `j` of a series.
@@ -380,9 +444,11 @@ impl Space {
             for i in 0..count {
                 for j in i + 1..count {
                     for k in j + 1..count {
-                        let (Some(ij), Some(jk), Some(ik)) =
-                            (self.pair(series, i, j), self.pair(series, j, k), self.pair(series, i, k))
-                        else {
+                        let (Some(ij), Some(jk), Some(ik)) = (
+                            self.pair(series, i, j),
+                            self.pair(series, j, k),
+                            self.pair(series, i, k),
+                        ) else {
                             continue;
                         };
                         if set.contains(ij) && set.contains(jk) {
@@ -413,7 +479,9 @@ impl Space {
         }
         let mut order: Vec<usize> = (0..series.calls.len()).collect();
         order.sort_by_key(|&i| {
-            (0..series.calls.len()).filter(|&j| (j < i && !inverted(j, i)) || (j > i && inverted(i, j))).count()
+            (0..series.calls.len())
+                .filter(|&j| (j < i && !inverted(j, i)) || (j > i && inverted(i, j)))
+                .count()
         });
         Some(Order {
             from: series.from.clone(),
@@ -426,7 +494,11 @@ impl Space {
 fn name_pair(delta: &mut Delta, series: &Series, i: usize, j: usize) {
     let (first, second) = (&series.calls[i], &series.calls[j]);
     // The name must not depend on the direction, which may become known only later.
-    let (low, high) = if first < second { (first, second) } else { (second, first) };
+    let (low, high) = if first < second {
+        (first, second)
+    } else {
+        (second, first)
+    };
     delta.name = format!("sequence {} {}: {low} / {high}", series.from, series.handling);
     delta.from = format!("{first} first");
     delta.to = format!("{second} first");

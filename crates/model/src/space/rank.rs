@@ -8,7 +8,13 @@ use crate::units::ByteSize;
 pub(super) fn rank(deltas: &mut [Delta]) {
     let mut order: Vec<usize> = (0..deltas.len()).collect();
     let keys: Vec<(u8, f64)> = deltas.iter().map(|delta| key(delta, deltas)).collect();
-    order.sort_by(|&a, &b| keys[a].0.cmp(&keys[b].0).then(keys[b].1.total_cmp(&keys[a].1)).then(a.cmp(&b)));
+    order.sort_by(|&a, &b| {
+        keys[a]
+            .0
+            .cmp(&keys[b].0)
+            .then(keys[b].1.total_cmp(&keys[a].1))
+            .then(a.cmp(&b))
+    });
     for (rank, index) in order.into_iter().enumerate() {
         deltas[index].rank = u32::try_from(rank + 1).unwrap_or(u32::MAX);
     }
@@ -34,7 +40,9 @@ fn key(delta: &Delta, all: &[Delta]) -> (u8, f64) {
 /// How close a limit is to the strictest one of its kind in the space, 0 to 1; unknown kinds come last.
 /// Unlike kinds compare by this relative position.
 fn strictness(item: &str, value: Option<&str>, all: &[Delta]) -> f64 {
-    let Some(own) = value.and_then(|v| amount(item, v)) else { return -1.0 };
+    let Some(own) = value.and_then(|v| amount(item, v)) else {
+        return -1.0;
+    };
     let same_kind = all.iter().filter_map(|delta| match &delta.change {
         Change::Config(_, other, Some(value)) if other == item => amount(item, value),
         _ => None,
