@@ -8,6 +8,7 @@ pub mod circumstance;
 pub mod event;
 pub mod figures;
 pub mod ids;
+pub mod import;
 pub mod operation;
 pub mod outcome;
 pub mod plan;

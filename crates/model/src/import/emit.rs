@@ -1,0 +1,213 @@
+//! The application file as text: short things on one line, in the order in which people think of them.
+
+use std::fmt::Write;
+
+use super::{ImportedApplication, ImportedPort, ImportedReadiness, ImportedService};
+
+impl ImportedApplication {
+    /// The text of the application file; the same application always gives the same text.
+    pub fn to_yaml(&self) -> String {
+        let mut out = String::new();
+        for line in &self.header {
+            // A line break would end the comment.
+            put(&mut out, 0, format_args!("# {}", line.replace(['\n', '\r'], " ")));
+        }
+        put(&mut out, 0, format_args!("name: {}", scalar(&self.name)));
+        if self.services.is_empty() {
+            put(&mut out, 0, format_args!("services: {{}}"));
+        } else {
+            put(&mut out, 0, format_args!("services:"));
+        }
+        for (name, service) in &self.services {
+            put_service(&mut out, name, service);
+        }
+        if self.external.is_empty() {
+            put(&mut out, 0, format_args!("external: []"));
+        } else {
+            put(&mut out, 0, format_args!("external:"));
+            for external in &self.external {
+                let host = scalar(&external.host);
+                put(
+                    &mut out,
+                    1,
+                    format_args!("- {{ host: {host}, allow: {} }}", external.allow),
+                );
+            }
+        }
+        put(&mut out, 0, format_args!("tests: []"));
+        self.put_failing(&mut out);
+        out
+    }
+
+    fn put_failing(&self, out: &mut String) {
+        if self.failing.is_empty() {
+            return;
+        }
+        put(out, 0, format_args!("failing:"));
+        if !self.failing.instances.is_empty() {
+            let instances = self
+                .failing
+                .instances
+                .iter()
+                .map(|(name, count)| format!("{}: {count}", scalar(name)));
+            put(out, 1, format_args!("instances: {{ {} }}", join(instances)));
+        }
+        if !self.failing.config.is_empty() {
+            put(out, 1, format_args!("config:"));
+            for (name, settings) in &self.failing.config {
+                let settings = settings
+                    .iter()
+                    .map(|(key, value)| format!("{}: {}", scalar(key), limit(value)));
+                put(out, 2, format_args!("{}: {{ {} }}", scalar(name), join(settings)));
+            }
+        }
+    }
+}
+
+fn put_service(out: &mut String, name: &str, service: &ImportedService) {
+    if *service == ImportedService::default() {
+        return put(out, 1, format_args!("{}: {{}}", scalar(name)));
+    }
+    put(out, 1, format_args!("{}:", scalar(name)));
+    if !service.command.is_empty() {
+        put(out, 2, format_args!("command: {}", quoted_list(&service.command)));
+    }
+    let texts = [
+        ("image", &service.image),
+        ("build", &service.build),
+        ("directory", &service.directory),
+    ];
+    for (key, value) in texts {
+        if let Some(value) = value {
+            put(out, 2, format_args!("{key}: {}", quote(value)));
+        }
+    }
+    if !service.aliases.is_empty() {
+        put(
+            out,
+            2,
+            format_args!("aliases: [{}]", join(service.aliases.iter().map(|a| scalar(a)))),
+        );
+    }
+    if !service.ports.is_empty() {
+        put(
+            out,
+            2,
+            format_args!("ports: [{}]", join(service.ports.iter().map(port))),
+        );
+    }
+    if !service.publish.is_empty() {
+        let publish = service.publish.iter().map(|(own, host)| format!("{own}: {host}"));
+        put(out, 2, format_args!("publish: {{ {} }}", join(publish)));
+    }
+    if !service.env.is_empty() {
+        put(out, 2, format_args!("env:"));
+        for (key, value) in &service.env {
+            put(out, 3, format_args!("{}: {}", scalar(key), quote(value)));
+        }
+    }
+    if let Some(ready) = &service.ready {
+        put(out, 2, format_args!("ready: {}", readiness(ready)));
+    }
+    if !service.after.is_empty() {
+        put(
+            out,
+            2,
+            format_args!("after: [{}]", join(service.after.iter().map(|a| scalar(a)))),
+        );
+    }
+    if !service.durable.is_empty() {
+        put(out, 2, format_args!("durable: {}", quoted_list(&service.durable)));
+    }
+    if let Some(within) = &service.stop_within {
+        put(out, 2, format_args!("stop_within: {within}"));
+    }
+}
+
+fn readiness(ready: &ImportedReadiness) -> String {
+    let mut parts = Vec::new();
+    if let Some(path) = &ready.http {
+        parts.push(format!("http: {}", quote(path)));
+    }
+    if let Some(port) = ready.tcp {
+        parts.push(format!("tcp: {port}"));
+    }
+    if !ready.command.is_empty() {
+        parts.push(format!("command: {}", quoted_list(&ready.command)));
+    }
+    if let Some(port) = ready.port {
+        parts.push(format!("port: {port}"));
+    }
+    if let Some(within) = &ready.within {
+        parts.push(format!("within: {within}"));
+    }
+    format!("{{ {} }}", parts.join(", "))
+}
+
+fn port(port: &ImportedPort) -> String {
+    match port {
+        ImportedPort::Plain(port) => port.to_string(),
+        ImportedPort::Speaking { port, protocol } => {
+            let protocol = serde_json::to_value(protocol).ok();
+            let protocol = protocol.as_ref().and_then(|p| p.as_str()).unwrap_or("detect");
+            format!("{{ port: {port}, protocol: {protocol} }}")
+        }
+    }
+}
+
+fn put(out: &mut String, depth: usize, line: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{:width$}{line}", "", width = depth * 2);
+}
+
+fn join(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn quoted_list(items: &[String]) -> String {
+    format!("[{}]", join(items.iter().map(|item| quote(item))))
+}
+
+/// A limit is written by us: a number or a number with a unit, which needs no quotes.
+fn limit(text: &str) -> String {
+    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.');
+    if plain { text.to_owned() } else { quote(text) }
+}
+
+/// A name: plain where YAML reads it back as the same text, quoted otherwise.
+fn scalar(text: &str) -> String {
+    let plain_start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let plain = text
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+    const WORDS: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+    let word = WORDS.contains(&text.to_ascii_lowercase().as_str());
+    if plain_start && plain && !word {
+        text.to_owned()
+    } else {
+        quote(text)
+    }
+}
+
+/// A double-quoted scalar; everything that YAML does not count as printable is escaped.
+fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control()
+                || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}') =>
+            {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

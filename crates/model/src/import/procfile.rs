@@ -1,0 +1,143 @@
+//! Procfiles: one `name: command` per line, as foreman runs them.
+
+use std::collections::BTreeMap;
+
+use super::interpolate::Interpolation;
+use super::shell::{needs_shell, split_words};
+use super::{
+    ImportError, Imported, ImportedApplication, ImportedPort, ImportedReadiness, ImportedService, dotenv,
+    is_service_name,
+};
+
+/// The port of the first process; the following ones get the next hundreds.
+const FIRST_PORT: u16 = 5000;
+
+/// The most processes whose ports fit.
+const MOST: usize = 600;
+
+/// Reads a Procfile as an application called `name`; `dotenv` is the text of its `.env` file.
+///
+/// Each process gets a port of its own in `PORT`, counted as foreman counts them. A command that means
+/// something to a shell is run by one.
+pub fn from_procfile(
+    name: &str,
+    file: &str,
+    text: &str,
+    dotenv: Option<&str>,
+) -> Result<Imported, ImportError> {
+    let shared: BTreeMap<String, String> = dotenv::parse(
+        dotenv.unwrap_or_default(),
+        false,
+        &Interpolation::default(),
+        &|_| None,
+    )
+    .map_err(|(line, message)| ImportError::at(".env", line, message))?
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
+    .collect();
+    let base = match shared.get("PORT") {
+        Some(port) => port
+            .parse()
+            .ok()
+            .filter(|port| *port > 0)
+            .ok_or_else(|| ImportError::at(".env", 0, format!("PORT `{port}` is not a port")))?,
+        None => FIRST_PORT,
+    };
+
+    let mut application = ImportedApplication {
+        name: name.to_owned(),
+        ..ImportedApplication::default()
+    };
+    let mut warnings = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let number = u32::try_from(index + 1).unwrap_or(0);
+        let refuse = |message: String| ImportError::at(file, number, message);
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let Some((process, command)) = line.split_once(':').map(|(p, c)| (p.trim(), c.trim())) else {
+            return Err(refuse("a line reads `name: command`".to_owned()));
+        };
+        if !is_service_name(process) {
+            return Err(refuse(format!(
+                "`{}` cannot name a service",
+                process.chars().take(40).collect::<String>()
+            )));
+        }
+        if command.is_empty() {
+            return Err(refuse(format!("`{process}` has no command")));
+        }
+        if application.services.contains_key(process) {
+            return Err(refuse(format!("`{process}` is given twice")));
+        }
+        if process == "release" {
+            warnings.push(
+                "service `release` usually runs once before the others; make it the `setup`".to_owned(),
+            );
+        }
+        let offset = application.services.len();
+        let port = u16::try_from(offset)
+            .ok()
+            .filter(|_| offset < MOST)
+            .and_then(|n| base_plus(base, n));
+        let port = port.ok_or_else(|| refuse("there are more processes than ports".to_owned()))?;
+        let service = service(command, port, &shared).map_err(|message| refuse(message.to_owned()))?;
+        if service.ready.is_some() {
+            warnings.push(format!(
+                "service `{process}`: its command does not mention PORT; if it never listens on {port}, remove `ports`"
+            ));
+        }
+        application.services.insert(process.to_owned(), service);
+    }
+    if application.services.is_empty() {
+        return Err(ImportError::at(file, 0, "no process is given"));
+    }
+    application.header = vec![
+        format!("Made by `faultscope init` from {file}."),
+        "Each process has its port in PORT, as foreman gives them.".to_owned(),
+    ];
+    Ok(Imported {
+        application,
+        warnings,
+    })
+}
+
+fn base_plus(base: u16, n: u16) -> Option<u16> {
+    base.checked_add(n.checked_mul(100)?)
+}
+
+fn service(
+    command: &str,
+    port: u16,
+    shared: &BTreeMap<String, String>,
+) -> Result<ImportedService, &'static str> {
+    // Only a process that uses its port can be waited for there; a worker counts as ready at once.
+    let listens = command.contains("PORT");
+    let ready = (!listens).then(|| ImportedReadiness {
+        command: vec!["true".to_owned()],
+        ..Default::default()
+    });
+    let words = split_words(command)?;
+    let command = if needs_shell(command) || words.is_empty() {
+        // `exec` lets signals reach the program instead of the shell, where it is a single command.
+        let single = !command.contains(['|', '&', ';', '(', '\n', '=']);
+        let script = if single && !command.starts_with("exec ") {
+            format!("exec {command}")
+        } else {
+            command.to_owned()
+        };
+        vec!["sh".to_owned(), "-c".to_owned(), script]
+    } else {
+        words
+    };
+    let mut env = shared.clone();
+    env.insert("PORT".to_owned(), port.to_string());
+    Ok(ImportedService {
+        command,
+        ports: vec![ImportedPort::Plain(port)],
+        env,
+        ready,
+        ..ImportedService::default()
+    })
+}
