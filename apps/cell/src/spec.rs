@@ -4,23 +4,29 @@
 //! becomes once it is read: templates and expressions are already parsed, so a cell never meets a syntax error
 //! while it serves. What needs the whole service to judge (does this pool exist?) is left to `check`.
 
+mod access;
 mod check;
+mod excerpt;
 mod named;
+mod short;
 mod step;
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeSeed, IgnoredAny};
 use serde_json::Value;
 
 use crate::template::{Size, Time};
 
+use excerpt::Excerpt;
+
+pub use access::{CacheAccess, Delete, Find, Get, Increment, Put, Update};
 pub use check::check;
 pub use named::{Label, Named, Steps};
 pub use step::{
-    Branches, CacheAccess, Call, Count, Crash, Delete, Disk, Each, Fail, Find, Get, Hold, InPool, Increment, Join,
-    Lock, Memory, OnError, Put, Repeat, Respond, Set, Sleep, Step, Try, Update, When,
+    Branches, Call, Count, Crash, Disk, Each, Fail, Hold, InPool, Join, Lock, Memory, OnError, Repeat,
+    Respond, Set, Sleep, Step, Try, When,
 };
 
 /// Largest spec text that is read; the biggest sample has about 200 KiB.
@@ -199,19 +205,33 @@ pub struct Operation {
 impl Spec {
     /// Reads a spec and checks that it is sound.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
+        Self::read(text, |deserializer| Self::deserialize(deserializer))
+    }
+
+    /// Reads and checks one service of a spec, and only the ports of the others.
+    pub fn parse_for(text: &str, service: &str) -> Result<Self, SpecError> {
+        Self::read(text, |deserializer| Excerpt(service).deserialize(deserializer))
+    }
+
+    fn read(
+        text: &str,
+        deserialize: impl for<'de> FnOnce(
+            serde_saphyr::Deserializer<'de, '_>,
+        ) -> Result<Self, serde_saphyr::Error>,
+    ) -> Result<Self, SpecError> {
         if text.len() > MAXIMUM_SPEC_BYTES {
             return Err(SpecError::TooLarge(text.len()));
         }
         let options = serde_saphyr::options! {
             with_snippet: false,
             strict_booleans: true,
-            budget: Some(serde_saphyr::budget! {
+            budget: serde_saphyr::budget! {
                 max_depth: MAXIMUM_DEPTH,
                 // Samples share step lists by alias; the replay limits still stop a bomb.
                 enforce_alias_anchor_ratio: false,
-            }),
+            },
         };
-        let spec: Self = serde_saphyr::from_str_with_options(text, options)
+        let spec = serde_saphyr::with_deserializer_from_str_with_options(text, options, deserialize)
             .map_err(|error| SpecError::Syntax(error.to_string()))?;
         check(&spec)?;
         Ok(spec)
@@ -219,9 +239,31 @@ impl Spec {
 
     /// Reads a spec from a JSON value, as the muBench reader builds it.
     pub(crate) fn from_value(value: Value) -> Result<Self, SpecError> {
-        let spec: Self = serde_json::from_value(value).map_err(|error| SpecError::Syntax(error.to_string()))?;
+        let spec: Self =
+            serde_json::from_value(value).map_err(|error| SpecError::Syntax(error.to_string()))?;
         check(&spec)?;
         Ok(spec)
+    }
+}
+
+impl Service {
+    /// A service of which nothing but the port is known.
+    fn with_port(port: u16) -> Self {
+        Self {
+            description: String::new(),
+            port,
+            startup: Startup::default(),
+            settings: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            store: Store::default(),
+            cache: Cache::default(),
+            data: BTreeMap::new(),
+            variables: BTreeMap::new(),
+            propagate: yes(),
+            threads: four(),
+            body_limit: one_mebibyte(),
+            operations: Named::default(),
+        }
     }
 }
 
@@ -258,3 +300,6 @@ fn one_mebibyte() -> Size {
 fn unbounded() -> Size {
     Size::fixed(u32::MAX.into())
 }
+
+#[cfg(test)]
+mod tests;
