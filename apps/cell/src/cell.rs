@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderValue;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 use crate::cache::Cache;
 use crate::client::{Callee, Client};
@@ -22,6 +22,9 @@ use crate::store::{Command, RedisStore, Store, StoreError};
 use crate::template::Time;
 use crate::{CellError, interpret, work};
 
+/// Most threads of one cell.
+const MAXIMUM_THREADS: usize = 256;
+
 /// Ends the process; tests replace it.
 pub type Exit = Arc<dyn Fn(u8) + Send + Sync>;
 
@@ -35,6 +38,7 @@ pub struct Cell {
     pub(crate) propagate: bool,
     pub(crate) pools: BTreeMap<String, Pool>,
     pub(crate) locks: Locks,
+    pub(crate) workers: Semaphore,
     pub(crate) cache: Cache,
     pub(crate) documents: DocumentPlace,
     pub(crate) client: Client,
@@ -44,7 +48,6 @@ pub struct Cell {
     counters: Mutex<BTreeMap<String, i64>>,
     kept_memory: Mutex<Vec<Vec<u8>>>,
     port: u16,
-    threads: usize,
     seed: u64,
     startup: spec::Startup,
     data: Mutex<crate::store::Collections>,
@@ -153,9 +156,9 @@ impl Cell {
             variables: Mutex::new(service.variables),
             data: Mutex::new(service.data),
             propagate: service.propagate,
-            threads: service.threads,
             startup: service.startup,
             locks: Locks::default(),
+            workers: Semaphore::new(service.threads.clamp(1, MAXIMUM_THREADS)),
             counters: Mutex::default(),
             kept_memory: Mutex::default(),
             started: OnceCell::new(),
@@ -183,7 +186,7 @@ impl Cell {
 
     /// How many threads do blocking work.
     pub fn threads(&self) -> usize {
-        self.threads.max(1)
+        self.workers.available_permits()
     }
 
     /// Does what comes before the first request; once, however often it is called.
@@ -330,6 +333,7 @@ impl Cell {
             "counters": *self.counters.lock().unwrap_or_else(PoisonError::into_inner),
             "kept_memory": kept,
             "resident_memory": work::resident_memory(),
+            "private_memory": work::private_memory(),
         })
     }
 }
@@ -365,7 +369,7 @@ fn document_place(
             Store::file(&path).map_err(failed)?
         }
         spec::Store::Redis { url, prefix } => {
-            let connection = redis("STORE_URL", url, environment)?;
+            let connection = redis("STORE_REDIS_URL", url, environment)?;
             Store::Redis(RedisStore::new(
                 connection,
                 prefix.unwrap_or_else(|| name.to_owned()),
@@ -383,7 +387,7 @@ fn cache_place(
     Ok(match cache {
         spec::Cache::Memory { capacity } => Cache::memory(capacity),
         spec::Cache::Redis { url, prefix } => Cache::Redis {
-            connection: redis("CACHE_URL", url, environment)?,
+            connection: redis("CACHE_REDIS_URL", url, environment)?,
             prefix: prefix.unwrap_or_else(|| name.to_owned()),
         },
     })

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use evaluate::{EvaluationError, Found, Names};
-pub(crate) use evaluate::{display, number_value, truthy};
+pub(crate) use evaluate::{display, equal, number_value, truthy};
 pub(crate) use function::{fraction, hash_text};
 pub use parse::ParseError;
 

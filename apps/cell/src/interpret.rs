@@ -48,7 +48,7 @@ async fn run_step(step: &Step, scope: &mut Scope) -> Outcome {
         Step::Sleep(sleep) => tokio::time::sleep(sleep_time(sleep, scope)?).await,
         Step::Cpu(time) => {
             let time = time.evaluate(scope)?;
-            blocking(move || work::burn(time)).await?;
+            blocking(scope, move || work::burn(time)).await?;
         }
         Step::Memory(memory) => allocate(memory, scope).await?,
         Step::Disk(disk) => write_file(disk, scope).await?,
@@ -147,7 +147,7 @@ fn sleep_time(sleep: &Sleep, scope: &Scope) -> Result<Duration, Failure> {
 async fn allocate(memory: &Memory, scope: &Scope) -> Result<(), Failure> {
     let size = memory.allocate.evaluate(scope)?;
     let touch = memory.touch;
-    let Some(allocated) = blocking(move || work::allocate(size, touch)).await? else {
+    let Some(allocated) = blocking(scope, move || work::allocate(size, touch)).await? else {
         // Where a limit makes allocation fail instead of killing, the process ends all the same.
         log(scope, "out of memory");
         (scope.cell.exit)(OUT_OF_MEMORY);
@@ -169,14 +169,19 @@ async fn write_file(disk: &Disk, scope: &Scope) -> Result<(), Failure> {
     let path = PathBuf::from(disk.path.evaluate_text(scope)?);
     let fsync = disk.fsync;
     let shown = path.display().to_string();
-    let written = blocking(move || work::write_file(&path, size, fsync)).await?;
+    let written = blocking(scope, move || work::write_file(&path, size, fsync)).await?;
     written.map_err(|error| Failure::new("disk", 500, format!("{shown}: {error}")))
 }
 
-/// Runs work on a blocking thread.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| Failure::new("failed", 500, "the work was stopped".to_owned()))
+/// Runs work on one of the cell's threads; the runtime's own limit is higher, so that looking up a host name does
+/// not wait behind it.
+async fn blocking<T: Send + 'static>(
+    scope: &Scope,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let stopped = || Failure::new("failed", 500, "the work was stopped".to_owned());
+    let _worker = scope.cell.workers.acquire().await.map_err(|_| stopped())?;
+    tokio::task::spawn_blocking(work).await.map_err(|_| stopped())
 }
 
 fn fail_if(fail: &Fail, scope: &Scope) -> Outcome {

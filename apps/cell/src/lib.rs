@@ -34,4 +34,4 @@ pub use process::{CellOptions, parse, run};
 pub use server::serve;
 pub use spec::{Spec, SpecError};
 pub use template::{Part, Size, Template, Time};
-pub use work::resident_memory;
+pub use work::{private_memory, resident_memory};

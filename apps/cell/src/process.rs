@@ -16,6 +16,9 @@ use crate::{CellError, mubench};
 /// Stack of a thread for blocking work: it burns, touches and writes, nothing deep.
 const STACK: usize = 256 << 10;
 
+/// Threads beside the workers: looking up host names also blocks.
+const SPARE_THREADS: usize = 2;
+
 /// Which cell to run.
 #[derive(Debug, Clone)]
 pub struct CellOptions {
@@ -35,7 +38,7 @@ pub fn run(options: CellOptions) -> Result<(), CellError> {
     let cell = Arc::new(Cell::new(load(&options)?, &options.service, &environment)?);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(cell.threads())
+        .max_blocking_threads(cell.threads() + SPARE_THREADS)
         .thread_stack_size(STACK)
         .build()
         .map_err(CellError::Runtime)?;

@@ -160,6 +160,14 @@ async fn answer(cell: &Arc<Cell>, request: Request<Body>, report: bool) -> (Answ
     let task = tokio::spawn(async move {
         let _running = running;
         let outcome = interpret::run(steps, &mut scope).await;
+        if let Err(failure) = &outcome
+            && failure.status >= 500
+        {
+            interpret::log(
+                &scope,
+                &format!("failed with {}: {}", failure.status, failure.message),
+            );
+        }
         (outcome, scope.incoming.accesses())
     });
     let (outcome, accesses) = match task.await {

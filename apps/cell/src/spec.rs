@@ -154,7 +154,7 @@ pub enum Store {
     },
     /// In a Redis server, shared by all instances.
     Redis {
-        /// `redis://host:port`; `STORE_URL` in the environment overrides it.
+        /// `redis://host:port`; `STORE_REDIS_URL` in the environment overrides it.
         url: String,
         /// Put before every key; the service's name if it is left out.
         #[serde(default)]
@@ -182,7 +182,7 @@ pub enum Cache {
     },
     /// In a Redis server, shared by all instances.
     Redis {
-        /// `redis://host:port`; `CACHE_URL` in the environment overrides it.
+        /// `redis://host:port`; `CACHE_REDIS_URL` in the environment overrides it.
         url: String,
         /// Put before every key; the service's name if it is left out.
         #[serde(default)]

@@ -13,6 +13,7 @@ use std::sync::PoisonError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::expression::equal;
 use documents::Documents;
 use file::FileLog;
 
@@ -141,7 +142,7 @@ impl Store {
 fn fits(document: &Value, fields: &Map<String, Value>) -> bool {
     fields
         .iter()
-        .all(|(field, wanted)| document.get(field).unwrap_or(&Value::Null) == wanted)
+        .all(|(field, wanted)| equal(document.get(field).unwrap_or(&Value::Null), wanted))
 }
 
 /// The document with its key in it, as `find` answers it.

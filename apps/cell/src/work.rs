@@ -58,8 +58,17 @@ pub(crate) fn write_file(path: &Path, size: usize, fsync: bool) -> std::io::Resu
 
 /// Resident memory of this process in bytes, if the system tells.
 pub fn resident_memory() -> Option<u64> {
+    status("VmRSS:")
+}
+
+/// The part of the resident memory that is not a mapped file; the rest is shared by all cells of a binary.
+pub fn private_memory() -> Option<u64> {
+    status("RssAnon:")
+}
+
+fn status(key: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }

@@ -164,7 +164,8 @@ pub(super) fn number(value: &Value) -> Result<f64, EvaluationError> {
         .ok_or_else(|| EvaluationError(format!("{} is not a number", shorten(value))))
 }
 
-pub(super) fn equal(left: &Value, right: &Value) -> bool {
+/// Whether two values are the same; 1 and 1.0 are.
+pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => left == right || left.as_f64() == right.as_f64(),
         _ => left == right,

@@ -74,7 +74,7 @@ pub(super) async fn each(each: &Each, scope: &mut Scope) -> Outcome {
     for (number, element) in elements.into_iter().enumerate() {
         let mut branch = scope.branch(number);
         branch.locals.insert(each.r#as.clone(), element);
-        branches.push(spawn(each.steps.clone(), branch));
+        branches.push(spawn(each.steps.clone(), branch, Join::All));
     }
     join(branches, scope).await?;
     Ok(None)
@@ -83,7 +83,7 @@ pub(super) async fn each(each: &Each, scope: &mut Scope) -> Outcome {
 pub(super) async fn concurrently(step: &Branches, scope: &mut Scope) -> Result<(), Failure> {
     let branches = step.branches.iter().enumerate();
     let branches = branches
-        .map(|(number, steps)| spawn(steps.clone(), scope.branch(number)))
+        .map(|(number, steps)| spawn(steps.clone(), scope.branch(number), step.join))
         .collect();
     match step.join {
         Join::All => join(branches, scope).await,
@@ -103,12 +103,13 @@ pub(super) async fn attempt(attempt: &Try, scope: &mut Scope) -> Outcome {
 
 type Branch = JoinHandle<(Result<Option<Answer>, Failure>, Scope)>;
 
-fn spawn(steps: Steps, mut scope: Scope) -> Branch {
+fn spawn(steps: Steps, mut scope: Scope, join: Join) -> Branch {
     let running = scope.cell.begin();
     tokio::spawn(async move {
         let _running = running;
         let outcome = run(steps, &mut scope).await;
-        if let Err(failure) = &outcome {
+        // Whoever joins a branch tells of its failure.
+        if let (Err(failure), Join::None) = (&outcome, join) {
             log(&scope, &format!("a branch failed: {}", failure.message));
         }
         (outcome, scope)

@@ -195,6 +195,9 @@ fn deep_nesting_is_refused() {
         steps = format!("{{ lock: {{ name: a, steps: [ {steps} ] }} }}");
     }
     assert!(error(&format!("- {steps}")).contains("nested deeper"));
+    for open in ["[", "{ a: ", "- "] {
+        assert!(Spec::parse(&format!("version: 1\ncommon: {}", open.repeat(10_000))).is_err());
+    }
 }
 
 proptest! {

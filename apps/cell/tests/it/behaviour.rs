@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::Application;
+use crate::support::{Application, Gate, send};
 
 const SHOP: &str = r#"
 version: 1
@@ -176,7 +176,7 @@ services:
     pools: { one: { threads: 1, queue: 0 } }
     data: { accounts: { a: { balance: 100 } } }
     operations:
-      "POST /unsafe": &withdraw
+      "POST /unsafe":
         steps: &steps
           - get: { from: accounts, key: a, as: account }
           - call: { service: gate, path: /meet }
@@ -185,32 +185,39 @@ services:
       "POST /atomic": { steps: [ { increment: { into: accounts, key: a, field: balance, by: -10 } } ] }
       "POST /pooled": { steps: [ { in: { pool: one, steps: [ { call: { service: gate, path: /meet } } ] } } ] }
       "GET /": { steps: [ { get: { from: accounts, key: a, as: a } }, { respond: { body: "{a.balance}" } } ] }
-  gate: { port: 8081, operations: { "GET /meet": { steps: [ { sleep: 20ms } ] } } }
+  gate: { port: 8081 }
 "#;
 
 #[tokio::test]
 async fn updates_are_lost_without_a_lock() {
-    for (operation, left) in [("/unsafe", 90), ("/safe", 80), ("/atomic", 80)] {
-        let race = Application::start(RACE).await;
-        let body = || json!({});
-        tokio::join!(
-            race.post("account", operation, body()),
-            race.post("account", operation, body())
-        );
+    for (operation, n_meeting, left) in [("/unsafe", 2, 90), ("/safe", 1, 80), ("/atomic", 0, 80)] {
+        let gate = Gate::start().await;
+        let race = Application::with_environment(RACE, &[("GATE_URL", &gate.url)]).await;
+        let withdraw = || race.post("account", operation, json!({}));
+        let open = async {
+            gate.arrived(n_meeting).await;
+            gate.open();
+        };
+        tokio::join!(withdraw(), withdraw(), open);
         assert_eq!(race.get("account", "/").await.body, json!(left), "{operation}");
     }
 }
 
 #[tokio::test]
 async fn a_full_pool_rejects() {
-    let race = Application::start(RACE).await;
-    let (first, second) = tokio::join!(
-        race.post("account", "/pooled", json!({})),
-        race.post("account", "/pooled", json!({}))
+    let gate = Gate::start().await;
+    let race = Application::with_environment(RACE, &[("GATE_URL", &gate.url)]).await;
+    let late = async {
+        gate.arrived(1).await;
+        let rejected = race.post("account", "/pooled", json!({})).await;
+        gate.open();
+        rejected
+    };
+    let (first, second) = tokio::join!(race.post("account", "/pooled", json!({})), late);
+    assert_eq!(
+        (first.status, second.status, &second.body["kind"]),
+        (200, 503, &json!("rejected"))
     );
-    let mut statuses = [first.status, second.status];
-    statuses.sort_unstable();
-    assert_eq!(statuses, [200, 503]);
 }
 
 #[tokio::test]
@@ -275,20 +282,60 @@ services:
   caller:
     port: 1
     operations:
-      "GET /": { steps: [ { call: { service: slow, path: /, timeout: 5ms } } ] }
+      "GET /": { steps: [ { call: { service: slow, path: /, timeout: 100ms } } ] }
       "GET /forget":
         steps: [ { concurrently: { branches: [ [ { call: { service: slow, path: / } } ] ], join: none } } ]
-  slow: { port: 2, operations: { "GET /": { steps: [ { sleep: 30ms }, { count: done } ] } } }
+  slow: { port: 2, operations: { "GET /": { steps: [ { call: { service: gate, path: / } }, { count: done } ] } } }
+  gate: { port: 3 }
 "#;
-    let application = Application::start(spec).await;
+    let gate = Gate::start().await;
+    let application = Application::with_environment(spec, &[("GATE_URL", &gate.url)]).await;
     let reply = application.get("caller", "/").await;
     assert_eq!((reply.status, &reply.body["kind"]), (504, &json!("timeout")));
     assert_eq!(application.get("caller", "/forget").await.status, 200);
-    // A graceful end waits for what still runs, so both requests are counted when it is over.
-    let address = application.address("slow").to_owned();
+    gate.arrived(2).await;
+    gate.open();
     while application.get("slow", "/_cell").await.body["counters"]["done"] != 2 {
         tokio::task::yield_now().await;
     }
-    application.stop().await;
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_graceful_end_waits_for_what_still_runs() {
+    let gate = Gate::start().await;
+    let race = Application::with_environment(RACE, &[("GATE_URL", &gate.url)]).await;
+    let address = race.address("account").to_owned();
+    let request = http::Request::post("/pooled").body(bytes::Bytes::new()).unwrap();
+    let last = tokio::spawn(async move { send(&address, request).await });
+    gate.arrived(1).await;
+    let address = race.address("account").to_owned();
+    let stopping = tokio::spawn(race.stop());
+    while tokio::net::TcpStream::connect(&address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    gate.open();
+    assert_eq!(last.await.unwrap().status, 200);
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_mubench_work_model_runs() {
+    let model = json!({
+        "s0": {
+            "external_services": [{ "seq_len": 100, "services": ["s1"] }, { "seq_len": 1, "services": ["sdb1"] }],
+            "internal_service": { "loader": {
+                "cpu_stress": { "run": true, "range_complexity": [5, 10], "thread_pool_size": 2, "trials": 1 },
+                "memory_stress": { "run": true, "memory_size": 10 },
+                "sleep_stress": { "run": false },
+                "mean_response_size": 1,
+            } },
+            "workers": 1, "threads": 2,
+        },
+        "s1": { "external_services": [], "internal_service": { "colosseum": {} } },
+        "sdb1": { "internal_service": { "compute_pi": { "range_complexity": [1, 2] } } },
+    });
+    let application = Application::start(&model.to_string()).await;
+    let reply = application.get("s0", "/api/v1").await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert!(reply.body.as_str().unwrap().starts_with('m'));
 }

@@ -107,9 +107,14 @@ services:
       "DELETE /": { steps: [ { delete: { from: orders, key: a } } ] }
 "#;
     let url = format!("redis://{address}");
-    let application =
-        Application::with_environment(spec, &[("STORE_URL", url.as_str()), ("CACHE_URL", url.as_str())])
-            .await;
+    let application = Application::with_environment(
+        spec,
+        &[
+            ("STORE_REDIS_URL", url.as_str()),
+            ("CACHE_REDIS_URL", url.as_str()),
+        ],
+    )
+    .await;
     let reply = application.post("order", "/", json!({})).await;
     assert_eq!(
         reply.body,

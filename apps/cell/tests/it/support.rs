@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
-use faultscope_cell::{Cell, Spec, serve};
-use http::{HeaderMap, Request};
+use faultscope_cell::{Cell, serve};
+use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
+use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Running cells; they end when it is stopped or the test's runtime does.
@@ -19,6 +20,13 @@ pub(crate) struct Application {
     addresses: BTreeMap<String, String>,
     crashed: Arc<AtomicI64>,
     stops: Vec<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+/// A service that holds its requests until it is opened.
+pub(crate) struct Gate {
+    pub(crate) url: String,
+    n_arrived: watch::Receiver<usize>,
+    open: watch::Sender<bool>,
 }
 
 /// An answer.
@@ -37,7 +45,7 @@ impl Application {
 
     /// Starts one instance of every service with these variables.
     pub(crate) async fn with_environment(spec: &str, variables: &[(&str, &str)]) -> Self {
-        let parsed = Spec::parse(spec).unwrap_or_else(|error| panic!("{error}"));
+        let parsed = faultscope_cell::parse(spec).unwrap_or_else(|error| panic!("{error}"));
         let mut environment: BTreeMap<String, String> = variables
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -115,6 +123,47 @@ impl Application {
             let _ = stop.send(());
             task.await.unwrap();
         }
+    }
+}
+
+impl Gate {
+    /// A closed gate.
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (count, n_arrived) = watch::channel(0);
+        let (open, opened) = watch::channel(false);
+        tokio::spawn(async move {
+            let count = Arc::new(count);
+            while let Ok((stream, _)) = listener.accept().await {
+                let (count, opened) = (Arc::clone(&count), opened.clone());
+                let service = service_fn(move |_| {
+                    count.send_modify(|n_arrived| *n_arrived += 1);
+                    let mut opened = opened.clone();
+                    async move {
+                        let _ = opened.wait_for(|open| *open).await;
+                        Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from("{}"))))
+                    }
+                });
+                let connection = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        Self { url, n_arrived, open }
+    }
+
+    /// Waits until so many requests have come.
+    pub(crate) async fn arrived(&self, wanted: usize) {
+        self.n_arrived
+            .clone()
+            .wait_for(|n_arrived| *n_arrived >= wanted)
+            .await
+            .unwrap();
+    }
+
+    /// Lets all requests pass, also later ones.
+    pub(crate) fn open(&self) {
+        self.open.send_replace(true);
     }
 }
 
