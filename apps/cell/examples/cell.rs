@@ -1,13 +1,16 @@
-//! Runs one cell: `cell SPEC SERVICE [PORT]`.
+//! Runs one cell: `cell SPEC SERVICE [PORT]`. With nothing but a spec, checks all of it.
 
 use std::process::ExitCode;
 
-use faultscope_cell::{CellError, CellOptions, run};
+use faultscope_cell::{CellError, CellOptions, parse, run};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (Some(spec), Some(service)) = (arguments.next(), arguments.next()) else {
-        return complain("usage: cell SPEC SERVICE [PORT]");
+    let Some(spec) = arguments.next() else {
+        return complain("usage: cell SPEC [SERVICE [PORT]]");
+    };
+    let Some(service) = arguments.next() else {
+        return check(&spec);
     };
     let port = match arguments.next().map(|port| port.parse()).transpose() {
         Ok(port) => port,
@@ -20,6 +23,17 @@ fn main() -> ExitCode {
     }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(&chain(&error)),
+    }
+}
+
+fn check(path: &str) -> ExitCode {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => return complain(&format!("{path}: {error}")),
+    };
+    match parse(&text) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => complain(&format!("{path}: {error}")),
     }
 }
 

@@ -232,7 +232,7 @@ impl Spec {
             },
         };
         let spec = serde_saphyr::with_deserializer_from_str_with_options(text, options, deserialize)
-            .map_err(|error| SpecError::Syntax(error.to_string()))?;
+            .map_err(|error| SpecError::Syntax(innermost(&error.to_string()).to_owned()))?;
         check(&spec)?;
         Ok(spec)
     }
@@ -279,6 +279,22 @@ impl Label for Service {
 
 impl Label for Operation {
     const LABEL: &'static str = "operation";
+}
+
+/// The message with its first location only: every level that names its place adds its own line.
+fn innermost(message: &str) -> &str {
+    let mut text = message;
+    while let Some((head, _)) = text.rsplit_once(" at line ") {
+        let location = head
+            .rsplit_once(" at line ")
+            .and_then(|(_, location)| location.split_once(", column "));
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !location.is_some_and(|(line, column)| is_number(line) && is_number(column)) {
+            break;
+        }
+        text = head;
+    }
+    text
 }
 
 fn yes() -> bool {

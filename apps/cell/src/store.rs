@@ -197,8 +197,8 @@ mod tests {
             .unwrap()
     }
 
-    /// What every store does; also used with a real Redis when there is one.
-    pub(super) async fn contract(store: &Store) {
+    /// What every store does.
+    async fn contract(store: &Store) {
         let put = |key: &str, value: Value| json!({"command": "put", "collection": "orders", "key": key, "value": value});
         let get = json!({"command": "get", "collection": "orders", "key": "a"});
         assert_eq!(execute(store, get.clone()).await, json!(null));
@@ -246,6 +246,17 @@ mod tests {
     #[tokio::test]
     async fn memory_keeps_the_contract() {
         contract(&Store::memory()).await;
+    }
+
+    #[tokio::test]
+    async fn redis_keeps_the_contract() {
+        // A server is not part of every machine; the integration tests have a scripted one.
+        let Ok(url) = std::env::var("FAULTSCOPE_TEST_REDIS") else {
+            return;
+        };
+        let connection = crate::resp::Connection::new(&url).unwrap();
+        let prefix = format!("contract-{}", std::process::id());
+        contract(&Store::Redis(super::RedisStore::new(connection, prefix))).await;
     }
 
     #[tokio::test]

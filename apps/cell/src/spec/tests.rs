@@ -157,6 +157,9 @@ fn syntax_errors_name_the_place_too() {
             assert!(error.contains(part), "{error} should name {part}");
         }
     }
+    let expected = "service `order`: operation `GET /orders/{id}`: step 1: \"soon\" is not a duration \
+                    at line 12, column 20";
+    assert_eq!(error("- sleep: soon"), expected);
     assert!(Spec::parse("version: 2\nservices: {}").is_err());
     assert!(Spec::parse("version: 1\nservices: { a: { port: 1, settings: { path: x } } }").is_err());
 }
