@@ -11,15 +11,14 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use crate::cache::Cache;
 use crate::client::{Callee, Client};
+use crate::places::{DocumentPlace, cache_place, document_place};
 use crate::pool::{Locks, Pool};
 use crate::random::seed_of;
-use crate::resp::Connection;
 use crate::route::Route;
 use crate::scope::{Incoming, Scope};
 use crate::settings::{self, Settings};
 use crate::spec::{self, Service, Spec, Steps};
-use crate::store::{Command, RedisStore, Store, StoreError};
-use crate::template::Time;
+use crate::store::Command;
 use crate::{CellError, interpret, work};
 
 /// Most threads of one cell.
@@ -53,15 +52,6 @@ pub struct Cell {
     data: Mutex<crate::store::Collections>,
     started: OnceCell<()>,
     running: tokio::sync::watch::Sender<usize>,
-}
-
-/// Where the documents are.
-#[derive(Debug)]
-pub(crate) enum DocumentPlace {
-    /// In this cell, or a Redis server it talks to.
-    Here(Store),
-    /// In the store of another cell.
-    There { service: String, timeout: Option<Time> },
 }
 
 /// An operation or branch that runs.
@@ -352,55 +342,4 @@ impl fmt::Debug for Cell {
             .field("instance", &self.instance)
             .finish()
     }
-}
-
-fn document_place(
-    store: spec::Store,
-    name: &str,
-    environment: &BTreeMap<String, String>,
-) -> Result<DocumentPlace, CellError> {
-    Ok(DocumentPlace::Here(match store {
-        spec::Store::Memory => Store::memory(),
-        spec::Store::File { path } => {
-            let failed = |error: StoreError| CellError::Startup {
-                service: name.to_owned(),
-                message: error.0,
-            };
-            Store::file(&path).map_err(failed)?
-        }
-        spec::Store::Redis { url, prefix } => {
-            let connection = redis("STORE_REDIS_URL", url, environment)?;
-            Store::Redis(RedisStore::new(
-                connection,
-                prefix.unwrap_or_else(|| name.to_owned()),
-            ))
-        }
-        spec::Store::Service { service, timeout } => return Ok(DocumentPlace::There { service, timeout }),
-    }))
-}
-
-fn cache_place(
-    cache: spec::Cache,
-    name: &str,
-    environment: &BTreeMap<String, String>,
-) -> Result<Cache, CellError> {
-    Ok(match cache {
-        spec::Cache::Memory { capacity } => Cache::memory(capacity),
-        spec::Cache::Redis { url, prefix } => Cache::Redis {
-            connection: redis("CACHE_REDIS_URL", url, environment)?,
-            prefix: prefix.unwrap_or_else(|| name.to_owned()),
-        },
-    })
-}
-
-fn redis(
-    variable: &str,
-    url: String,
-    environment: &BTreeMap<String, String>,
-) -> Result<Connection, CellError> {
-    let url = environment.get(variable).cloned().unwrap_or(url);
-    Connection::new(&url).map_err(|message| CellError::Environment {
-        variable: variable.to_owned(),
-        message,
-    })
 }

@@ -11,6 +11,7 @@ mod error;
 mod expression;
 mod interpret;
 mod mubench;
+mod places;
 mod pool;
 mod process;
 mod random;

@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Duration, timeout};
 
-use crate::cell::{Cell, DocumentPlace, Matched};
+use crate::cell::{Cell, Matched};
 use crate::interpret::{self, Answer, Failure};
+use crate::places::DocumentPlace;
 use crate::route;
 use crate::scope::{Incoming, Scope};
 

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 use tokio::time::Duration;
 
 use super::Failure;
-use crate::cell::DocumentPlace;
 use crate::client::{CallError, Outgoing};
 use crate::expression::EvaluationError;
+use crate::places::DocumentPlace;
 use crate::scope::Scope;
 use crate::spec::{CacheAccess, Delete, Find, Get, Increment, Put, Update};
 use crate::store::Command;
