@@ -1,0 +1,33 @@
+//! What a slot's mesh tells its owner beside spans.
+
+use std::collections::BTreeMap;
+
+use faultscope_model::ServiceName;
+use faultscope_model::series::GateReport;
+use serde::{Deserialize, Serialize};
+
+/// What happened since the reports were last taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MeshReports {
+    /// What became of each gate, for each handling.
+    pub gates: Vec<GateReport>,
+    /// How often each rule was met.
+    pub rules: Vec<RuleHits>,
+    /// Calls by calling service and callee.
+    pub calls: BTreeMap<(ServiceName, ServiceName), u64>,
+    /// Calls that services made while handling a request, without handing on its context.
+    pub without_context: BTreeMap<ServiceName, u64>,
+    /// Calls to external hosts that were refused.
+    pub externals_refused: BTreeMap<ServiceName, u64>,
+}
+
+/// How often one rule was met.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleHits {
+    /// The rule's number in the wiring.
+    pub rule: u32,
+    /// Calls that its selector chose.
+    pub matched: u64,
+    /// Calls that it did something to.
+    pub applied: u64,
+}

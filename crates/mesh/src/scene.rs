@@ -1,0 +1,158 @@
+//! The wiring as proxies use it: a snapshot that a connection keeps until the wiring changes.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use faultscope_model::wiring::{Endpoint, ExternalHost, Link, ListenerSpec, Wiring};
+use faultscope_model::{InstanceId, NodeId, ServiceName};
+
+use crate::balance::{Choice, Target};
+use crate::steering::LocalSteering;
+use crate::trial::{Instance, Pair, Trial};
+
+/// The wiring of a slot and the memory of its trial.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) wiring: Wiring,
+    pub(crate) trial: Arc<Trial>,
+    /// Whether calls need more than an instance: rules, gates or links.
+    pub(crate) is_plain: bool,
+}
+
+/// One caller's way to one callee, found once for each connection and scene.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) scene: Arc<Scene>,
+    pub(crate) caller: InstanceId,
+    pub(crate) caller_node: NodeId,
+    pub(crate) caller_is_test: bool,
+    pub(crate) caller_state: Arc<Instance>,
+    pub(crate) callee: ServiceName,
+    pub(crate) port: u16,
+    pub(crate) external: Option<ExternalHost>,
+    pub(crate) choice: Choice,
+    pub(crate) pair: Arc<Pair>,
+}
+
+/// What a link adds to one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LinkDelay {
+    pub(crate) there: Duration,
+    pub(crate) back: Duration,
+}
+
+// === impl Scene ===
+
+impl Scene {
+    /// A new trial.
+    pub(crate) fn new(wiring: Wiring) -> Self {
+        let steering = Arc::new(LocalSteering::new(&wiring.rules, &wiring.gates));
+        let trial = Arc::new(Trial::new(&wiring, steering));
+        let is_plain = wiring.rules.is_empty() && wiring.gates.is_empty() && wiring.links.is_empty();
+        Self { wiring, trial, is_plain }
+    }
+
+    /// The same trial with other endpoints.
+    pub(crate) fn with_endpoints(&self, endpoints: BTreeMap<ServiceName, Vec<Endpoint>>) -> Self {
+        let wiring = Wiring { endpoints, ..self.wiring.clone() };
+        Self { wiring, trial: Arc::clone(&self.trial), is_plain: self.is_plain }
+    }
+
+    /// The way of a connection that a listener took from this peer.
+    pub(crate) fn route(self: &Arc<Self>, spec: &ListenerSpec, peer: Option<IpAddr>) -> Route {
+        let callers = &self.wiring.callers;
+        let by_address = || callers.iter().find(|caller| peer.is_some() && caller.address == peer);
+        let known = match &spec.caller {
+            Some(instance) => callers.iter().find(|caller| caller.instance == *instance),
+            None => by_address(),
+        };
+        let caller = match (&spec.caller, known) {
+            (Some(instance), _) => instance.clone(),
+            (None, Some(caller)) => caller.instance.clone(),
+            (None, None) => unknown_caller(),
+        };
+        let wiring = &self.wiring;
+        let target = |endpoint: &Endpoint| {
+            Arc::new(Target { endpoint: endpoint.clone(), instance: self.trial.instance(&endpoint.instance) })
+        };
+        let choice = Choice {
+            targets: wiring.endpoints.get(&spec.callee).into_iter().flatten().map(target).collect(),
+            balance: wiring.balance.get(&spec.callee).cloned().unwrap_or_default(),
+            turns: self.trial.turns(&spec.callee),
+        };
+        Route {
+            scene: Arc::clone(self),
+            caller_node: known.map_or(NodeId(0), |caller| caller.node),
+            caller_is_test: caller.service.as_str() == ServiceName::TEST,
+            caller_state: self.trial.instance(&caller),
+            callee: spec.callee.clone(),
+            port: spec.port,
+            external: wiring.externals.iter().find(|external| external.service == spec.callee).cloned(),
+            choice,
+            pair: self.trial.pair(&caller.service, &spec.callee),
+            caller,
+        }
+    }
+
+    /// The link between two nodes; one that names more of its ends wins.
+    pub(crate) fn link(&self, from: NodeId, to: NodeId) -> Option<&Link> {
+        if from == to {
+            return None;
+        }
+        let fits = |end: Option<NodeId>, node| end.is_none_or(|end| end == node);
+        let joins = |link: &&Link| {
+            (fits(link.from, from) && fits(link.to, to)) || (fits(link.from, to) && fits(link.to, from))
+        };
+        let named = |link: &&Link| u8::from(link.from.is_some()) + u8::from(link.to.is_some());
+        // Of equally specific ones the first in the wiring wins, which `max_by_key` alone would not give.
+        self.wiring.links.iter().rev().filter(joins).max_by_key(named)
+    }
+}
+
+/// Whoever calls from an address that the wiring does not name.
+fn unknown_caller() -> InstanceId {
+    match "unknown".parse() {
+        Ok(service) => InstanceId::new(service, 1),
+        Err(_) => InstanceId::test(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faultscope_model::SlotId;
+
+    use super::*;
+
+    fn scene(links: Vec<Link>) -> Scene {
+        Scene::new(Wiring {
+            slot: SlotId(0),
+            seed: 1,
+            callers: Vec::new(),
+            endpoints: BTreeMap::new(),
+            balance: BTreeMap::new(),
+            links,
+            rules: Vec::new(),
+            gates: Vec::new(),
+            record: Default::default(),
+            externals: Vec::new(),
+        })
+    }
+
+    fn link(from: Option<u16>, to: Option<u16>, millis: u64) -> Link {
+        let latency = Duration::from_millis(millis);
+        Link { from: from.map(NodeId), to: to.map(NodeId), latency, jitter: Duration::ZERO, loss: 0.0 }
+    }
+
+    #[test]
+    fn specific_links_win() {
+        let scene = scene(vec![link(None, None, 1), link(Some(1), Some(2), 2), link(Some(2), None, 3), link(None, None, 9)]);
+        let latency = |from, to| scene.link(NodeId(from), NodeId(to)).map(|link| link.latency.as_millis());
+        assert_eq!(latency(0, 0), None);
+        assert_eq!(latency(0, 1), Some(1));
+        assert_eq!(latency(1, 2), Some(2));
+        assert_eq!(latency(2, 1), Some(2));
+        assert_eq!(latency(0, 2), Some(3));
+    }
+}

@@ -1,0 +1,163 @@
+//! Accepts connections and finds out what is spoken on them.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use faultscope_model::Protocol;
+use faultscope_model::span::Wire;
+use faultscope_model::wiring::ListenerSpec;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::detect::{Spoken, spoken};
+use crate::dial::{self, Dialling};
+use crate::slot::{Origin, Slot};
+use crate::stream::{Plain, Stream};
+use crate::tls::Greeting;
+use crate::{http1, http2, tunnel};
+
+/// Connections of one listener at a time; further ones wait in the kernel's queue.
+const MOST_CONNECTIONS: usize = 2048;
+/// How long a client may stay silent before it counts as one whose server speaks first.
+const DETECTION: Duration = Duration::from_millis(200);
+/// The pause after a failed accept, such as one for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Takes connections from a listener for as long as it is wanted.
+pub(crate) async fn accept(slot: Arc<Slot>, spec: Arc<ListenerSpec>, socket: TcpListener) {
+    let listener = socket.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(socket));
+    let listener = match listener {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(callee = %spec.callee, port = spec.port, %error, "cannot listen");
+            return;
+        }
+    };
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((tcp, peer)) => {
+                let origin = Origin::new(Arc::clone(&slot), Arc::clone(&spec), Some(peer.ip()));
+                let work = async move {
+                    let _permit = permit;
+                    connection(origin, Stream::Plain(Plain::from(tcp))).await;
+                };
+                slot.keep(|work| tokio::spawn(work).abort_handle(), work);
+            }
+            Err(error) => {
+                tracing::warn!(callee = %spec.callee, port = spec.port, %error, "cannot accept");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection to its end.
+pub(crate) async fn connection(origin: Origin, stream: Stream) {
+    let started = Instant::now();
+    match origin.spec.protocol {
+        Protocol::Http | Protocol::Grpc => http(origin, stream, BytesMut::new(), Dialling::default()).await,
+        Protocol::Detect => detect(origin, stream, started).await,
+        Protocol::Https => https(origin, stream, started).await,
+        Protocol::Tls => tunnel::serve(origin, stream, BytesMut::new(), Wire::Tls, started).await,
+        Protocol::Tcp
+        | Protocol::Nats
+        | Protocol::Amqp
+        | Protocol::Redis
+        | Protocol::Kafka
+        | Protocol::Mysql
+        | Protocol::Postgres
+        | Protocol::Mongo => tunnel::serve(origin, stream, BytesMut::new(), Wire::Tcp, started).await,
+    }
+}
+
+/// Reads until the first bytes tell what is spoken; silence and an early end are unclear.
+async fn first_bytes(stream: &mut Stream, input: &mut BytesMut) -> io::Result<Spoken> {
+    loop {
+        let verdict = spoken(input);
+        if verdict != Spoken::Unclear {
+            return Ok(verdict);
+        }
+        if std::future::poll_fn(|cx| stream.poll_fill(cx, input)).await? == 0 {
+            return Ok(Spoken::Unclear);
+        }
+    }
+}
+
+/// HTTP of either version; what is neither is left to HTTP/1, which hands on what it cannot read.
+async fn http(origin: Origin, mut stream: Stream, mut input: BytesMut, dialling: Dialling) {
+    match first_bytes(&mut stream, &mut input).await {
+        Ok(Spoken::Http2) => http2::serve(origin, stream, input, dialling).await,
+        Ok(_) => http1::serve(origin, stream, input, dialling).await,
+        Err(_) => {}
+    }
+}
+
+async fn detect(origin: Origin, mut stream: Stream, started: Instant) {
+    let mut input = BytesMut::new();
+    let verdict = tokio::time::timeout(DETECTION, first_bytes(&mut stream, &mut input)).await;
+    match verdict {
+        Ok(Ok(Spoken::Http1)) => http1::serve(origin, stream, input, Dialling::default()).await,
+        Ok(Ok(Spoken::Http2)) => http2::serve(origin, stream, input, Dialling::default()).await,
+        Ok(Ok(Spoken::Tls)) => tunnel::serve(origin, stream, input, Wire::Tls, started).await,
+        Ok(Ok(Spoken::Other | Spoken::Unclear)) | Err(_) => {
+            tunnel::serve(origin, stream, input, Wire::Tcp, started).await;
+        }
+        Ok(Err(_)) => {}
+    }
+}
+
+/// Ends the caller's TLS and begins another to the callee. In-process callers may leave TLS out.
+async fn https(mut origin: Origin, mut stream: Stream, started: Instant) {
+    let mut input = BytesMut::new();
+    match first_bytes(&mut stream, &mut input).await {
+        Ok(Spoken::Tls) => {}
+        Ok(spoken @ (Spoken::Http1 | Spoken::Http2)) => {
+            let protocol: &[u8] = if spoken == Spoken::Http2 { b"h2" } else { b"http/1.1" };
+            let dialling = Dialling { tls: Some(vec![protocol.to_vec()]) };
+            return http(origin, stream, input, dialling).await;
+        }
+        Ok(_) => return tunnel::serve(origin, stream, input, Wire::Tcp, started).await,
+        Err(_) => return,
+    }
+    let Stream::Plain(mut plain) = stream else { return };
+    plain.unread(input);
+    let Ok(greeting) = Greeting::read(plain).await else { return };
+    let protocol = protocol_within(&mut origin, greeting.protocols()).await;
+    let authority = Arc::clone(&origin.slot.authority);
+    match greeting.accept(&authority, origin.spec.callee.as_str(), protocol.clone()).await {
+        Ok(tls) => {
+            let dialling = Dialling { tls: Some(protocol.into_iter().collect()) };
+            http(origin, Stream::Accepted(Box::new(tls)), BytesMut::new(), dialling).await;
+        }
+        Err(error) => tracing::debug!(callee = %origin.spec.callee, %error, "a caller refused the slot's certificate"),
+    }
+}
+
+/// The protocol that the callee would choose of those offered. It is asked once in a trial, so that the
+/// caller gets the choice it would get without a mesh.
+async fn protocol_within(origin: &mut Origin, offered: Vec<Vec<u8>>) -> Option<Vec<u8>> {
+    if offered.is_empty() {
+        return None;
+    }
+    let (slot, route) = (Arc::clone(&origin.slot), Arc::clone(origin.route()));
+    let trial = &route.scene.trial;
+    if let Some(known) = trial.protocol_within_tls(&route.callee, route.port) {
+        return known.filter(|protocol| offered.contains(protocol));
+    }
+    let dialling = Dialling { tls: Some(vec![b"h2".to_vec(), b"http/1.1".to_vec()]) };
+    let target = route.choice.targets.first().map(AsRef::as_ref);
+    match dial::dial_target(&slot, &route, target, &dialling).await {
+        Ok(Stream::Dialled(tls)) => {
+            let chosen = tls.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+            trial.set_protocol_within_tls(&route.callee, route.port, chosen.clone());
+            chosen.filter(|protocol| offered.contains(protocol))
+        }
+        // The callee cannot be reached now: the request will show it.
+        _ => offered.into_iter().find(|protocol| protocol == b"http/1.1"),
+    }
+}

@@ -1,0 +1,262 @@
+//! A slot's mesh: its listeners, its scene, its connections.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use faultscope_model::wiring::{Endpoint, ListenerSpec, Wiring};
+use faultscope_model::{InstanceId, Protocol, ServiceName, SlotId};
+use tokio::io::DuplexStream;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::clock::Clock;
+use crate::hooks::Hooks;
+use crate::mesh::Workers;
+use crate::reports::MeshReports;
+use crate::scene::{Route, Scene};
+use crate::serve;
+use crate::stream::{Plain, Stream};
+use crate::tls::Authority;
+
+/// The mesh of one slot; clones are the same one.
+#[derive(Debug, Clone)]
+pub struct MeshSlot {
+    slot: Arc<Slot>,
+    workers: Arc<Workers>,
+}
+
+/// What all connections of a slot share.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) hooks: Hooks,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) authority: Arc<Authority>,
+    pub(crate) flow: Flow,
+    generation: AtomicU64,
+    scene: Mutex<Arc<Scene>>,
+    listeners: Mutex<BTreeMap<ListenerKey, (Protocol, AbortHandle)>>,
+    connections: Mutex<HashMap<u64, AbortHandle>>,
+    connected: AtomicU64,
+}
+
+type ListenerKey = (ServiceName, u16, Option<InstanceId>);
+
+/// Counts the calls in flight and tells when there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    calls: AtomicUsize,
+    quiet: Notify,
+}
+
+/// Where a connection came in, with the way that it takes at present.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) spec: Arc<ListenerSpec>,
+    peer: Option<IpAddr>,
+    generation: u64,
+    route: Arc<Route>,
+}
+
+/// The bytes that an in-process connection holds in each direction.
+const PIPE: usize = 64 * 1024;
+
+// === impl MeshSlot ===
+
+impl MeshSlot {
+    pub(crate) fn new(id: SlotId, hooks: Hooks, workers: Arc<Workers>) -> Self {
+        let slot = Slot {
+            hooks,
+            clock: Arc::clone(&workers.clock),
+            authority: Arc::clone(&workers.authority),
+            flow: Flow::default(),
+            generation: AtomicU64::new(1),
+            scene: Mutex::new(Arc::new(Scene::new(empty_wiring(id)))),
+            listeners: Mutex::default(),
+            connections: Mutex::default(),
+            connected: AtomicU64::new(0),
+        };
+        Self { slot: Arc::new(slot), workers }
+    }
+
+    /// Replaces the wiring for all calls from now on; counters, gates and turns begin anew.
+    pub fn configure(&self, wiring: Wiring) {
+        self.slot.set_scene(|_| Scene::new(wiring));
+    }
+
+    /// Replaces the endpoints only.
+    pub fn set_endpoints(&self, endpoints: BTreeMap<ServiceName, Vec<Endpoint>>) {
+        self.slot.set_scene(|scene| scene.with_endpoints(endpoints));
+    }
+
+    /// Serves a listener, in place of an earlier one for the same callee, port and caller.
+    pub fn listen(&self, spec: ListenerSpec, socket: TcpListener) {
+        let key = (spec.callee.clone(), spec.port, spec.caller.clone());
+        let protocol = spec.protocol;
+        let task = self.workers.spawn(serve::accept(Arc::clone(&self.slot), Arc::new(spec), socket));
+        if let Some((_, earlier)) = lock(&self.slot.listeners).insert(key, (protocol, task)) {
+            earlier.abort();
+        }
+    }
+
+    /// Stops listening; connections go on.
+    pub fn close_listeners(&self) {
+        let listeners = std::mem::take(&mut *lock(&self.slot.listeners));
+        for (_, listener) in listeners.into_values() {
+            listener.abort();
+        }
+    }
+
+    /// Connects as the test, within this process, to a port of a service.
+    pub fn connect(&self, callee: &ServiceName, port: u16) -> io::Result<DuplexStream> {
+        let (ours, theirs) = tokio::io::duplex(PIPE);
+        let known = |key: &ListenerKey| key.0 == *callee && key.1 == port;
+        let protocol = lock(&self.slot.listeners).iter().find(|(key, _)| known(key)).map(|(_, listener)| listener.0);
+        let spec = ListenerSpec {
+            callee: callee.clone(),
+            port,
+            protocol: protocol.unwrap_or_default(),
+            caller: Some(InstanceId::test()),
+        };
+        let origin = Origin::new(Arc::clone(&self.slot), Arc::new(spec), None);
+        let stream = Stream::Plain(Plain::from(ours));
+        self.slot.keep(|work| self.workers.spawn(work), serve::connection(origin, stream));
+        Ok(theirs)
+    }
+
+    /// Waits until no call is in flight; tells whether that came true within the time.
+    pub async fn quiet(&self, within: Duration) -> bool {
+        let quiet = async {
+            loop {
+                let mut changed = std::pin::pin!(self.slot.flow.quiet.notified());
+                // Registered before the look, so that no change is missed.
+                changed.as_mut().enable();
+                if self.in_flight() == 0 {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        tokio::time::timeout(within, quiet).await.is_ok()
+    }
+
+    /// Drops all proxied connections at once.
+    pub fn reset_connections(&self) {
+        let connections = std::mem::take(&mut *lock(&self.slot.connections));
+        for connection in connections.into_values() {
+            connection.abort();
+        }
+    }
+
+    /// Takes what happened since the last time.
+    pub fn reports(&self) -> MeshReports {
+        self.slot.scene().trial.take_reports()
+    }
+
+    /// The calls in flight.
+    pub fn in_flight(&self) -> usize {
+        self.slot.flow.calls.load(Ordering::Acquire)
+    }
+}
+
+// === impl Slot ===
+
+impl Slot {
+    pub(crate) fn scene(&self) -> Arc<Scene> {
+        Arc::clone(&lock(&self.scene))
+    }
+
+    fn set_scene(&self, change: impl FnOnce(&Scene) -> Scene) {
+        let mut scene = lock(&self.scene);
+        *scene = Arc::new(change(&scene));
+        // Within the lock: whoever sees the new number gets at least this scene.
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Runs the work of one connection, such that it can be dropped from outside.
+    pub(crate) fn keep<F>(self: &Arc<Self>, spawn: impl FnOnce(Kept<F>) -> AbortHandle, work: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let number = self.connected.fetch_add(1, Ordering::Relaxed);
+        let mut connections = lock(&self.connections);
+        let leave = Leave { slot: Arc::clone(self), number };
+        let handle = spawn(Box::pin(async move {
+            let _leave = leave;
+            work.await;
+        }));
+        // The lock is held, so the work cannot have left before it is entered.
+        connections.insert(number, handle);
+    }
+}
+
+type Kept<F> = std::pin::Pin<Box<dyn Future<Output = <F as Future>::Output> + Send>>;
+
+/// Takes a connection off the list when it ends, however it does.
+struct Leave {
+    slot: Arc<Slot>,
+    number: u64,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        lock(&self.slot.connections).remove(&self.number);
+    }
+}
+
+// === impl Flow ===
+
+impl Flow {
+    pub(crate) fn enter(&self) {
+        self.calls.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn leave(&self) {
+        if self.calls.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.quiet.notify_waiters();
+        }
+    }
+}
+
+// === impl Origin ===
+
+impl Origin {
+    pub(crate) fn new(slot: Arc<Slot>, spec: Arc<ListenerSpec>, peer: Option<IpAddr>) -> Self {
+        let generation = slot.generation.load(Ordering::Acquire);
+        let route = Arc::new(slot.scene().route(&spec, peer));
+        Self { slot, spec, peer, generation, route }
+    }
+
+    /// The way under the wiring of now.
+    pub(crate) fn route(&mut self) -> &Arc<Route> {
+        let generation = self.slot.generation.load(Ordering::Acquire);
+        if generation != self.generation {
+            *self = Self::new(Arc::clone(&self.slot), Arc::clone(&self.spec), self.peer);
+        }
+        &self.route
+    }
+}
+
+fn empty_wiring(slot: SlotId) -> Wiring {
+    Wiring {
+        slot,
+        seed: 0,
+        callers: Vec::new(),
+        endpoints: BTreeMap::new(),
+        balance: BTreeMap::new(),
+        links: Vec::new(),
+        rules: Vec::new(),
+        gates: Vec::new(),
+        record: Default::default(),
+        externals: Vec::new(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,158 @@
+//! What a slot's mesh remembers during one trial: who handles what, whose turn it is, how much was called.
+//!
+//! Everything here is shared by all workers and begins anew with each `configure`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use faultscope_model::wiring::Wiring;
+use faultscope_model::{InstanceId, ServiceName, SpanId, TraceId};
+
+use crate::dice::Dice;
+use crate::reports::MeshReports;
+use crate::steering::Steering;
+
+/// The memory of one trial.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) ids: Dice,
+    pub(crate) choices: Dice,
+    pub(crate) jitter: Dice,
+    pub(crate) loss: Dice,
+    pub(crate) steering: Arc<dyn Steering>,
+    instances: Mutex<BTreeMap<InstanceId, Arc<Instance>>>,
+    turns: Mutex<BTreeMap<ServiceName, Arc<AtomicUsize>>>,
+    pairs: Mutex<BTreeMap<(ServiceName, ServiceName), Arc<Pair>>>,
+    protocols: Mutex<BTreeMap<(ServiceName, u16), Option<Vec<u8>>>>,
+}
+
+/// One instance, as one that is called and one that calls.
+#[derive(Debug, Default)]
+pub(crate) struct Instance {
+    busy: AtomicUsize,
+    /// The requests it handles now. The lock is held for a push or a removal only.
+    handles: Mutex<Vec<(TraceId, SpanId)>>,
+}
+
+/// What an instance was doing when it made a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doing {
+    Nothing,
+    One(TraceId, SpanId),
+    Several,
+}
+
+/// Counts of the calls from one service to another.
+#[derive(Debug, Default)]
+pub(crate) struct Pair {
+    pub(crate) calls: AtomicU64,
+    pub(crate) without_context: AtomicU64,
+    pub(crate) refused: AtomicU64,
+}
+
+// === impl Trial ===
+
+impl Trial {
+    pub(crate) fn new(wiring: &Wiring, steering: Arc<dyn Steering>) -> Self {
+        Self {
+            ids: Dice::new(wiring.seed, 1),
+            choices: Dice::new(wiring.seed, 2),
+            jitter: Dice::new(wiring.seed, 3),
+            loss: Dice::new(wiring.seed, 4),
+            steering,
+            instances: Mutex::default(),
+            turns: Mutex::default(),
+            pairs: Mutex::default(),
+            protocols: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn instance(&self, id: &InstanceId) -> Arc<Instance> {
+        Arc::clone(lock(&self.instances).entry(id.clone()).or_default())
+    }
+
+    /// The counter whose turns choose the instances of a service.
+    pub(crate) fn turns(&self, service: &ServiceName) -> Arc<AtomicUsize> {
+        Arc::clone(lock(&self.turns).entry(service.clone()).or_default())
+    }
+
+    pub(crate) fn pair(&self, caller: &ServiceName, callee: &ServiceName) -> Arc<Pair> {
+        Arc::clone(lock(&self.pairs).entry((caller.clone(), callee.clone())).or_default())
+    }
+
+    /// The protocol that a port chose within TLS, once it was asked.
+    pub(crate) fn protocol_within_tls(&self, callee: &ServiceName, port: u16) -> Option<Option<Vec<u8>>> {
+        lock(&self.protocols).get(&(callee.clone(), port)).cloned()
+    }
+
+    pub(crate) fn set_protocol_within_tls(&self, callee: &ServiceName, port: u16, protocol: Option<Vec<u8>>) {
+        lock(&self.protocols).insert((callee.clone(), port), protocol);
+    }
+
+    /// Takes all counts and reports.
+    pub(crate) fn take_reports(&self) -> MeshReports {
+        let mut reports =
+            MeshReports { gates: self.steering.take_gates(), rules: self.steering.take_rules(), ..MeshReports::default() };
+        for ((caller, callee), pair) in lock(&self.pairs).iter() {
+            let calls = pair.calls.swap(0, Ordering::Relaxed);
+            if calls > 0 {
+                reports.calls.insert((caller.clone(), callee.clone()), calls);
+            }
+            let without_context = pair.without_context.swap(0, Ordering::Relaxed);
+            if without_context > 0 {
+                *reports.without_context.entry(caller.clone()).or_default() += without_context;
+            }
+            let refused = pair.refused.swap(0, Ordering::Relaxed);
+            if refused > 0 {
+                *reports.externals_refused.entry(callee.clone()).or_default() += refused;
+            }
+        }
+        reports
+    }
+}
+
+// === impl Instance ===
+
+impl Instance {
+    /// How many calls it has in flight.
+    pub(crate) fn busy(&self) -> usize {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// It was chosen for a call.
+    pub(crate) fn reserve(&self) {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The call it was chosen for has ended.
+    pub(crate) fn release(&self) {
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// It gets a request.
+    pub(crate) fn begin(&self, trace: TraceId, span: SpanId) {
+        lock(&self.handles).push((trace, span));
+    }
+
+    /// Its answer is complete, or the call broke.
+    pub(crate) fn end(&self, span: SpanId) {
+        let mut handles = lock(&self.handles);
+        if let Some(place) = handles.iter().position(|(_, id)| *id == span) {
+            handles.swap_remove(place);
+        }
+    }
+
+    pub(crate) fn doing(&self) -> Doing {
+        match lock(&self.handles).as_slice() {
+            [] => Doing::Nothing,
+            [(trace, span)] => Doing::One(*trace, *span),
+            _ => Doing::Several,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The data stays whole whatever panicked, as all changes are single steps.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
