@@ -1,1 +1,39 @@
-//! Spans, metrics and runs on disk.
+//! Spans, runs, logs and events on disk: the `.faultscope` folder beside an application file.
+//!
+//! ```text
+//! .faultscope/campaigns/<id>/campaign.json   what it is, its format version
+//!                            events.jsonl    what happened, one object per line
+//!                            store.sqlite    spans, runs, logs
+//!                            report.json     what was found
+//!                            writer.lock     held while it is being written
+//! ```
+//!
+//! This crate owns the format. Each campaign has one writer; any number of processes may read it
+//! meanwhile. Recording a span never blocks: what the disk cannot keep up with is dropped and counted.
+//! Readers block on the disk, so async callers read on a blocking thread.
+
+mod campaign;
+mod codec;
+mod error;
+mod events;
+mod files;
+mod folder;
+mod format;
+mod meta;
+mod names;
+mod queue;
+mod reader;
+mod retention;
+mod schema;
+mod writer;
+
+pub use campaign::{Campaign, CampaignOptions, RunRecord, SpanSink};
+pub use error::{StoreError, StoreErrorKind};
+pub use events::{EventLog, Events, LoggedEvent};
+pub use folder::{Store, StoredCampaign};
+pub use meta::{CampaignMeta, new_campaign_id};
+pub use reader::{Edge, Reader, StoredLog, StoredRun};
+pub use retention::Retention;
+
+/// The version of every file this crate writes.
+pub const FORMAT: u32 = 1;

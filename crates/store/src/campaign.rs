@@ -1,0 +1,273 @@
+//! A campaign being written: spans by cheap handles, runs, logs, events and the report.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use faultscope_model::span::Span;
+use faultscope_model::{CampaignId, InstanceId, RunId, SlotId, TrialId};
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::events::EventLog;
+use crate::folder::{LOCK, REPORT};
+use crate::meta::{CampaignFile, CampaignMeta};
+use crate::queue::{Entry, Queue};
+use crate::reader::Reader;
+use crate::schema::{DATABASE, open_writer};
+use crate::{FORMAT, files, writer};
+
+/// How much a campaign may hold in memory before it drops spans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CampaignOptions {
+    /// Spans that wait for the writer.
+    pub queued_spans: usize,
+    /// Bytes of their paths, headers and bodies.
+    pub queued_bytes: usize,
+}
+
+impl Default for CampaignOptions {
+    fn default() -> Self {
+        Self {
+            queued_spans: 32_768,
+            queued_bytes: 64 << 20,
+        }
+    }
+}
+
+/// A campaign being written. Dropping it writes what is queued and ends its writer.
+#[derive(Debug)]
+pub struct Campaign {
+    file: CampaignFile,
+    folder: PathBuf,
+    queue: Arc<Queue>,
+    events: EventLog,
+    writer: Option<JoinHandle<()>>,
+    /// Held while the campaign is written; the operating system lets go of it when the process dies.
+    _lock: File,
+}
+
+/// What is stored of a run beside its own record.
+#[derive(Debug, Clone, Copy)]
+pub struct RunRecord<'r> {
+    /// The trial.
+    pub trial: TrialId,
+    /// The run.
+    pub id: &'r RunId,
+    /// Its outcome in a word: `pass`, `fail`, `unresolved`.
+    pub outcome: &'r str,
+    /// Microseconds since 1970 at its start.
+    pub started_us: u64,
+    /// How long it took.
+    pub duration_us: u64,
+    /// The run itself.
+    pub json: &'r str,
+}
+
+impl Campaign {
+    /// Makes the files of a new campaign in its empty folder and starts its writer.
+    pub(crate) fn create(
+        folder: PathBuf,
+        meta: CampaignMeta,
+        options: CampaignOptions,
+    ) -> Result<Self, StoreError> {
+        let lock_path = folder.join(LOCK);
+        let lock = File::create(&lock_path).map_err(StoreError::io("create", &lock_path))?;
+        lock.try_lock()
+            .map_err(|error| StoreError::io("lock", &lock_path)(error.into()))?;
+        let file = CampaignFile::new(meta);
+        let database = folder.join(DATABASE);
+        let connection = open_writer(&database)?;
+        let events = EventLog::append_to(&folder)?;
+        let queue = Arc::new(Queue::new(options.queued_spans, options.queued_bytes));
+        let writer = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn({
+                let queue = Arc::clone(&queue);
+                move || {
+                    // Whatever ends the thread, waiting for it must end too.
+                    let _closing = CloseOnDrop(&queue);
+                    writer::run(&connection, &database, &queue);
+                }
+            })
+            .map_err(StoreError::io("start the writer of", &folder))?;
+        let campaign = Self {
+            file,
+            folder,
+            queue,
+            events,
+            writer: Some(writer),
+            _lock: lock,
+        };
+        // Written last: a folder without this file is not a campaign yet.
+        campaign.file.write(&campaign.folder)?;
+        Ok(campaign)
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &CampaignId {
+        &self.file.meta.id
+    }
+
+    /// What it is.
+    pub fn meta(&self) -> &CampaignMeta {
+        &self.file.meta
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A handle that records spans.
+    pub fn sink(&self) -> SpanSink {
+        SpanSink {
+            queue: Arc::clone(&self.queue),
+        }
+    }
+
+    /// The log of its events.
+    pub fn events(&self) -> &EventLog {
+        &self.events
+    }
+
+    /// Stores a run and waits until it is committed, and with it everything recorded before.
+    pub async fn put_run(&self, run: RunRecord<'_>) -> Result<(), StoreError> {
+        let RunRecord {
+            trial,
+            id,
+            outcome,
+            started_us,
+            duration_us,
+            json,
+        } = run;
+        let (id, outcome, json) = (id.clone(), outcome.to_owned(), json.to_owned());
+        if !self.queue.push(Entry::Run {
+            trial,
+            id,
+            outcome,
+            started_us,
+            duration_us,
+            json,
+        }) {
+            return Err(closed(&self.folder));
+        }
+        self.flush().await
+    }
+
+    /// Stores what an instance wrote, of long texts the end; it is committed with the next batch.
+    pub fn put_log(&self, trial: TrialId, instance: &InstanceId, text: &str) -> Result<(), StoreError> {
+        let entry = Entry::Log {
+            trial,
+            instance: instance.to_string(),
+            text: text.to_owned(),
+        };
+        if self.queue.push(entry) {
+            Ok(())
+        } else {
+            Err(closed(&self.folder))
+        }
+    }
+
+    /// Waits until everything recorded before is committed; says what could not be since the last time.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        let answer = self.ask()?;
+        answer.await.unwrap_or_else(|_| Err(closed(&self.folder)))
+    }
+
+    /// The same for callers outside of an async runtime; it panics inside of one.
+    pub fn flush_blocking(&self) -> Result<(), StoreError> {
+        let answer = self.ask()?;
+        answer
+            .blocking_recv()
+            .unwrap_or_else(|_| Err(closed(&self.folder)))
+    }
+
+    /// Writes the report, replacing an earlier one.
+    pub fn put_report<T: Serialize>(&self, report: &T) -> Result<(), StoreError> {
+        #[derive(Serialize)]
+        struct ReportFile<'r, T> {
+            format: u32,
+            report: &'r T,
+        }
+        let path = self.folder.join(REPORT);
+        let text = serde_json::to_string_pretty(&ReportFile {
+            format: FORMAT,
+            report,
+        })
+        .map_err(|error| StoreError::new(StoreErrorKind::Invalid, "write", &path, error.to_string()))?;
+        files::write_text(&path, &(text + "\n"))
+    }
+
+    /// Keeps the campaign from retention, or gives it free.
+    pub fn keep(&mut self, keep: bool) -> Result<(), StoreError> {
+        self.file.keep = keep;
+        self.file.write(&self.folder)
+    }
+
+    /// A reader of what is committed.
+    pub fn reader(&self) -> Result<Reader, StoreError> {
+        Reader::open(&self.folder)
+    }
+
+    /// Spans that could not be kept.
+    pub fn dropped(&self) -> u64 {
+        self.queue.dropped()
+    }
+
+    fn ask(&self) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        if self.queue.push(Entry::Flush(sender)) {
+            Ok(receiver)
+        } else {
+            Err(closed(&self.folder))
+        }
+    }
+}
+
+impl Drop for Campaign {
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(writer) = self.writer.take() {
+            // A panic of the writer was already reported where it happened.
+            let _ = writer.join();
+        }
+    }
+}
+
+/// Records spans of a campaign; cheap to clone and to call, from any thread.
+#[derive(Debug, Clone)]
+pub struct SpanSink {
+    queue: Arc<Queue>,
+}
+
+impl SpanSink {
+    /// Records a span. It never blocks: when the writer is behind, the span is dropped and counted.
+    pub fn record(&self, trial: TrialId, slot: SlotId, span: Span) {
+        self.queue.record(trial, slot, span);
+    }
+
+    /// Spans taken so far, of all handles of the campaign.
+    pub fn recorded(&self) -> u64 {
+        self.queue.recorded()
+    }
+
+    /// Spans that could not be kept, of all handles of the campaign.
+    pub fn dropped(&self) -> u64 {
+        self.queue.dropped()
+    }
+}
+
+struct CloseOnDrop<'q>(&'q Queue);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+fn closed(folder: &Path) -> StoreError {
+    StoreError::new(StoreErrorKind::Closed, "write", folder, "its writer has ended")
+}

@@ -1,0 +1,204 @@
+//! The event log: one JSON object per line, appended and never changed.
+//!
+//! A killed writer leaves at most one torn line at the end, which readers pass over and the next writer
+//! closes off.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{StoreError, StoreErrorKind};
+
+/// The longest line that is read; a longer one is passed over.
+const MOST_LINE: u64 = 16 << 20;
+
+/// The event log of a campaign, open for appending.
+#[derive(Debug)]
+pub struct EventLog {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+/// An event and when it happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedEvent<E> {
+    /// Microseconds since 1970.
+    pub at_us: u64,
+    /// What happened.
+    pub event: E,
+}
+
+/// What was read of an event log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Events<E> {
+    /// The events, in their order.
+    pub events: Vec<LoggedEvent<E>>,
+    /// Complete lines that are no event known here: of another version, or damaged.
+    pub skipped: usize,
+    /// Where to read on; before a line that is not complete yet.
+    pub next: u64,
+}
+
+impl EventLog {
+    /// The name of the log in a campaign's folder.
+    pub(crate) const NAME: &'static str = "events.jsonl";
+
+    pub(crate) fn append_to(folder: &Path) -> Result<Self, StoreError> {
+        let path = folder.join(Self::NAME);
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .create(true)
+            .append(true)
+            .read(true)
+            .open(&path)
+            .map_err(StoreError::io("open", &path))?;
+        close_torn_line(&mut file).map_err(StoreError::io("open", &path))?;
+        Ok(Self {
+            path,
+            file: Mutex::new(file),
+        })
+    }
+
+    /// Appends an event; when this returns, killing the process does not lose it.
+    pub fn append<E: Serialize>(&self, at_us: u64, event: E) -> Result<(), StoreError> {
+        let mut line = serde_json::to_vec(&LoggedEvent { at_us, event }).map_err(|error| {
+            StoreError::new(StoreErrorKind::Invalid, "write", &self.path, error.to_string())
+        })?;
+        line.push(b'\n');
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // One write for the whole line, so that it is there or not.
+        let written = file.write_all(&line);
+        written.map_err(|error| {
+            // A part may be there after all, as on a full disk; it must not spoil the next line.
+            let _ = close_torn_line(&mut file);
+            StoreError::io("write", &self.path)(error)
+        })
+    }
+}
+
+/// Reads the events of a campaign's folder from an offset on; `0` reads all.
+pub(crate) fn read<E: DeserializeOwned>(folder: &Path, from: u64) -> Result<Events<E>, StoreError> {
+    let path = folder.join(EventLog::NAME);
+    let mut events = Events {
+        events: Vec::new(),
+        skipped: 0,
+        next: from,
+    };
+    let mut file = match File::open(&path) {
+        Ok(file) => file,
+        // A campaign that was killed before its first event.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(events),
+        Err(error) => return Err(StoreError::io("read", &path)(error)),
+    };
+    file.seek(SeekFrom::Start(from))
+        .map_err(StoreError::io("read", &path))?;
+    let mut reader = BufReader::new(file);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut reader).take(MOST_LINE).read_until(b'\n', &mut line);
+        let mut read = read.map_err(StoreError::io("read", &path))? as u64;
+        if !line.ends_with(b"\n") {
+            if read < MOST_LINE {
+                return Ok(events);
+            }
+            line.clear();
+            match skip_line(&mut reader).map_err(StoreError::io("read", &path))? {
+                Some(rest) => read += rest,
+                None => return Ok(events),
+            }
+        }
+        events.next += read;
+        match serde_json::from_slice(&line) {
+            Ok(event) => events.events.push(event),
+            Err(_) if line.iter().all(u8::is_ascii_whitespace) && !line.is_empty() => {}
+            Err(_) => events.skipped += 1,
+        }
+    }
+}
+
+/// Passes over the rest of a line; none when it does not end.
+fn skip_line(reader: &mut impl BufRead) -> std::io::Result<Option<u64>> {
+    let mut skipped = 0;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(None);
+        }
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let used = end.map_or(buffer.len(), |end| end + 1);
+        reader.consume(used);
+        skipped += used as u64;
+        if end.is_some() {
+            return Ok(Some(skipped));
+        }
+    }
+}
+
+fn close_torn_line(file: &mut File) -> std::io::Result<()> {
+    let length = file.seek(SeekFrom::End(0))?;
+    if length == 0 {
+        return Ok(());
+    }
+    file.seek(SeekFrom::Start(length - 1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    if last != *b"\n" {
+        file.write_all(b"\n")
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(tag = "kind", rename_all = "snake_case")]
+    enum Event {
+        Started { trial: u64 },
+        Ended,
+    }
+
+    #[test]
+    fn torn_and_unknown_lines_are_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(read::<Event>(folder.path(), 0).unwrap().events, []);
+        let log = EventLog::append_to(folder.path()).unwrap();
+        log.append(1, Event::Started { trial: 7 }).unwrap();
+        log.append(2, serde_json::json!({"kind": "of the future"}))
+            .unwrap();
+        let file = folder.path().join(EventLog::NAME);
+        let mut text = std::fs::read(&file).unwrap();
+        let complete = text.len() as u64;
+        text.extend(b"{\"at_us\":3,\"ev");
+        std::fs::write(&file, &text).unwrap();
+
+        let events = read::<Event>(folder.path(), 0).unwrap();
+        assert_eq!(
+            events.events,
+            [LoggedEvent {
+                at_us: 1,
+                event: Event::Started { trial: 7 }
+            }]
+        );
+        assert_eq!((events.skipped, events.next), (1, complete));
+
+        let log = EventLog::append_to(folder.path()).unwrap();
+        log.append(4, Event::Ended).unwrap();
+        let more = read::<Event>(folder.path(), events.next).unwrap();
+        assert_eq!(
+            more.events,
+            [LoggedEvent {
+                at_us: 4,
+                event: Event::Ended
+            }]
+        );
+        assert_eq!(more.skipped, 1);
+    }
+}

@@ -1,0 +1,101 @@
+//! Format versions: what is newer is refused, what is older is brought up step by step.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use serde_json::Value;
+
+use crate::FORMAT;
+use crate::error::{StoreError, StoreErrorKind};
+
+/// Brings a JSON file from one version to the next.
+pub(crate) type FileStep = fn(&mut Value) -> Result<(), String>;
+
+/// Brings a database from one version to the next.
+pub(crate) type DatabaseStep = fn(&Connection) -> rusqlite::Result<()>;
+
+/// Steps for `campaign.json`; the first one leads from version 1 to 2.
+pub(crate) const CAMPAIGN_STEPS: &[FileStep] = &[];
+
+/// Steps for `report.json`.
+pub(crate) const REPORT_STEPS: &[FileStep] = &[];
+
+/// Steps for `store.sqlite`.
+pub(crate) const DATABASE_STEPS: &[DatabaseStep] = &[];
+
+/// Reads a JSON file that carries `"format"` and brings it to the present version.
+pub(crate) fn read_versioned(path: &Path, text: &str, steps: &[FileStep]) -> Result<Value, StoreError> {
+    let mut value: Value =
+        serde_json::from_str(text).map_err(|error| StoreError::damaged(path, error.to_string()))?;
+    let found = value.get("format").and_then(Value::as_u64);
+    let found = found.ok_or_else(|| StoreError::damaged(path, "it has no `format` version"))?;
+    for step in steps_from(path, found, steps)? {
+        step(&mut value).map_err(|reason| StoreError::damaged(path, reason))?;
+    }
+    Ok(value)
+}
+
+/// The steps that lead from a version to the present one.
+pub(crate) fn steps_from<'s, S>(path: &Path, found: u64, steps: &'s [S]) -> Result<&'s [S], StoreError> {
+    let present = 1 + steps.len() as u64;
+    if found > present {
+        let reason =
+            format!("it has format {found}, this version of faultscope reads up to {present}; update it");
+        return Err(StoreError::new(StoreErrorKind::Newer, "read", path, reason));
+    }
+    let done = usize::try_from(found).ok().and_then(|found| found.checked_sub(1));
+    let done = done.ok_or_else(|| StoreError::damaged(path, "format versions start at 1"))?;
+    Ok(&steps[done..])
+}
+
+const _: () = assert!(
+    CAMPAIGN_STEPS.len() + 1 == FORMAT as usize,
+    "every format needs its step"
+);
+const _: () = assert!(
+    REPORT_STEPS.len() + 1 == FORMAT as usize,
+    "every format needs its step"
+);
+const _: () = assert!(
+    DATABASE_STEPS.len() + 1 == FORMAT as usize,
+    "every format needs its step"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_files_are_brought_up_and_newer_ones_refused() {
+        let steps: &[FileStep] = &[
+            |value| {
+                value["second"] = 2.into();
+                Ok(())
+            },
+            |value| {
+                value["second"]
+                    .as_u64()
+                    .map(|_| ())
+                    .ok_or_else(|| "no second".to_owned())
+            },
+        ];
+        let read = |text: &str| read_versioned(Path::new("x.json"), text, steps);
+        assert_eq!(read(r#"{"format": 1}"#).unwrap()["second"], 2);
+        assert!(read(r#"{"format": 3}"#).unwrap().get("second").is_none());
+        assert_eq!(
+            read(r#"{"format": 2}"#).unwrap_err().kind,
+            StoreErrorKind::Damaged
+        );
+        assert_eq!(read(r#"{"format": 4}"#).unwrap_err().kind, StoreErrorKind::Newer);
+        for bad in [
+            "",
+            "{}",
+            "[]",
+            r#"{"format": 0}"#,
+            r#"{"format": "1"}"#,
+            r#"{"format": -1}"#,
+        ] {
+            assert_eq!(read(bad).unwrap_err().kind, StoreErrorKind::Damaged, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Which campaigns are removed when there are too many: the oldest ones that nobody keeps.
+
+/// How much is kept; what is not limited may grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retention {
+    /// The most campaigns.
+    pub most_campaigns: Option<usize>,
+    /// The most bytes of all campaigns together.
+    pub most_bytes: Option<u64>,
+}
+
+/// What retention looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) bytes: u64,
+    /// Kept by the user, or being written.
+    pub(crate) kept: bool,
+}
+
+/// The positions of those to remove. Candidates come newest first; kept ones count but are never taken.
+pub(crate) fn choose(retention: Retention, candidates: &[Candidate]) -> Vec<usize> {
+    let mut count = candidates.len();
+    let mut bytes: u64 = candidates.iter().map(|candidate| candidate.bytes).sum();
+    let mut chosen = Vec::new();
+    for (position, candidate) in candidates.iter().enumerate().rev() {
+        let too_many = retention.most_campaigns.is_some_and(|most| count > most);
+        let too_large = retention.most_bytes.is_some_and(|most| bytes > most);
+        if !too_many && !too_large {
+            break;
+        }
+        if !candidate.kept {
+            chosen.push(position);
+            count -= 1;
+            bytes -= candidate.bytes;
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_go_first_and_kept_ones_never() {
+        let of = |list: &[(u64, bool)]| -> Vec<Candidate> {
+            list.iter()
+                .map(|&(bytes, kept)| Candidate { bytes, kept })
+                .collect()
+        };
+        let four = of(&[(10, false), (10, false), (10, true), (10, false)]);
+        for (most_campaigns, most_bytes, expected) in [
+            (None, None, &[] as &[usize]),
+            (Some(4), Some(40), &[]),
+            (Some(3), None, &[3]),
+            (Some(2), None, &[3, 1]),
+            (Some(0), None, &[3, 1, 0]),
+            (None, Some(25), &[3, 1]),
+            (Some(3), Some(0), &[3, 1, 0]),
+        ] {
+            assert_eq!(
+                choose(
+                    Retention {
+                        most_campaigns,
+                        most_bytes
+                    },
+                    &four
+                ),
+                expected
+            );
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The one writer of a campaign: a thread that takes batches from the queue and commits each as a whole.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use faultscope_model::TrialId;
+use rusqlite::{Connection, Statement};
+
+use crate::codec;
+use crate::error::StoreError;
+use crate::names::Names;
+use crate::queue::{Entry, Queue};
+
+/// The most bytes one log may have; its end is kept.
+const MOST_LOG: usize = 256 << 10;
+
+/// The most bytes all logs of a campaign may have; later ones are left out.
+const MOST_LOGS: u64 = 64 << 20;
+
+/// Writes until the queue is closed and empty.
+pub(crate) fn run(connection: &Connection, path: &Path, queue: &Arc<Queue>) {
+    let mut failure = None;
+    let mut batch = Vec::new();
+    let mut state = State::new(connection, path.to_owned());
+    let mut statements = None;
+    while queue.take(&mut batch) {
+        let spans = batch
+            .iter()
+            .filter(|entry| matches!(entry, Entry::Span(..)))
+            .count();
+        let written = match &mut state {
+            Ok(state) => state.commit(connection, &mut statements, &batch),
+            Err(error) => Err(error.again()),
+        };
+        if let Err(error) = written {
+            tracing::warn!(%error, cause = %error.source, spans, "spans could not be stored");
+            queue.lose(spans as u64);
+            failure.get_or_insert(error);
+            // Names of the batch are gone with it, so what is known must be read again.
+            statements = None;
+            state = State::new(connection, path.to_owned());
+        }
+        for entry in batch.drain(..) {
+            if let Entry::Flush(answer) = entry {
+                // Whoever waited may have gone, which is their business.
+                let _ = answer.send(failure.take().map_or(Ok(()), Err));
+            }
+        }
+    }
+}
+
+/// What the writer knows of the database.
+struct State {
+    path: PathBuf,
+    names: Names,
+    next_row: i64,
+    log_bytes: u64,
+}
+
+struct Statements<'c> {
+    span: Statement<'c>,
+    name: Statement<'c>,
+    segment: Statement<'c>,
+    run: Statement<'c>,
+    log: Statement<'c>,
+    begin: Statement<'c>,
+    commit: Statement<'c>,
+}
+
+impl<'c> Statements<'c> {
+    fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            span: connection.prepare(codec::INSERT)?,
+            name: connection.prepare("INSERT INTO names VALUES (?1, ?2)")?,
+            segment: connection.prepare("INSERT INTO segments VALUES (?1, ?2, ?3)")?,
+            run: connection.prepare("INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?,
+            log: connection.prepare("INSERT INTO logs VALUES (?1, ?2, ?3)")?,
+            begin: connection.prepare("BEGIN IMMEDIATE")?,
+            commit: connection.prepare("COMMIT")?,
+        })
+    }
+}
+
+impl State {
+    fn new(connection: &Connection, path: PathBuf) -> Result<Self, StoreError> {
+        let load = || -> rusqlite::Result<(Names, i64, i64)> {
+            let last =
+                connection.query_row("SELECT coalesce(max(id), 0) FROM spans", [], |row| row.get(0))?;
+            let logs =
+                connection.query_row("SELECT coalesce(sum(length(text)), 0) FROM logs", [], |row| {
+                    row.get(0)
+                })?;
+            Ok((Names::load(connection)?, last, logs))
+        };
+        let (names, last, logs) = load().map_err(StoreError::sqlite("read", &path))?;
+        Ok(Self {
+            path,
+            names,
+            next_row: last + 1,
+            log_bytes: logs.cast_unsigned(),
+        })
+    }
+
+    /// Writes a batch in one transaction; on an error nothing of it is kept.
+    fn commit<'c>(
+        &mut self,
+        connection: &'c Connection,
+        statements: &mut Option<Statements<'c>>,
+        batch: &[Entry],
+    ) -> Result<(), StoreError> {
+        if batch.iter().all(|entry| matches!(entry, Entry::Flush(_))) {
+            return Ok(());
+        }
+        let statements = match statements {
+            Some(statements) => statements,
+            None => statements
+                .insert(Statements::new(connection).map_err(StoreError::sqlite("write", &self.path))?),
+        };
+        self.write(statements, batch).map_err(|error| {
+            // A full disk may have rolled back by itself already.
+            let _ = connection.execute_batch("ROLLBACK");
+            StoreError::sqlite("write", &self.path)(error)
+        })
+    }
+
+    fn write(&mut self, statements: &mut Statements<'_>, batch: &[Entry]) -> rusqlite::Result<()> {
+        // Rows of each trial; a batch touches as many trials as there are slots.
+        let mut segments: Vec<(TrialId, i64, i64)> = Vec::new();
+        statements.begin.execute([])?;
+        for entry in batch {
+            match entry {
+                Entry::Span(trial, slot, span) => {
+                    let row = self.next_row;
+                    let Statements {
+                        span: insert, name, ..
+                    } = statements;
+                    codec::write_span(insert, name, &mut self.names, row, (*trial, *slot), span)?;
+                    self.next_row += 1;
+                    match segments.iter_mut().find(|(known, ..)| known == trial) {
+                        Some((_, _, last)) => *last = row,
+                        None => segments.push((*trial, row, row)),
+                    }
+                }
+                Entry::Run {
+                    trial,
+                    id,
+                    outcome,
+                    started_us,
+                    duration_us,
+                    json,
+                } => {
+                    let (started, duration) = (started_us.cast_signed(), duration_us.cast_signed());
+                    let trial = trial.0.cast_signed();
+                    statements
+                        .run
+                        .execute((id.as_str(), trial, outcome, started, duration, json))?;
+                }
+                Entry::Log {
+                    trial,
+                    instance,
+                    text,
+                } => {
+                    let text = tail(text, MOST_LOG);
+                    if self.log_bytes + text.len() as u64 <= MOST_LOGS {
+                        self.log_bytes += text.len() as u64;
+                        statements.log.execute((trial.0.cast_signed(), instance, text))?;
+                    }
+                }
+                Entry::Flush(_) => {}
+            }
+        }
+        for (trial, first, last) in segments {
+            statements.segment.execute((trial.0.cast_signed(), first, last))?;
+        }
+        statements.commit.execute([])?;
+        Ok(())
+    }
+}
+
+/// The end of a text, not cutting a character.
+fn tail(text: &str, most: usize) -> &str {
+    let mut start = text.len().saturating_sub(most);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_log_is_kept() {
+        assert_eq!(tail("abc", 5), "abc");
+        assert_eq!(tail("abcdef", 2), "ef");
+        assert_eq!(tail("aé", 1), "");
+    }
+}
