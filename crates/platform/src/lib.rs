@@ -4,13 +4,24 @@
 //! plan, and then runs tests in the slot. Everything a slot holds is gone when [`Platform::close_slot`]
 //! returns, and also when the tool itself is killed.
 
+#![expect(
+    clippy::result_large_err,
+    reason = "errors are rare and carry what people need to read"
+)]
+
+#[cfg(feature = "contract")]
+pub mod contract;
 mod error;
+mod log;
+pub mod process;
+mod readiness;
 mod types;
 
 pub use error::{PlatformError, PlatformErrorKind};
+pub use process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 pub use types::{
-    Action, Capabilities, Deployed, Deployment, Execution, Exit, InstanceMetrics, Isolation, LimitsBy, MeshPlace, Place,
-    PlatformEvent, Reaped, Reservation, ReservedListener, SlotSpec, Snapshot,
+    Action, Capabilities, Deployed, Deployment, Execution, Exit, InstanceMetrics, Isolation, LimitsBy,
+    MeshPlace, Place, PlatformEvent, Reaped, Reservation, ReservedListener, SlotSpec, Snapshot,
 };
 
 use std::fmt;
@@ -42,7 +53,12 @@ pub trait Platform: fmt::Debug + Send + Sync {
     /// Reaches the plan by the cheapest actions and returns when every instance is ready. A service that
     /// dies or stays silent is an error of kind [`PlatformErrorKind::NotReady`] with its last lines.
     /// When `cancel` fires, it stops at once with [`PlatformErrorKind::Cancelled`].
-    async fn apply(&self, slot: SlotId, plan: &Plan, cancel: &CancellationToken) -> Result<Deployment, PlatformError>;
+    async fn apply(
+        &self,
+        slot: SlotId,
+        plan: &Plan,
+        cancel: &CancellationToken,
+    ) -> Result<Deployment, PlatformError>;
 
     /// Connects to a port of an instance, from wherever this back end can reach it.
     async fn dial(&self, slot: SlotId, instance: &InstanceId, port: u16) -> std::io::Result<TcpStream>;
@@ -55,7 +71,12 @@ pub trait Platform: fmt::Debug + Send + Sync {
 
     /// Runs a test's command in the slot, where service names and their ports (also on `localhost`) lead
     /// into the mesh. Everything it started is gone when this returns, also after a time-out or a cancel.
-    async fn exec(&self, slot: SlotId, run: &Execution, cancel: &CancellationToken) -> Result<Exit, PlatformError>;
+    async fn exec(
+        &self,
+        slot: SlotId,
+        run: &Execution,
+        cancel: &CancellationToken,
+    ) -> Result<Exit, PlatformError>;
 
     /// What each instance uses now.
     async fn metrics(&self, slot: SlotId) -> Result<Vec<InstanceMetrics>, PlatformError>;
@@ -67,7 +88,12 @@ pub trait Platform: fmt::Debug + Send + Sync {
     async fn snapshot(&self, slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError>;
 
     /// Puts durable data back before the instance is started by the next `apply` of the slot.
-    async fn restore(&self, slot: SlotId, instance: &InstanceId, snapshot: &Snapshot) -> Result<(), PlatformError>;
+    async fn restore(
+        &self,
+        slot: SlotId,
+        instance: &InstanceId,
+        snapshot: &Snapshot,
+    ) -> Result<(), PlatformError>;
 
     /// Ends everything in the slot, at once, and returns when it is gone. The slot can be used again by
     /// `reserve` and `apply`. This is how a cancelled trial is cleared away.

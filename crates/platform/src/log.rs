@@ -1,0 +1,223 @@
+//! What an instance prints: its last lines in memory, more of it in a file, both bounded.
+//!
+//! A flood must not slow down the service, fill the disk or keep the tool busy: the pipe is always read,
+//! and what comes too fast for the file is counted and left out.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use regex::Regex;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// Lines kept in memory.
+const MOST_LINES: usize = 200;
+/// Bytes kept of one line.
+const LONGEST_LINE: usize = 4096;
+/// Bytes that go to the file in one [`PERIOD`]; the rest of a flood is left out.
+const MOST_PER_PERIOD: u64 = 1 << 20;
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// The log of one instance.
+#[derive(Debug)]
+pub(crate) struct Log {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    lines: VecDeque<String>,
+    partial: Vec<u8>,
+    overlong: bool,
+    awaited: Option<(Regex, oneshot::Sender<()>)>,
+}
+
+impl Log {
+    /// An empty log.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            kept: Mutex::default(),
+        })
+    }
+
+    /// The last lines, the unfinished one included.
+    pub(crate) fn last_lines(&self) -> Vec<String> {
+        let kept = self.lock();
+        let partial = (!kept.partial.is_empty()).then(|| show(&kept.partial));
+        kept.lines.iter().cloned().chain(partial).collect()
+    }
+
+    /// Resolves when a line matches.
+    pub(crate) fn expect(&self, pattern: Regex) -> oneshot::Receiver<()> {
+        let (seen, matched) = oneshot::channel();
+        let mut kept = self.lock();
+        if kept.lines.iter().any(|line| pattern.is_match(line)) {
+            let _ = seen.send(());
+        } else {
+            kept.awaited = Some((pattern, seen));
+        }
+        matched
+    }
+
+    /// Reads everything that is printed until nobody can print any more.
+    pub(crate) async fn follow(self: Arc<Self>, mut output: impl AsyncRead + Unpin, mut file: LogFile) {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(length) = output.read(&mut buffer).await {
+            if length == 0 {
+                break;
+            }
+            self.push(&buffer[..length]);
+            file.write(&buffer[..length]);
+        }
+        file.finish();
+    }
+
+    fn push(&self, mut bytes: &[u8]) {
+        let mut kept = self.lock();
+        if kept.awaited.is_none() {
+            // Lines that would be pushed out again at once need no work: a flood is mostly such lines.
+            bytes = tail(bytes, &mut kept);
+        }
+        while let Some(end) = bytes.iter().position(|b| *b == b'\n') {
+            kept.extend(&bytes[..end]);
+            kept.finish_line();
+            bytes = &bytes[end + 1..];
+        }
+        kept.extend(bytes);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn extend(&mut self, bytes: &[u8]) {
+        let room = LONGEST_LINE.saturating_sub(self.partial.len());
+        self.overlong |= bytes.len() > room;
+        self.partial.extend(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn finish_line(&mut self) {
+        let mut line = show(&self.partial);
+        if self.overlong {
+            line.push('…');
+        }
+        self.partial.clear();
+        self.overlong = false;
+        if self
+            .awaited
+            .as_ref()
+            .is_some_and(|(pattern, _)| pattern.is_match(&line))
+            && let Some((_, seen)) = self.awaited.take()
+        {
+            let _ = seen.send(());
+        }
+        if self.lines.len() == MOST_LINES {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line);
+    }
+}
+
+/// The part of `bytes` that holds the last lines; what lies before it replaces what was there.
+fn tail<'a>(bytes: &'a [u8], kept: &mut Kept) -> &'a [u8] {
+    let mut ends = bytes.iter().enumerate().rev().filter(|(_, b)| **b == b'\n');
+    let Some((cut, _)) = ends.nth(MOST_LINES) else {
+        return bytes;
+    };
+    kept.partial.clear();
+    kept.overlong = false;
+    &bytes[cut + 1..]
+}
+
+fn show(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end_matches('\r').to_owned()
+}
+
+/// A log file that stays within its limit: a full one becomes `.old`, and the one before is dropped.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    path: PathBuf,
+    file: Option<File>,
+    written: u64,
+    half: u64,
+    period: Instant,
+    in_period: u64,
+    skipped: u64,
+}
+
+impl LogFile {
+    /// Writes to `path`, at most `limit` bytes with what was rotated away.
+    pub(crate) fn new(path: PathBuf, limit: u64) -> Self {
+        let file = path.parent().and_then(|folder| {
+            fs::create_dir_all(folder).ok()?;
+            File::options().create(true).append(true).open(&path).ok()
+        });
+        let written = file
+            .as_ref()
+            .and_then(|f| f.metadata().ok())
+            .map_or(0, |m| m.len());
+        Self {
+            path,
+            file,
+            written,
+            half: limit / 2,
+            period: Instant::now(),
+            in_period: 0,
+            skipped: 0,
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if self.period.elapsed() > PERIOD {
+            self.period = Instant::now();
+            self.in_period = 0;
+        }
+        self.in_period += bytes.len() as u64;
+        if self.in_period > MOST_PER_PERIOD {
+            self.skipped += bytes.len() as u64;
+            return;
+        }
+        self.say_skipped();
+        self.put(bytes);
+    }
+
+    fn finish(&mut self) {
+        self.say_skipped();
+    }
+
+    fn say_skipped(&mut self) {
+        if self.skipped > 0 {
+            let note = format!("\n[faultscope: {} bytes left out]\n", self.skipped);
+            self.skipped = 0;
+            self.put(note.as_bytes());
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if self.written + bytes.len() as u64 > self.half {
+            let old = self.path.with_extension("log.old");
+            let _ = fs::rename(&self.path, old);
+            self.file = File::options()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .open(&self.path)
+                .ok();
+            self.written = 0;
+        }
+        let bytes = &bytes[..bytes.len().min(self.half as usize)];
+        let Some(file) = &mut self.file else { return };
+        // A full disk costs the rest of this log, never the trial: the last lines are in memory.
+        if file.write_all(bytes).is_err() {
+            self.file = None;
+        }
+        self.written += bytes.len() as u64;
+    }
+}

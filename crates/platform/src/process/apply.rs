@@ -1,0 +1,339 @@
+//! Reserving listeners for a plan, and reaching it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use faultscope_model::plan::{InstancePlan, Plan};
+use faultscope_model::wiring::{Caller, Endpoint, ListenerSpec};
+use faultscope_model::{InstanceId, NodeId, ServiceName};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::life::Life;
+use super::ports::Layout;
+use super::slot::Slot;
+use super::stage::Stage;
+use super::wire::{ListenAt, MOST_FDS, PlaceSpec, Request};
+use super::{NAME, bad_plan, trouble};
+use crate::{Deployed, Deployment, PlatformError, PlatformErrorKind, Reservation, ReservedListener};
+
+/// Instances that are being started at once; waiting for readiness does not count.
+const STARTS_AT_ONCE: usize = 16;
+/// Places and addresses in one request, well below what a packet holds.
+const CHUNK: usize = 500;
+
+impl Slot {
+    /// Ends what the plan does not keep, makes networks and opens listeners.
+    pub(crate) async fn reserve(&self, plan: &Plan) -> Result<Reservation, PlatformError> {
+        let _turn = self.turn.lock().await;
+        let stage = self.stage();
+        let destroyed = self.end_others(&stage, plan).await;
+        self.destroyed.fetch_add(destroyed, Ordering::AcqRel);
+        let listeners = if self.isolated {
+            self.listen_inside(&stage, plan).await
+        } else {
+            self.listen_outside(&stage, plan)
+        };
+        let listeners = listeners.map_err(|e| trouble("open listeners", e))??;
+        if stage.lives().is_empty() {
+            listeners.iter().for_each(|l| drain(&l.socket));
+        }
+        self.renew_hosts(&stage);
+        let address = |id: &InstanceId| stage.addresses().of_place(&id.to_string()).map(IpAddr::V4);
+        let test = Caller {
+            instance: InstanceId::test(),
+            node: NodeId::default(),
+            address: address(&InstanceId::test()),
+        };
+        let callers = plan.instances.iter().map(|i| Caller {
+            instance: i.id.clone(),
+            node: i.node,
+            address: address(&i.id),
+        });
+        let endpoint = |i: &InstancePlan| Endpoint {
+            instance: i.id.clone(),
+            node: i.node,
+            addresses: BTreeMap::new(),
+        };
+        Ok(Reservation {
+            callers: callers.chain([test]).collect(),
+            endpoints: plan.instances.iter().map(endpoint).collect(),
+            listeners,
+        })
+    }
+
+    /// Reaches the plan.
+    pub(crate) async fn apply(
+        self: &Arc<Self>,
+        plan: &Plan,
+        cancel: &CancellationToken,
+    ) -> Result<Deployment, PlatformError> {
+        check_order(plan)?;
+        let stage = self.stage();
+        let is_reserved = match stage.layout() {
+            Some(layout) => plan.instances.iter().all(|i| layout.knows(&i.id)),
+            None => {
+                let addresses = stage.addresses();
+                self.isolated
+                    && plan
+                        .instances
+                        .iter()
+                        .all(|i| addresses.of_place(&i.id.to_string()).is_some())
+            }
+        };
+        if !is_reserved {
+            self.reserve(plan).await?;
+        }
+        let _turn = self.turn.lock().await;
+        let destroyed = self.end_others(&stage, plan).await + self.destroyed.swap(0, Ordering::AcqRel);
+        let kept: BTreeSet<InstanceId> = stage.lives().keys().cloned().collect();
+        let create: Vec<&InstancePlan> = plan.instances.iter().filter(|i| !kept.contains(&i.id)).collect();
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                return Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, "reach the plan"));
+            }
+            started = self.start_all(&stage, &create) => started?,
+        }
+        let lives = stage.lives();
+        let instances = plan.instances.iter().map(|i| Deployed {
+            id: i.id.clone(),
+            node: i.node,
+            ready_after: lives.get(&i.id).and_then(|l| l.ready_after()).unwrap_or_default(),
+        });
+        Ok(Deployment {
+            instances: instances.collect(),
+            created: create.len(),
+            destroyed,
+            kept: kept.len(),
+        })
+    }
+
+    /// Starts instances, each when the services it comes after are ready.
+    async fn start_all(
+        self: &Arc<Self>,
+        stage: &Arc<Stage>,
+        create: &[&InstancePlan],
+    ) -> Result<(), PlatformError> {
+        let mut missing: BTreeMap<&ServiceName, usize> = BTreeMap::new();
+        for instance in create {
+            *missing.entry(&instance.id.service).or_default() += 1;
+        }
+        let (progress, _) = watch::channel(missing);
+        let room = Semaphore::new(STARTS_AT_ONCE);
+        let start = |instance: &InstancePlan| {
+            let (instance, progress, room) = (instance.clone(), &progress, &room);
+            async move {
+                let waits = |missing: &BTreeMap<&ServiceName, usize>| {
+                    instance
+                        .after
+                        .iter()
+                        .all(|s| missing.get(s).is_none_or(|n| *n == 0))
+                };
+                let mut awaited = progress.subscribe();
+                // The sender lives as long as this future, so waiting cannot fail.
+                let _ = awaited.wait_for(waits).await;
+                let permit = room.acquire().await;
+                let life = Life::start(self, stage, instance, None).await?;
+                drop(permit);
+                life.ready(self, stage).await?;
+                progress.send_modify(|missing| {
+                    if let Some(n) = missing.get_mut(&life.plan.id.service) {
+                        *n -= 1;
+                    }
+                });
+                Ok(())
+            }
+        };
+        let mut starting: FuturesUnordered<_> = create.iter().map(|i| start(i)).collect();
+        while let Some(started) = starting.next().await {
+            started?;
+        }
+        Ok(())
+    }
+
+    async fn listen_inside(
+        &self,
+        stage: &Stage,
+        plan: &Plan,
+    ) -> io::Result<Result<Vec<ReservedListener>, PlatformError>> {
+        let link = &stage.agent.link;
+        let test = InstanceId::test();
+        let names: Vec<String> = plan
+            .instances
+            .iter()
+            .map(|i| i.id.to_string())
+            .chain([test.to_string()])
+            .collect();
+        let (places, aliases, at) = {
+            let mut addresses = stage.addresses();
+            addresses.learn(plan);
+            let place = |name: &String| PlaceSpec {
+                address: addresses.place(name).0,
+                name: name.clone(),
+            };
+            let places: Vec<_> = names.iter().map(place).collect();
+            let specs = plan.listeners(false);
+            let mut at: Vec<(ListenerSpec, ListenAt)> = Vec::new();
+            for spec in specs {
+                let address = IpAddr::V4(addresses.alias(spec.callee.as_str()).0);
+                at.push((
+                    spec.clone(),
+                    ListenAt {
+                        place: None,
+                        address: SocketAddr::new(address, spec.port),
+                    },
+                ));
+                // The test may say `localhost`; the first service that has a port wins it there.
+                if owner_of(plan, spec.port) == Some(&spec.callee) {
+                    for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
+                        let spec = ListenerSpec {
+                            caller: Some(test.clone()),
+                            ..spec.clone()
+                        };
+                        let address = SocketAddr::new(address, spec.port);
+                        at.push((
+                            spec,
+                            ListenAt {
+                                place: Some(test.to_string()),
+                                address,
+                            },
+                        ));
+                    }
+                }
+            }
+            let aliases = at.iter().filter_map(|(_, a)| match (a.address.ip(), &a.place) {
+                (IpAddr::V4(address), None) => Some(address),
+                _ => None,
+            });
+            let aliases: BTreeSet<Ipv4Addr> = aliases.collect();
+            (places, aliases, at)
+        };
+        let mut places = places.into_iter().peekable();
+        while places.peek().is_some() {
+            link.ask(
+                Request::Places {
+                    places: places.by_ref().take(CHUNK).collect(),
+                },
+                &[],
+            )
+            .await?;
+        }
+        let mut aliases = aliases.into_iter().peekable();
+        while aliases.peek().is_some() {
+            link.ask(
+                Request::Aliases {
+                    addresses: aliases.by_ref().take(CHUNK).collect(),
+                },
+                &[],
+            )
+            .await?;
+        }
+        let mut listeners = Vec::with_capacity(at.len());
+        for chunk in at.chunks(MOST_FDS) {
+            let request = Request::Listen {
+                listeners: chunk.iter().map(|(_, at)| at.clone()).collect(),
+            };
+            let sockets = link.ask(request, &[]).await?;
+            if sockets.len() != chunk.len() {
+                return Err(io::Error::other("listeners were lost on the way"));
+            }
+            let pair = |((spec, _), socket): (&(ListenerSpec, ListenAt), _)| ReservedListener {
+                spec: spec.clone(),
+                socket: TcpListener::from(socket),
+            };
+            listeners.extend(chunk.iter().zip(sockets).map(pair));
+        }
+        Ok(Ok(listeners))
+    }
+
+    fn listen_outside(
+        &self,
+        stage: &Stage,
+        plan: &Plan,
+    ) -> io::Result<Result<Vec<ReservedListener>, PlatformError>> {
+        let mut listeners = Vec::new();
+        let mut ports = Vec::new();
+        for spec in plan.listeners(true) {
+            let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            socket.set_nonblocking(true)?;
+            ports.push((spec.clone(), socket.local_addr()?.port()));
+            listeners.push(ReservedListener { spec, socket });
+        }
+        let layout = match Layout::new(plan, &ports, stage.layout().as_deref()) {
+            Ok(layout) => layout,
+            Err(reason) => return Ok(Err(bad_plan("lay out ports", reason))),
+        };
+        stage.set_layout(layout);
+        Ok(Ok(listeners))
+    }
+
+    /// Kept instances learn of names that are new; the file that is mounted is written in place.
+    fn renew_hosts(&self, stage: &Stage) {
+        if !self.isolated {
+            return;
+        }
+        let lives: Vec<_> = stage.lives().values().cloned().collect();
+        for life in lives {
+            let text = stage.addresses().hosts(&life.plan.id.to_string());
+            let _ = std::fs::write(life.own.join("hosts"), text);
+        }
+    }
+}
+
+/// The service that has a port on `localhost`, as the test sees it.
+fn owner_of(plan: &Plan, port: u16) -> Option<&ServiceName> {
+    let first = plan
+        .instances
+        .iter()
+        .find(|i| i.ports.iter().any(|p| p.port == port))
+        .map(|i| &i.id.service);
+    first.or_else(|| {
+        plan.ports
+            .iter()
+            .find(|(_, ports)| ports.iter().any(|p| p.port == port))
+            .map(|(s, _)| s)
+    })
+}
+
+/// Throws away connections that nobody waits for any more.
+fn drain(listener: &TcpListener) {
+    while listener.accept().is_ok() {}
+}
+
+fn check_order(plan: &Plan) -> Result<(), PlatformError> {
+    let after: BTreeMap<&ServiceName, BTreeSet<&ServiceName>> =
+        plan.instances.iter().fold(BTreeMap::new(), |mut all, i| {
+            all.entry(&i.id.service).or_default().extend(&i.after);
+            all
+        });
+    let mut settled: BTreeSet<&ServiceName> = BTreeSet::new();
+    while settled.len() < after.len() {
+        let next = after.iter().find(|(service, before)| {
+            !settled.contains(*service)
+                && before
+                    .iter()
+                    .all(|b| settled.contains(b) || !after.contains_key(*b))
+        });
+        match next {
+            Some((service, _)) => settled.insert(service),
+            None => {
+                let rest: Vec<_> = after
+                    .keys()
+                    .filter(|s| !settled.contains(*s))
+                    .map(ToString::to_string)
+                    .collect();
+                return Err(bad_plan(
+                    "order the starts",
+                    format!("services wait for each other: {}", rest.join(", ")),
+                ));
+            }
+        };
+    }
+    Ok(())
+}

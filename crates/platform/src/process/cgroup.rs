@@ -1,0 +1,352 @@
+//! Control groups, by hand: version 2 where it has the controllers, else version 1, else none.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use faultscope_model::plan::Limits;
+
+use super::reap::this_owner;
+use crate::types::LimitsBy;
+
+/// All groups of the tool begin with it.
+pub(crate) const PREFIX: &str = "faultscope-";
+const V1: [&str; 5] = ["memory", "cpu", "cpuacct", "pids", "freezer"];
+const PERIOD_MICROS: u64 = 100_000;
+
+/// What limits here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Limiter {
+    by: LimitsBy,
+    /// Folder of the tool's own group, by controller; one unnamed for version 2.
+    bases: Vec<(String, PathBuf)>,
+}
+
+/// The group of one instance.
+#[derive(Debug)]
+pub(crate) struct Group {
+    v2: bool,
+    folders: Vec<(String, PathBuf)>,
+}
+
+/// What a group uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Usage {
+    pub(crate) cpu: Duration,
+    pub(crate) memory: u64,
+    pub(crate) threads: u32,
+}
+
+impl Limiter {
+    /// Finds out by trying; the notes say what is missing and why.
+    pub(crate) fn find() -> (Self, Vec<String>) {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mut notes = Vec::new();
+        match version_2(&mounts, &own) {
+            Ok(base) => {
+                return (
+                    Self {
+                        by: LimitsBy::CgroupV2,
+                        bases: vec![(String::new(), base)],
+                    },
+                    notes,
+                );
+            }
+            Err(reason) => notes.push(format!("no control groups of version 2: {reason}")),
+        }
+        let bases: Vec<_> = V1
+            .iter()
+            .filter_map(|c| Some(((*c).to_owned(), version_1(&mounts, &own, c)?)))
+            .collect();
+        if bases.iter().any(|(controller, _)| controller == "memory") {
+            return (
+                Self {
+                    by: LimitsBy::CgroupV1,
+                    bases,
+                },
+                Vec::new(),
+            );
+        }
+        notes.push("memory is limited as address space, CPU not at all".into());
+        (
+            Self {
+                by: LimitsBy::Rlimit,
+                bases: Vec::new(),
+            },
+            notes,
+        )
+    }
+
+    /// What limits.
+    pub(crate) fn by(&self) -> LimitsBy {
+        self.by
+    }
+
+    /// Folders in which groups of the tool lie.
+    pub(crate) fn bases(&self) -> impl Iterator<Item = &Path> {
+        self.bases.iter().map(|(_, base)| base.as_path())
+    }
+
+    /// Makes the group of one instance; none where there are no groups.
+    pub(crate) fn group(&self, label: &str, name: &str, limits: &Limits) -> io::Result<Option<Group>> {
+        if self.bases.is_empty() {
+            return Ok(None);
+        }
+        let v2 = self.by == LimitsBy::CgroupV2;
+        let mut group = Group {
+            v2,
+            folders: Vec::new(),
+        };
+        for (controller, base) in &self.bases {
+            let slot = base.join(slot_group(label));
+            make(&slot)?;
+            if v2 {
+                fs::write(slot.join("cgroup.subtree_control"), "+memory +cpu +pids")?;
+            }
+            let folder = slot.join(name);
+            make(&folder)?;
+            group.folders.push((controller.clone(), folder));
+        }
+        group.limit(limits)?;
+        Ok(Some(group))
+    }
+
+    /// Removes the groups of a slot that are empty by now.
+    pub(crate) fn remove_slot(&self, label: &str) {
+        for base in self.bases() {
+            remove_groups(&base.join(slot_group(label)));
+        }
+    }
+}
+
+impl Group {
+    /// Files to write `0` to in order to join.
+    pub(crate) fn join_files(&self) -> Vec<PathBuf> {
+        self.folders
+            .iter()
+            .map(|(_, folder)| folder.join("cgroup.procs"))
+            .collect()
+    }
+
+    /// How many processes the kernel ended here because memory ran out.
+    pub(crate) fn out_of_memory_kills(&self) -> u64 {
+        let text = if self.v2 {
+            self.read("memory", "memory.events")
+        } else {
+            self.read("memory", "memory.oom_control")
+        };
+        field(&text.unwrap_or_default(), "oom_kill")
+    }
+
+    /// Freezes or thaws all processes; says whether it can.
+    pub(crate) fn freeze(&self, frozen: bool) -> bool {
+        let (file, value) = match (self.v2, frozen) {
+            (true, true) => ("cgroup.freeze", "1"),
+            (true, false) => ("cgroup.freeze", "0"),
+            (false, true) => ("freezer.state", "FROZEN"),
+            (false, false) => ("freezer.state", "THAWED"),
+        };
+        self.write("freezer", file, value).is_ok()
+    }
+
+    /// What it uses now.
+    pub(crate) fn usage(&self) -> Usage {
+        if self.v2 {
+            let cpu = Duration::from_micros(field(
+                &self.read("cpu", "cpu.stat").unwrap_or_default(),
+                "usage_usec",
+            ));
+            let threads = self.number("pids", "pids.current") as u32;
+            return Usage {
+                cpu,
+                memory: self.number("memory", "memory.current"),
+                threads,
+            };
+        }
+        let cpu = Duration::from_nanos(self.number("cpuacct", "cpuacct.usage"));
+        let threads = self.number("pids", "pids.current") as u32;
+        // The page cache of files read by chance is not what people mean by the memory of a service.
+        let stat = self.read("memory", "memory.stat").unwrap_or_default();
+        Usage {
+            cpu,
+            memory: field(&stat, "rss") + field(&stat, "mapped_file"),
+            threads,
+        }
+    }
+
+    /// Gives the group up; it must be empty.
+    pub(crate) fn remove(&self) {
+        for (_, folder) in &self.folders {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+
+    fn limit(&self, limits: &Limits) -> io::Result<()> {
+        if let Some(memory) = limits.memory {
+            let bytes = memory.0.to_string();
+            if self.v2 {
+                self.write("memory", "memory.max", &bytes)?;
+                let _ = self.write("memory", "memory.swap.max", "0");
+            } else {
+                self.write("memory", "memory.limit_in_bytes", &bytes)?;
+                // Absent without swap accounting; then there is mostly no swap either.
+                let _ = self.write("memory", "memory.memsw.limit_in_bytes", &bytes);
+            }
+        }
+        if let Some(cores) = limits.cpu {
+            let quota = ((cores * PERIOD_MICROS as f64) as u64).max(1000);
+            if self.v2 {
+                self.write("cpu", "cpu.max", &format!("{quota} {PERIOD_MICROS}"))?;
+            } else {
+                self.write("cpu", "cpu.cfs_period_us", &PERIOD_MICROS.to_string())?;
+                self.write("cpu", "cpu.cfs_quota_us", &quota.to_string())?;
+            }
+        }
+        if let Some(pids) = limits.pids {
+            // One more for the init.
+            self.write("pids", "pids.max", &(u64::from(pids) + 1).to_string())?;
+        }
+        Ok(())
+    }
+
+    fn file(&self, controller: &str, name: &str) -> io::Result<PathBuf> {
+        let found = self.folders.iter().find(|(c, _)| c.is_empty() || c == controller);
+        let missing = || {
+            io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("no `{controller}` controller here"),
+            )
+        };
+        found.map(|(_, folder)| folder.join(name)).ok_or_else(missing)
+    }
+
+    fn read(&self, controller: &str, name: &str) -> io::Result<String> {
+        fs::read_to_string(self.file(controller, name)?)
+    }
+
+    fn number(&self, controller: &str, name: &str) -> u64 {
+        self.read(controller, name)
+            .ok()
+            .and_then(|t| t.trim().parse().ok())
+            .unwrap_or_default()
+    }
+
+    fn write(&self, controller: &str, name: &str, value: &str) -> io::Result<()> {
+        let path = self.file(controller, name)?;
+        fs::write(&path, value).map_err(|e| {
+            io::Error::new(
+                e.kind(),
+                format!("cannot write {value} to {}: {e}", path.display()),
+            )
+        })
+    }
+}
+
+/// The group of a slot names its owner, so that a dead one's can be told.
+fn slot_group(label: &str) -> String {
+    format!("{PREFIX}{}-{label}", this_owner())
+}
+
+/// Removes a group and the groups in it; says how many went.
+pub(crate) fn remove_groups(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+    let inner: usize = folders.map(|e| remove_groups(&e.path())).sum();
+    inner + usize::from(fs::remove_dir(folder).is_ok())
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(io::Error::new(
+            error.kind(),
+            format!("cannot make the control group {}: {error}", folder.display()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn version_1(mounts: &str, own: &str, controller: &str) -> Option<PathBuf> {
+    let mount = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        let (_, path, kind, options) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        (kind == "cgroup" && options.split(',').any(|o| o == controller)).then_some(path)
+    })?;
+    let path = own.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        parts
+            .next()?
+            .split(',')
+            .any(|c| c == controller)
+            .then_some(parts.next()?)
+    })?;
+    // A container may show its group's path of outside; then the mount itself is the group.
+    [
+        Path::new(mount).join(path.trim_start_matches('/')),
+        PathBuf::from(mount),
+    ]
+    .into_iter()
+    .find(|b| try_group(b).is_ok())
+}
+
+fn version_2(mounts: &str, own: &str) -> Result<PathBuf, String> {
+    let mount = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (path, kind) = (words.next()?, words.next()?);
+        (kind == "cgroup2").then_some(path)
+    });
+    let mount = mount.ok_or("it is not mounted")?;
+    let path = own
+        .lines()
+        .find_map(|l| l.strip_prefix("0::"))
+        .ok_or("this process is in none")?;
+    let base = Path::new(mount).join(path.trim_start_matches('/'));
+    let has = fs::read_to_string(base.join("cgroup.controllers")).unwrap_or_default();
+    if !["memory", "cpu", "pids"]
+        .iter()
+        .all(|c| has.split_whitespace().any(|h| h == *c))
+    {
+        return Err("it lacks the controllers memory, cpu and pids".into());
+    }
+    let control = base.join("cgroup.subtree_control");
+    if fs::write(&control, "+memory +cpu +pids").is_err() {
+        // A group with processes of its own cannot limit groups below it: go one down, if alone here.
+        step_down(&base).map_err(|e| {
+            format!("its group is not delegated ({e}); try `systemd-run --user --scope -p Delegate=yes`")
+        })?;
+        fs::write(&control, "+memory +cpu +pids").map_err(|e| e.to_string())?;
+    }
+    try_group(&base).map_err(|e| e.to_string())?;
+    Ok(base)
+}
+
+fn step_down(base: &Path) -> io::Result<()> {
+    let procs = fs::read_to_string(base.join("cgroup.procs"))?;
+    let own = std::process::id().to_string();
+    if procs.lines().any(|pid| pid != own) {
+        return Err(io::Error::other("other processes are in it"));
+    }
+    let leaf = base.join(format!("{PREFIX}tool-{own}"));
+    make(&leaf)?;
+    fs::write(leaf.join("cgroup.procs"), own)
+}
+
+fn try_group(base: &Path) -> io::Result<()> {
+    let folder = base.join(format!("{PREFIX}try-{}", std::process::id()));
+    make(&folder)?;
+    let joinable = File::options()
+        .write(true)
+        .open(folder.join("cgroup.procs"))
+        .map(|_| ());
+    // Another platform of this process may have tried at the same time.
+    let _ = fs::remove_dir(&folder);
+    joinable
+}
+
+fn field(text: &str, name: &str) -> u64 {
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
+    value.unwrap_or_default()
+}

@@ -1,0 +1,349 @@
+//! The data of a slot: which layers its instances see, and the template that `setup` fills once.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use faultscope_model::InstanceId;
+use rustix::fs::FlockOperation;
+
+use super::slot::Slot;
+use super::stage::Stage;
+use super::wire::Request;
+use super::{bad_plan, farm, files, trouble};
+use crate::{Execution, Place, PlatformError, Snapshot};
+
+/// How long `setup` may take.
+const SETUP_WITHIN: Duration = Duration::from_secs(600);
+const SETUP_OUTPUT: usize = 64 << 10;
+
+/// What instances see of the application folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Layers {
+    /// Overlays whose upper layers are on the disk of the state folder.
+    Disk {
+        /// What `setup` made.
+        template: Option<PathBuf>,
+        /// The template laid over the application, where it cannot be a layer beside it.
+        joined: Option<PathBuf>,
+    },
+    /// Overlays whose upper layers are in memory, because the disk refuses.
+    Memory {
+        /// The template, made anew with each agent.
+        joined: Option<PathBuf>,
+    },
+    /// No overlays: links and copies.
+    Copies {
+        /// What `setup` made.
+        template: Option<PathBuf>,
+    },
+}
+
+impl Layers {
+    /// The layers below an instance's own, the topmost first.
+    pub(crate) fn lower(&self, application: &Path) -> Vec<PathBuf> {
+        match self {
+            Self::Disk {
+                joined: Some(joined), ..
+            }
+            | Self::Memory { joined: Some(joined) } => vec![joined.clone()],
+            Self::Disk {
+                template: Some(template),
+                joined: None,
+            } => vec![template.clone(), application.to_owned()],
+            _ => vec![application.to_owned()],
+        }
+    }
+}
+
+impl Slot {
+    /// Finds out which layers work here; asked once, when the slot is opened.
+    pub(crate) async fn find_layers(&self, stage: &Stage) -> Result<Layers, PlatformError> {
+        if !self.isolated {
+            self.shared
+                .note("without namespaces only the directories named `durable` are fresh for each trial");
+            return Ok(Layers::Copies { template: None });
+        }
+        let refused = match self.try_overlay(stage, &self.folder.join("try")).await {
+            Ok(()) => {
+                return Ok(Layers::Disk {
+                    template: None,
+                    joined: None,
+                });
+            }
+            Err(error) => error,
+        };
+        let lives = self.lives_folder();
+        let in_memory = async {
+            fs::create_dir_all(&lives)?;
+            stage
+                .agent
+                .link
+                .ask(
+                    Request::Memory {
+                        target: lives.clone(),
+                    },
+                    &[],
+                )
+                .await?;
+            // Folders inside the memory are not seen here, so the agent's own try must be enough.
+            Ok::<_, io::Error>(())
+        };
+        in_memory
+            .await
+            .map_err(|e| trouble("lay data over the application", e))?;
+        self.shared.note(&format!("data layers are in memory: {refused}"));
+        Ok(Layers::Memory { joined: None })
+    }
+
+    /// Makes an agent's layers ready: memory, template.
+    pub(crate) async fn furnish(self: &Arc<Self>, stage: &Arc<Stage>) -> Result<(), PlatformError> {
+        if let Layers::Memory { .. } = self.layers() {
+            let target = self.lives_folder();
+            let ask = stage.agent.link.ask(Request::Memory { target }, &[]);
+            ask.await.map_err(|e| trouble("put data layers into memory", e))?;
+        }
+        let Some(setup) = self.spec.setup.clone() else {
+            return Ok(());
+        };
+        let own = match self.layers() {
+            Layers::Memory { .. } => self.lives_folder().join("template"),
+            _ => self.template_folder(),
+        };
+        let in_memory = matches!(self.layers(), Layers::Memory { .. });
+        self.fill_template(stage, &own, &setup, in_memory).await?;
+        let application = &self.spec.application;
+        let upper = own.join("upper");
+        let layers = match self.layers() {
+            Layers::Copies { .. } => Layers::Copies {
+                template: Some(farm::root(&own)),
+            },
+            // The kernel refuses layers that lie inside each other, so the two become one.
+            Layers::Disk { .. } if upper.starts_with(application) => Layers::Disk {
+                joined: Some(self.join_template(stage, &upper).await?),
+                template: Some(upper),
+            },
+            Layers::Disk { .. } => Layers::Disk {
+                template: Some(upper),
+                joined: None,
+            },
+            Layers::Memory { .. } => Layers::Memory {
+                joined: Some(self.join_template(stage, &upper).await?),
+            },
+        };
+        self.set_layers(layers);
+        Ok(())
+    }
+
+    /// Keeps durable data as it is now.
+    pub(crate) async fn snapshot(&self, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
+        let action = || format!("keep the data of {instance}");
+        let stage = self.stage();
+        let life = stage
+            .life(instance)
+            .ok_or_else(|| bad_plan(action(), "it does not run"))?;
+        let from = match self.layers() {
+            Layers::Memory { .. } => {
+                let kind = crate::PlatformErrorKind::Unsupported;
+                return Err(
+                    PlatformError::new(kind, super::NAME, action()).because("data layers are in memory")
+                );
+            }
+            Layers::Disk { .. } => life.own.join("upper"),
+            Layers::Copies { .. } => farm::root(&life.own),
+        };
+        let location = self.spec.state.join("snapshots").join(format!(
+            "{}-{instance}-{}",
+            self.spec.label,
+            self.next_key()
+        ));
+        let frozen = !life.is_over() && life.pause(true).await.is_ok();
+        let (plan, to) = (life.plan.clone(), location.clone());
+        let copied = tokio::task::spawn_blocking(move || -> io::Result<()> {
+            fs::create_dir_all(&to)?;
+            for durable in &plan.durable {
+                let path = Path::new(&plan.directory).join(durable);
+                let path: PathBuf = path
+                    .components()
+                    .filter(|c| matches!(c, std::path::Component::Normal(_)))
+                    .collect();
+                if !from.join(&path).exists() {
+                    continue;
+                }
+                if let Some(parent) = path.parent() {
+                    fs::create_dir_all(to.join(parent))?;
+                }
+                files::copy_tree(&from.join(&path), &to.join(&path))?;
+            }
+            Ok(())
+        });
+        let copied = copied.await.map_err(io::Error::other).and_then(|done| done);
+        if frozen {
+            life.pause(false).await.map_err(|e| trouble(action(), e))?;
+        }
+        copied.map_err(|e| trouble(action(), e))?;
+        Ok(Snapshot { location })
+    }
+
+    /// A fresh folder for one start of an instance, with data to put back if some was asked for.
+    pub(crate) async fn new_folder(&self, instance: &InstanceId, key: u64) -> io::Result<PathBuf> {
+        let own = self.lives_folder().join(format!("{instance}.{key}"));
+        let Some(snapshot) = self.take_restore(instance) else {
+            return Ok(own);
+        };
+        let to = match self.layers() {
+            Layers::Copies { .. } => farm::root(&own),
+            _ => own.join("upper"),
+        };
+        let copy = move || -> io::Result<()> {
+            fs::create_dir_all(&to)?;
+            files::copy_tree(&snapshot.location, &to)
+        };
+        tokio::task::spawn_blocking(copy)
+            .await
+            .map_err(io::Error::other)??;
+        Ok(own)
+    }
+
+    /// Deletes a folder that nobody uses any more, without waiting for it.
+    pub(crate) fn discard(&self, folder: PathBuf) {
+        if matches!(self.layers(), Layers::Memory { .. }) {
+            return;
+        }
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = files::remove_tree(&folder) {
+                tracing::debug!(folder = %folder.display(), %error, "a folder stays until the slot is closed");
+            }
+        });
+    }
+
+    async fn try_overlay(&self, stage: &Stage, folder: &Path) -> io::Result<()> {
+        let [upper, work, target] = ["upper", "work", "target"].map(|name| folder.join(name));
+        for path in [&upper, &work, &target] {
+            fs::create_dir_all(path)?;
+        }
+        let lower = self.spec.application.clone();
+        let request = Request::Layer {
+            lower,
+            upper,
+            work,
+            target,
+            user: self.shared.user,
+        };
+        stage.agent.link.ask(request, &[]).await.map(drop)
+    }
+
+    async fn join_template(&self, stage: &Stage, upper: &Path) -> Result<PathBuf, PlatformError> {
+        let action = "lay the template over the application";
+        let folder = self.folder.join(format!("layer.{}", self.next_key()));
+        // The template itself must not change: it is only looked at from above, never written to.
+        let (work, target) = (
+            upper.with_file_name(format!("work.{}.{}", self.spec.label, self.next_key())),
+            folder,
+        );
+        for path in [&work, &target] {
+            // In memory the agent sees other folders than the tool; it makes its own.
+            fs::create_dir_all(path).map_err(|e| trouble(action, e))?;
+        }
+        let request = Request::Layer {
+            lower: self.spec.application.clone(),
+            upper: upper.to_owned(),
+            work,
+            target: target.clone(),
+            user: self.shared.user,
+        };
+        stage
+            .agent
+            .link
+            .ask(request, &[])
+            .await
+            .map_err(|e| trouble(action, e))?;
+        Ok(target)
+    }
+
+    async fn fill_template(
+        self: &Arc<Self>,
+        stage: &Arc<Stage>,
+        own: &Path,
+        setup: &[String],
+        in_memory: bool,
+    ) -> Result<(), PlatformError> {
+        let action = "run the application's setup";
+        let done = own.join("done");
+        let _lock = if in_memory {
+            None
+        } else {
+            let folder = self.spec.state.join("templates");
+            let path = own.with_extension("lock");
+            let lock = tokio::task::spawn_blocking(move || -> io::Result<File> {
+                fs::create_dir_all(folder)?;
+                let file = File::create(path)?;
+                // Another tool may be filling the same template; its result will do.
+                rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+                Ok(file)
+            });
+            Some(
+                lock.await
+                    .map_err(io::Error::other)
+                    .and_then(|l| l)
+                    .map_err(|e| trouble(action, e))?,
+            )
+        };
+        if !in_memory {
+            if done.exists() {
+                return Ok(());
+            }
+            files::remove_tree(own).map_err(|e| trouble(action, e))?;
+            fs::create_dir_all(own).map_err(|e| trouble(action, e))?;
+        }
+        let run = Execution {
+            command: setup.to_vec(),
+            env: BTreeMap::new(),
+            directory: String::new(),
+            within: SETUP_WITHIN,
+            output_limit: SETUP_OUTPUT,
+            place: Place::Test,
+        };
+        let result = self.exec_in(stage, &run, own.to_owned()).await;
+        let failed = match result {
+            Ok(exit) if exit.code == Some(0) => None,
+            Ok(exit) => {
+                let how = match (exit.timed_out, exit.code, exit.signal) {
+                    (true, ..) => "it takes too long".to_owned(),
+                    (_, Some(code), _) => format!("it exited with {code}"),
+                    (_, _, signal) => format!("it was killed by signal {}", signal.unwrap_or_default()),
+                };
+                let lines: Vec<&str> = exit.stdout.lines().chain(exit.stderr.lines()).collect();
+                let last = lines[lines.len().saturating_sub(20)..].join("\n");
+                Some(bad_plan(action, format!("{how}; its last lines:\n{last}")))
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = failed {
+            let _ = files::remove_tree(own);
+            return Err(error);
+        }
+        if !in_memory {
+            fs::write(&done, "").map_err(|e| trouble(action, e))?;
+        }
+        Ok(())
+    }
+
+    fn template_folder(&self) -> PathBuf {
+        self.spec
+            .state
+            .join("templates")
+            .join(format!("{:032x}", fingerprint(&self.spec.template)))
+    }
+}
+
+/// FNV-1a of 128 bits: the same in every build, unlike the standard library's hashers.
+fn fingerprint(text: &str) -> u128 {
+    let start = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    text.bytes().fold(start, |hash, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b)
+    })
+}

@@ -1,0 +1,244 @@
+//! Running a test's command in a slot, bounded in time and output, with nothing left behind.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use faultscope_model::InstanceId;
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::life::Life;
+use super::slot::Slot;
+use super::stage::Stage;
+use super::tree::{End, Into, Tree};
+use super::wire::InitSpec;
+use super::{NAME, bad_plan, trouble};
+use crate::{Execution, Exit, Place, PlatformError, PlatformErrorKind};
+
+impl Slot {
+    /// Runs a command and returns how it ended.
+    pub(crate) async fn exec(
+        self: &Arc<Self>,
+        run: &Execution,
+        cancel: &CancellationToken,
+    ) -> Result<Exit, PlatformError> {
+        let stage = self.stage();
+        match &run.place {
+            Place::Test => {
+                let own = self
+                    .lives_folder()
+                    .join(format!("{}.{}", InstanceId::test(), self.next_key()));
+                let exit = self.exec_beside(&stage, run, &own, cancel).await;
+                self.discard(own);
+                exit
+            }
+            Place::Instance(instance) => {
+                let down = || bad_plan(action(run), format!("{instance} does not run"));
+                let life = stage
+                    .life(instance)
+                    .filter(|life| !life.is_over())
+                    .ok_or_else(down)?;
+                let spec = self.joined_spec(&stage, &life, run);
+                let into = if self.isolated {
+                    Into::Tree(life.tree.key)
+                } else {
+                    Into::Place(None)
+                };
+                self.exec_as(&stage, run, &spec, into, cancel).await
+            }
+        }
+    }
+
+    /// Runs a command beside the instances and keeps what it wrote in `own`.
+    pub(crate) async fn exec_in(
+        self: &Arc<Self>,
+        stage: &Arc<Stage>,
+        run: &Execution,
+        own: PathBuf,
+    ) -> Result<Exit, PlatformError> {
+        self.exec_beside(stage, run, &own, &CancellationToken::new())
+            .await
+    }
+
+    async fn exec_beside(
+        self: &Arc<Self>,
+        stage: &Arc<Stage>,
+        run: &Execution,
+        own: &Path,
+        cancel: &CancellationToken,
+    ) -> Result<Exit, PlatformError> {
+        self.ensure_place(stage, &InstanceId::test())
+            .await
+            .map_err(|e| trouble(action(run), e))?;
+        let spec = self
+            .test_spec(stage, run, own)
+            .map_err(|e| bad_plan(action(run), e))?;
+        let into = Into::Place(self.isolated.then_some("test-1"));
+        self.exec_as(stage, run, &spec, into, cancel).await
+    }
+
+    async fn exec_as(
+        self: &Arc<Self>,
+        stage: &Arc<Stage>,
+        run: &Execution,
+        spec: &InitSpec,
+        into: Into<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<Exit, PlatformError> {
+        let started = Instant::now();
+        let key = self.next_key();
+        let result = async {
+            let (out_read, out_write) = pipe_with(PipeFlags::CLOEXEC)?;
+            let (err_read, err_write) = pipe_with(PipeFlags::CLOEXEC)?;
+            let tree = Tree::start(&stage.agent, key, into, spec, (out_write, err_write)).await?;
+            let stdout = tokio::spawn(capture(Receiver::from_owned_fd(out_read)?, run.output_limit));
+            let stderr = tokio::spawn(capture(Receiver::from_owned_fd(err_read)?, run.output_limit));
+            let (end, stop) = watched(tree, run.within, cancel).await;
+            let (stdout, stderr) = (
+                stdout.await.map_err(io::Error::other)?,
+                stderr.await.map_err(io::Error::other)?,
+            );
+            Ok::<_, io::Error>((end, stop, stdout, stderr))
+        };
+        let (end, stop, stdout, stderr) = result.await.map_err(|e| trouble(action(run), e))?;
+        match (stop, end) {
+            (Stop::Cancelled, _) => Err(PlatformError::new(
+                PlatformErrorKind::Cancelled,
+                NAME,
+                action(run),
+            )),
+            (
+                _,
+                End {
+                    refused: Some((true, reason)),
+                    ..
+                },
+            ) => Err(bad_plan(action(run), reason)),
+            (
+                _,
+                End {
+                    refused: Some((false, reason)),
+                    ..
+                },
+            ) => Err(trouble(action(run), reason)),
+            (_, End { agent_lost: true, .. }) => Err(trouble(action(run), "the slot's agent is gone")),
+            (stop, End { code, signal, .. }) => {
+                let timed_out = stop == Stop::TimedOut;
+                Ok(Exit {
+                    code,
+                    signal,
+                    timed_out,
+                    stdout,
+                    stderr,
+                    took: started.elapsed(),
+                })
+            }
+        }
+    }
+
+    /// Runs a probe's command where an instance runs.
+    pub(crate) async fn run_inside(
+        self: &Arc<Self>,
+        stage: &Arc<Stage>,
+        life: &Life,
+        command: &[String],
+    ) -> io::Result<bool> {
+        let run = Execution {
+            command: command.to_vec(),
+            env: life.plan.env.clone(),
+            directory: life.plan.directory.clone(),
+            within: life.plan.ready.within,
+            output_limit: 0,
+            place: Place::Instance(life.plan.id.clone()),
+        };
+        let spec = self.joined_spec(stage, life, &run);
+        let into = if self.isolated {
+            Into::Tree(life.tree.key)
+        } else {
+            Into::Place(None)
+        };
+        let null = || std::fs::File::options().write(true).open("/dev/null");
+        let outputs = (null()?.into(), null()?.into());
+        let tree = Tree::start(&stage.agent, self.next_key(), into, &spec, outputs).await?;
+        let (end, _) = watched(tree, run.within, &CancellationToken::new()).await;
+        match end.refused {
+            Some((_, reason)) => Err(io::Error::other(reason)),
+            None => Ok(end.code == Some(0)),
+        }
+    }
+}
+
+fn action(run: &Execution) -> String {
+    format!("run {}", run.command.first().map_or("nothing", String::as_str))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    ByItself,
+    TimedOut,
+    Cancelled,
+}
+
+/// Waits for the end of a tree, or makes it; also when this future itself is dropped.
+async fn watched(tree: Tree, within: Duration, cancel: &CancellationToken) -> (End, Stop) {
+    let tree = Arc::new(tree);
+    let guard = Unattended(Some(Arc::clone(&tree)));
+    let ended = tokio::select! {
+        biased;
+        end = tree.gone() => (end, Stop::ByItself),
+        () = cancel.cancelled() => (tree.kill().await, Stop::Cancelled),
+        () = tokio::time::sleep(within) => (tree.kill().await, Stop::TimedOut),
+    };
+    guard.attended();
+    ended
+}
+
+struct Unattended(Option<Arc<Tree>>);
+
+impl Unattended {
+    fn attended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unattended {
+    fn drop(&mut self) {
+        if let Some(tree) = self.0.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { tree.kill().await });
+        }
+    }
+}
+
+/// Everything that is printed, but no more than `limit` bytes of it: the first and the last half.
+async fn capture(mut output: Receiver, limit: usize) -> String {
+    let half = limit / 2;
+    let (mut first, mut last, mut dropped) = (Vec::new(), Vec::new(), 0_usize);
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(length @ 1..) = output.read(&mut buffer).await {
+        let room = half - first.len();
+        let (head, tail) = buffer[..length].split_at(length.min(room));
+        first.extend_from_slice(head);
+        last.extend_from_slice(tail);
+        // Twice the half before anything moves, so that a flood costs one copy per byte.
+        if last.len() > 2 * half + (64 << 10) {
+            dropped += last.len() - half;
+            last.drain(..last.len() - half);
+        }
+    }
+    if last.len() > half {
+        dropped += last.len() - half;
+        last.drain(..last.len() - half);
+    }
+    if dropped > 0 {
+        first.extend(format!("\n[faultscope: {dropped} bytes left out]\n").into_bytes());
+    }
+    first.append(&mut last);
+    String::from_utf8_lossy(&first).into_owned()
+}

@@ -1,0 +1,279 @@
+//! The agent of a slot: one thread, one loop, one request after the other.
+//!
+//! It is process 1 of the slot's own process ids, so that its end is the end of everything in the slot.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::thread::UnshareFlags;
+
+use super::network::Networks;
+use super::outer::{die_with_parent, own_program};
+use super::{mounts, namespaces, tree};
+use crate::process::wire::{self, Envelope, Message, Request};
+
+/// Serves the tool until it goes away.
+pub(super) fn run(isolated: bool) -> ExitCode {
+    match Agent::new(isolated) {
+        Ok(mut agent) => {
+            let code = if agent.serve().is_ok() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            };
+            if !isolated {
+                tree::end_descendants();
+            }
+            code
+        }
+        Err(error) => {
+            let _ = say(
+                &Message::Refused {
+                    reason: error.to_string(),
+                },
+                &[],
+            );
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Agent {
+    isolated: Option<Isolated>,
+    children: HashMap<Pid, Child>,
+    pids: HashMap<u64, Pid>,
+    label: String,
+}
+
+struct Isolated {
+    networks: Networks,
+    processes: OwnedFd,
+}
+
+struct Child {
+    key: u64,
+    /// Whether it must be asked to end, because its own end would not end what it started.
+    ask: bool,
+}
+
+impl Agent {
+    fn new(isolated: bool) -> io::Result<Self> {
+        die_with_parent()?;
+        let isolated = if isolated {
+            mounts::make_private()?;
+            Some(Isolated {
+                networks: Networks::new()?,
+                processes: namespaces::own("pid")?,
+            })
+        } else {
+            tree::adopt_orphans()?;
+            None
+        };
+        let label = std::env::var("FAULTSCOPE_LABEL").unwrap_or_default();
+        Ok(Self {
+            isolated,
+            children: HashMap::new(),
+            pids: HashMap::new(),
+            label,
+        })
+    }
+
+    fn serve(&mut self) -> io::Result<()> {
+        let (ended, on_signal) = UnixStream::pair()?;
+        ended.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, on_signal)?;
+        say(&Message::Ready, &[])?;
+        let mut buffer = vec![0; wire::MOST_BYTES];
+        loop {
+            let stdin = io::stdin();
+            let socket = stdin.as_fd();
+            let mut polled = [
+                PollFd::new(&socket, PollFlags::IN),
+                PollFd::new(&ended, PollFlags::IN),
+            ];
+            match rustix::event::poll(&mut polled, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other?,
+            };
+            let (asked, reap) = (!polled[0].revents().is_empty(), !polled[1].revents().is_empty());
+            if reap {
+                while io::Read::read(&mut &ended, &mut [0; 64]).is_ok_and(|n| n > 0) {}
+                self.reap()?;
+            }
+            if !asked {
+                continue;
+            }
+            let Some((length, fds)) = wire::receive(socket, &mut buffer)? else {
+                return Ok(());
+            };
+            let Ok(Envelope { id, request }) = serde_json::from_slice(&buffer[..length]) else {
+                return Err(io::Error::other("a request cannot be read"));
+            };
+            match self.answer(request, fds) {
+                Ok(fds) => {
+                    let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+                    say(&Message::Done { id }, &fds)?;
+                }
+                Err(error) => say(
+                    &Message::Failed {
+                        id,
+                        reason: error.to_string(),
+                    },
+                    &[],
+                )?,
+            }
+        }
+    }
+
+    fn answer(&mut self, request: Request, fds: Vec<OwnedFd>) -> io::Result<Vec<OwnedFd>> {
+        match request {
+            Request::Places { places } => {
+                let networks = self.networks()?;
+                for place in &places {
+                    networks
+                        .make(place)
+                        .map_err(|e| named(&format!("make the network of {}", place.name), &e))?;
+                }
+            }
+            Request::Aliases { addresses } => {
+                let networks = self.networks()?;
+                for address in addresses {
+                    networks.alias(address)?;
+                }
+            }
+            Request::Listen { listeners } => {
+                let networks = self.networks()?;
+                let open = |at| {
+                    networks
+                        .listen(at)
+                        .and_then(OwnedFd::try_clone)
+                        .map_err(|e| named(&format!("listen on {at:?}"), &e))
+                };
+                return listeners.iter().map(open).collect();
+            }
+            Request::Sockets { place, count } => {
+                return self.networks()?.sockets(&place, count.min(wire::MOST_FDS));
+            }
+            Request::Spawn { key, place, name } => self.spawn(key, place.as_deref(), &name, fds)?,
+            Request::Join { key, into, name } => self.join(key, into, &name, fds)?,
+            Request::Signal { key, signal } => {
+                let signal =
+                    Signal::from_named_raw(signal).ok_or_else(|| io::Error::other("no such signal"))?;
+                self.signal(key, signal)?;
+            }
+            Request::Kill { key } => {
+                let ask = self
+                    .pids
+                    .get(&key)
+                    .and_then(|pid| self.children.get(pid))
+                    .is_some_and(|c| c.ask);
+                self.signal(key, if ask { tree::END } else { Signal::KILL })?;
+            }
+            Request::Layer {
+                lower,
+                upper,
+                work,
+                target,
+                user,
+            } => {
+                mounts::overlay(&[lower], &upper, &work, &target, user)?;
+            }
+            Request::Memory { target } => mounts::memory(&target)?,
+        }
+        Ok(Vec::new())
+    }
+
+    fn spawn(&mut self, key: u64, place: Option<&str>, name: &str, fds: Vec<OwnedFd>) -> io::Result<()> {
+        let label = self.label.clone();
+        let start = || {
+            let [socket, stdout, stderr] = three(fds)?;
+            own_program("instance")
+                .args([&label, name])
+                .stdin(socket)
+                .stdout(stdout)
+                .stderr(stderr)
+                .spawn()
+        };
+        let child = match (&self.isolated, place) {
+            (Some(isolated), Some(place)) => isolated.networks.within(place, || {
+                namespaces::unshare(UnshareFlags::NEWPID)?;
+                let child = start();
+                namespaces::children_into(&isolated.processes)?;
+                child
+            })?,
+            (Some(_), None) => return Err(io::Error::other("nothing runs outside a place")),
+            (None, _) => start()?,
+        };
+        self.remember(key, &child, self.isolated.is_none());
+        Ok(())
+    }
+
+    fn join(&mut self, key: u64, into: u64, name: &str, fds: Vec<OwnedFd>) -> io::Result<()> {
+        let [socket, stdout, stderr] = three(fds)?;
+        let pid = *self
+            .pids
+            .get(&into)
+            .ok_or_else(|| io::Error::other("it does not run"))?;
+        let mut command = own_program("join");
+        command
+            .args([&self.label, name])
+            .arg(pid.as_raw_nonzero().to_string());
+        let child = command.stdin(socket).stdout(stdout).stderr(stderr).spawn()?;
+        self.remember(key, &child, true);
+        Ok(())
+    }
+
+    fn remember(&mut self, key: u64, child: &std::process::Child, ask: bool) {
+        let pid = Pid::from_child(child);
+        self.children.insert(pid, Child { key, ask });
+        self.pids.insert(key, pid);
+    }
+
+    fn signal(&self, key: u64, signal: Signal) -> io::Result<()> {
+        // A tree that is gone needs no signal; the tool hears of its end by itself.
+        let Some(&pid) = self.pids.get(&key) else {
+            return Ok(());
+        };
+        match rustix::process::kill_process(pid, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn reap(&mut self) -> io::Result<()> {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            if let Some(Child { key, .. }) = self.children.remove(&pid) {
+                self.pids.remove(&key);
+                let (code, signal) = (status.exit_status(), status.terminating_signal());
+                say(&Message::Gone { key, code, signal }, &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn networks(&mut self) -> io::Result<&mut Networks> {
+        self.isolated
+            .as_mut()
+            .map(|i| &mut i.networks)
+            .ok_or_else(|| io::Error::other("there are no networks here"))
+    }
+}
+
+fn say(message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let bytes = serde_json::to_vec(message)?;
+    Ok(wire::send(io::stdin().as_fd(), &bytes, fds)?)
+}
+
+fn three(fds: Vec<OwnedFd>) -> io::Result<[OwnedFd; 3]> {
+    fds.try_into()
+        .map_err(|_| io::Error::other("a start brings three descriptors"))
+}
+
+fn named(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {what}: {error}"))
+}

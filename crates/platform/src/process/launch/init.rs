@@ -1,0 +1,234 @@
+//! The init of a process tree: prepares its place, starts the program, and ends with it.
+//!
+//! As process 1 of its own process ids its end is the end of the whole tree. Where there is no such
+//! namespace it adopts orphans and ends them itself. Its stdin is a socket to the tool.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus, kill_process,
+    set_parent_process_death_signal, setrlimit,
+};
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
+use signal_hook::consts;
+use signal_hook::iterator::Signals;
+
+use super::outer::{die_with_parent, own_program};
+use super::{mounts, namespaces, tree};
+use crate::process::wire::{InitSpec, Report};
+
+/// Signals that are handed on to the program.
+const HANDED_ON: [i32; 6] = [
+    consts::SIGTERM,
+    consts::SIGINT,
+    consts::SIGHUP,
+    consts::SIGQUIT,
+    consts::SIGUSR1,
+    consts::SIGUSR2,
+];
+/// `SIGPWR`, which signal-hook has no name for.
+const END: i32 = tree::END.as_raw();
+
+/// Runs as the init of a process tree.
+pub(super) fn run() -> ExitCode {
+    let result = read_spec().and_then(|spec| {
+        let alone = spec.view.is_some();
+        let signals = prepare(&spec, alone)?;
+        let child = start(&spec)?;
+        Ok((alone, signals, child))
+    });
+    match result {
+        Ok((alone, signals, child)) => {
+            report(&Report::Started);
+            let ended = watch(signals, &child, alone);
+            if !alone {
+                tree::end_descendants();
+            }
+            if let Some(status) = ended {
+                report(&Report::Exited {
+                    code: status.exit_status(),
+                    signal: status.terminating_signal(),
+                });
+            }
+            ExitCode::SUCCESS
+        }
+        Err(Trouble { bad_plan, reason }) => {
+            report(&Report::Failed { bad_plan, reason });
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Enters the namespaces of a running tree and runs another init in them, which cannot be process 1.
+pub(super) fn join(target: &str) -> ExitCode {
+    let start = || -> io::Result<(Signals, Child)> {
+        die_with_parent()?;
+        let signals = Signals::new(HANDED_ON.into_iter().chain([END, consts::SIGCHLD]))?;
+        let pid = target
+            .parse()
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(|| io::Error::other("no such process"))?;
+        let target = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        let all = ThreadNameSpaceType::NETWORK
+            | ThreadNameSpaceType::MOUNT
+            | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME
+            | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION
+            | ThreadNameSpaceType::PROCESS_ID;
+        rustix::thread::move_into_thread_name_spaces(target.as_fd(), all)?;
+        Ok((
+            signals,
+            own_program("instance").args(["joined", "joined"]).spawn()?,
+        ))
+    };
+    match start() {
+        Ok((signals, child)) => {
+            watch(signals, &child, true);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            report(&Report::Failed {
+                bad_plan: false,
+                reason: format!("cannot enter its place: {error}"),
+            });
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Trouble {
+    bad_plan: bool,
+    reason: String,
+}
+
+fn trouble(what: &str, error: impl std::fmt::Display) -> Trouble {
+    Trouble {
+        bad_plan: false,
+        reason: format!("cannot {what}: {error}"),
+    }
+}
+
+fn read_spec() -> Result<InitSpec, Trouble> {
+    let text = io::read_to_string(io::stdin()).map_err(|e| trouble("read the spec", e))?;
+    serde_json::from_str(&text).map_err(|e| trouble("read the spec", e))
+}
+
+fn prepare(spec: &InitSpec, alone: bool) -> Result<Signals, Trouble> {
+    if alone {
+        die_with_parent().map_err(|e| trouble("tie itself to the agent", e))?;
+    } else {
+        tree::adopt_orphans().map_err(|e| trouble("adopt orphans", e))?;
+        // A plain kill would leave the tree behind.
+        set_parent_process_death_signal(Some(tree::END))
+            .map_err(|e| trouble("tie itself to the agent", e))?;
+    }
+    let pausing = [consts::SIGTSTP, consts::SIGCONT];
+    let signals = Signals::new(HANDED_ON.into_iter().chain(pausing).chain([END, consts::SIGCHLD]))
+        .map_err(|e| trouble("listen to signals", e))?;
+    for group in &spec.cgroups {
+        fs::write(group, "0")
+            .map_err(|e| trouble(&format!("join the control group {}", group.display()), e))?;
+    }
+    if let Some(view) = &spec.view {
+        let own = UnshareFlags::NEWNS | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
+        namespaces::unshare(own).map_err(|e| trouble("take a mount namespace", e))?;
+        mounts::furnish(view).map_err(|e| Trouble {
+            bad_plan: false,
+            reason: e.to_string(),
+        })?;
+        rustix::system::sethostname(spec.name.as_bytes()).map_err(|e| trouble("set the host name", e))?;
+        // What it may do in a user namespace was for the furnishing only.
+        let _ = rustix::thread::clear_ambient_capability_set();
+    }
+    for (resource, limit) in [
+        (Resource::As, spec.memory),
+        (Resource::Nproc, spec.pids.map(u64::from)),
+    ] {
+        if limit.is_some() {
+            let limits = Rlimit {
+                current: limit,
+                maximum: limit,
+            };
+            setrlimit(resource, limits).map_err(|e| trouble("set resource limits", e))?;
+        }
+    }
+    Ok(signals)
+}
+
+fn start(spec: &InitSpec) -> Result<Child, Trouble> {
+    let refuse = |reason: String| Trouble {
+        bad_plan: true,
+        reason,
+    };
+    let Some((program, arguments)) = spec.command.split_first() else {
+        return Err(refuse("the command is empty".into()));
+    };
+    if let Err(error) = std::env::set_current_dir(&spec.directory) {
+        return Err(refuse(format!(
+            "cannot go to its folder {}: {error}",
+            spec.directory.display()
+        )));
+    }
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(&spec.env)
+        .env("PWD", &spec.directory)
+        .stdin(Stdio::null());
+    command.spawn().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => refuse(format!("no such program: {program}")),
+        io::ErrorKind::PermissionDenied => refuse(format!("not allowed to run {program}: {error}")),
+        io::ErrorKind::ArgumentListTooLong => refuse(format!("too many arguments for {program}")),
+        _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+            refuse(format!("{program} is not a program of this machine"))
+        }
+        _ => trouble(&format!("start {program}"), error),
+    })
+}
+
+/// Hands signals on and reaps, until the program ends or everything must.
+fn watch(mut signals: Signals, child: &Child, alone: bool) -> Option<WaitStatus> {
+    let program = Pid::from_child(child);
+    for signal in signals.forever() {
+        match signal {
+            consts::SIGCHLD => {
+                while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+                    if pid == program {
+                        return Some(status);
+                    }
+                }
+            }
+            END if !alone => return None,
+            consts::SIGTSTP => signal_all(Signal::STOP, alone),
+            consts::SIGCONT => signal_all(Signal::CONT, alone),
+            other => {
+                if let Some(signal) = Signal::from_named_raw(other) {
+                    let _ = kill_process(program, signal);
+                }
+            }
+        }
+    }
+    None
+}
+
+fn signal_all(signal: Signal, alone: bool) {
+    if alone {
+        // Minus one is everyone in this process's namespace but itself.
+        let _ = rustix::process::kill_process_group(Pid::INIT, signal);
+    } else {
+        tree::signal_descendants(signal);
+    }
+}
+
+fn report(report: &Report) {
+    let Ok(mut line) = serde_json::to_vec(report) else {
+        return;
+    };
+    line.push(b'\n');
+    // The tool may be gone, and then nobody needs to know.
+    let _ = rustix::net::send(io::stdin().as_fd(), &line, rustix::net::SendFlags::NOSIGNAL);
+}

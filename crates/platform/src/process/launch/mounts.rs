@@ -1,0 +1,120 @@
+//! What an instance sees of the disk: the application folder with a layer of its own on top, its own
+//! hosts file, its own `/proc`.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
+
+use crate::process::files;
+use crate::process::wire::View;
+
+/// Keeps this process's mounts to itself.
+pub(super) fn make_private() -> io::Result<()> {
+    Ok(mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )?)
+}
+
+/// Mounts a view; this process must already have a mount namespace of its own.
+pub(super) fn furnish(view: &View) -> io::Result<()> {
+    make_private().map_err(|e| named("keep mounts private", &e))?;
+    let (upper, work) = (view.own.join("upper"), view.own.join("work"));
+    if upper.exists() {
+        files::keep_only(&upper, &view.durable).map_err(|e| named("drop data that is not durable", &e))?;
+    }
+    fs::create_dir_all(&upper).map_err(|e| named("make the data layer", &e))?;
+    fs::create_dir_all(&work).map_err(|e| named("make the data layer", &e))?;
+    let (hosts, resolver) = (view.own.join("hosts"), view.own.join("resolv.conf"));
+    fs::write(&hosts, &view.hosts).map_err(|e| named("write the hosts file", &e))?;
+    // Nothing listens there, so unknown names fail at once rather than after a time-out.
+    fs::write(&resolver, "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+        .map_err(|e| named("write the resolver's file", &e))?;
+    // Before the application is covered: the instance's own folder may lie below it.
+    if Path::new("/etc/hosts").exists() {
+        mount_bind(&hosts, "/etc/hosts").map_err(|e| named("put the hosts file in place", &e.into()))?;
+    }
+    // Some systems have none, or a link to nowhere.
+    let _ = mount_bind(&resolver, "/etc/resolv.conf");
+    overlay(&view.lower, &upper, &work, &view.target, view.user)
+        .map_err(|e| named("lay data over the application", &e))?;
+    if let Some(hidden) = &view.hide {
+        mount("none", hidden, "tmpfs", MountFlags::RDONLY, c"size=4k")
+            .map_err(|e| named("hide the tool's folder", &e.into()))?;
+    }
+    if view.private_tmp {
+        let _ = mount(
+            "none",
+            "/tmp",
+            "tmpfs",
+            MountFlags::NOSUID | MountFlags::NODEV,
+            c"mode=1777",
+        );
+    }
+    // Refused where the outer `/proc` is masked; process ids look odd then, but all else works.
+    let _ = mount(
+        "proc",
+        "/proc",
+        "proc",
+        MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
+        None,
+    );
+    Ok(())
+}
+
+/// Mounts layers on top of each other, the topmost first in `lower`.
+pub(super) fn overlay(
+    lower: &[PathBuf],
+    upper: &Path,
+    work: &Path,
+    target: &Path,
+    user: bool,
+) -> io::Result<()> {
+    // Folders are named by descriptor: paths may hold the commas and colons that separate options.
+    let open = |path: &Path| -> io::Result<OwnedFd> {
+        rustix::fs::open(
+            path,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|e| named(&format!("open {}", path.display()), &e.into()))
+    };
+    let by_number = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let lower = lower
+        .iter()
+        .map(|path| open(path))
+        .collect::<io::Result<Vec<_>>>()?;
+    let (upper, work) = (open(upper)?, open(work)?);
+    let layers: Vec<String> = lower.iter().map(by_number).collect();
+    let mut options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        layers.join(":"),
+        by_number(&upper),
+        by_number(&work)
+    );
+    if user {
+        options.push_str(",userxattr");
+    }
+    let options = CString::new(options).map_err(|_| io::Error::other("a zero in an option"))?;
+    Ok(mount(
+        "faultscope",
+        target,
+        "overlay",
+        MountFlags::empty(),
+        options.as_c_str(),
+    )?)
+}
+
+/// Mounts a file system in memory.
+pub(super) fn memory(target: &Path) -> io::Result<()> {
+    Ok(mount("none", target, "tmpfs", MountFlags::empty(), c"mode=755")?)
+}
+
+fn named(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {what}: {error}"))
+}

@@ -1,0 +1,67 @@
+//! Namespaces of the calling thread.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{
+    CapabilitySet, LinkNameSpaceType, UnshareFlags, capabilities, configure_capability_in_ambient_set,
+    move_into_link_name_space, set_capabilities,
+};
+
+/// Leaves the namespaces named by `flags` for new ones.
+#[expect(
+    unsafe_code,
+    reason = "rustix marks every unshare as unsafe because of CLONE_FILES"
+)]
+pub(super) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
+    let flags = flags.difference(UnshareFlags::FILES);
+    // SAFETY: only an unshared table of descriptors is dangerous, and that flag was taken away above.
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+/// A handle of one of this process's own namespaces: `net`, `pid`.
+pub(super) fn own(kind: &str) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open(
+        format!("/proc/self/ns/{kind}"),
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// Goes into a network.
+pub(super) fn enter_network(namespace: impl AsFd) -> rustix::io::Result<()> {
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+}
+
+/// Says where the next children are born.
+pub(super) fn children_into(namespace: impl AsFd) -> rustix::io::Result<()> {
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::ProcessID))
+}
+
+/// Takes a user namespace in which this user stays who it is and may make the other namespaces.
+///
+/// Names stay as they are, rather than root, because some programs refuse to run as root. What this
+/// process may do then has to be handed through `exec` as ambient capabilities.
+pub(super) fn own_users() -> io::Result<()> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    unshare(UnshareFlags::NEWUSER)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    let mut sets = capabilities(None)?;
+    sets.inheritable = sets.permitted;
+    set_capabilities(None, sets)?;
+    for capability in sets.permitted.iter() {
+        configure_capability_in_ambient_set(capability, true)?;
+    }
+    Ok(())
+}
+
+/// Whether namespaces can be made without a user namespace.
+pub(super) fn may_unshare() -> bool {
+    let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}

@@ -1,0 +1,150 @@
+//! The networks of a slot: one for the mesh, one for each place, a veth pair between.
+//!
+//! The mesh's network forwards nothing and has no way out, so neither have the places behind it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::thread::UnshareFlags;
+
+use super::namespaces::{self, unshare};
+use super::netlink::{LOOPBACK, Netlink};
+use crate::process::wire::{ListenAt, PlaceSpec};
+
+/// Where every place sends what is not its own: the mesh.
+pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 1);
+/// Waiting connections; the kernel lowers it to its own bound.
+const BACKLOG: i32 = 4096;
+/// Ends of veth pairs are counted from here in the mesh's network.
+const FIRST_INDEX: u32 = 100;
+
+/// The networks an agent holds.
+pub(super) struct Networks {
+    home: OwnedFd,
+    mesh: Netlink,
+    places: HashMap<String, OwnedFd>,
+    next_index: u32,
+    listeners: HashMap<ListenAt, OwnedFd>,
+}
+
+impl Networks {
+    /// Takes the network this process is in as the mesh's.
+    pub(super) fn new() -> io::Result<Self> {
+        let mut mesh = Netlink::open()?;
+        mesh.up(LOOPBACK)?;
+        mesh.address(LOOPBACK, GATEWAY)?;
+        tune(&[("ipv4/ip_forward", "0"), ("ipv6/conf/default/disable_ipv6", "1")]);
+        Ok(Self {
+            home: namespaces::own("net")?,
+            mesh,
+            places: HashMap::new(),
+            next_index: FIRST_INDEX,
+            listeners: HashMap::new(),
+        })
+    }
+
+    /// Makes a place unless it is there.
+    pub(super) fn make(&mut self, place: &PlaceSpec) -> io::Result<()> {
+        if self.places.contains_key(&place.name) {
+            return Ok(());
+        }
+        let index = self.next_index;
+        self.next_index += 1;
+        unshare(UnshareFlags::NEWNET)?;
+        let made = self.furnish(place, index);
+        namespaces::enter_network(&self.home)?;
+        self.places.insert(place.name.clone(), made?);
+        self.mesh.up(index)?;
+        self.mesh.route_to(place.address, index)?;
+        Ok(())
+    }
+
+    /// Adds an address to the mesh.
+    pub(super) fn alias(&mut self, address: Ipv4Addr) -> io::Result<()> {
+        Ok(self.mesh.address(LOOPBACK, address)?)
+    }
+
+    /// Opens a listener, or finds the one that is open.
+    pub(super) fn listen(&mut self, at: &ListenAt) -> io::Result<&OwnedFd> {
+        if !self.listeners.contains_key(at) {
+            let listener = match &at.place {
+                Some(place) => self.within(place, || open_listener(at.address))?,
+                None => open_listener(at.address)?,
+            };
+            self.listeners.insert(at.clone(), listener);
+        }
+        self.listeners
+            .get(at)
+            .ok_or_else(|| io::Error::other("listener vanished"))
+    }
+
+    /// Unconnected sockets of a place.
+    pub(super) fn sockets(&self, place: &str, count: usize) -> io::Result<Vec<OwnedFd>> {
+        self.within(place, || {
+            let one = |_| {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                Ok(rustix::net::socket_with(
+                    AddressFamily::INET,
+                    SocketType::STREAM,
+                    flags,
+                    Some(ipproto::TCP),
+                )?)
+            };
+            (0..count).map(one).collect()
+        })
+    }
+
+    /// Does something inside a place's network and comes back.
+    pub(super) fn within<T>(&self, place: &str, action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let namespace = self
+            .places
+            .get(place)
+            .ok_or_else(|| io::Error::other(format!("no place `{place}`")))?;
+        namespaces::enter_network(namespace)?;
+        let result = action();
+        namespaces::enter_network(&self.home)?;
+        result
+    }
+
+    fn furnish(&self, place: &PlaceSpec, index: u32) -> io::Result<OwnedFd> {
+        tune(&[
+            ("ipv6/conf/default/disable_ipv6", "1"),
+            // A service that is started again finds its port free, as in a fresh container.
+            ("ipv4/tcp_max_tw_buckets", "0"),
+            ("ipv4/ip_unprivileged_port_start", "0"),
+        ]);
+        let mut here = Netlink::open()?;
+        here.up(LOOPBACK)?;
+        here.veth(2, &format!("place{index}"), index, self.home.as_fd())?;
+        here.address(2, place.address)?;
+        here.default_route(GATEWAY, 2)?;
+        Ok(namespaces::own("net")?)
+    }
+}
+
+/// Settings of the current network that are good to have; a read-only `/proc/sys` keeps its defaults.
+fn tune(settings: &[(&str, &str)]) {
+    for (name, value) in settings {
+        let _ = fs::write(format!("/proc/sys/net/{name}"), value);
+    }
+}
+
+fn open_listener(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = match address.ip() {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}

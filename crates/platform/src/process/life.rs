@@ -1,0 +1,276 @@
+//! The life of one instance: started, ready, paused, ended.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use faultscope_model::plan::InstancePlan;
+use faultscope_model::units::show_duration;
+use regex::Regex;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
+use tokio::net::TcpStream;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::cgroup::Group;
+use super::slot::Slot;
+use super::stage::Stage;
+use super::tree::{End, Tree};
+use super::{bad_plan, trouble};
+use crate::log::{Log, LogFile};
+use crate::readiness::{Reach, wait_until_ready};
+use crate::{PlatformError, PlatformErrorKind, PlatformEvent};
+
+/// How long the last words of a dead instance are waited for.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// One start of an instance.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) plan: InstancePlan,
+    pub(crate) tree: Tree,
+    pub(crate) log: Arc<Log>,
+    /// Its folder: data layer, hosts file.
+    pub(crate) own: PathBuf,
+    pub(crate) group: Option<Group>,
+    started: Instant,
+    /// Its end was asked for, so nobody needs to be told.
+    asked: AtomicBool,
+    paused: AtomicBool,
+    ready_after: Mutex<Option<Duration>>,
+    ended: watch::Sender<Option<LifeEnd>>,
+}
+
+/// How a life ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LifeEnd {
+    pub(crate) end: End,
+    pub(crate) out_of_memory: bool,
+}
+
+impl Life {
+    /// Starts an instance; a restart brings the folder and the log of the life before.
+    pub(crate) async fn start(
+        slot: &Arc<Slot>,
+        stage: &Arc<Stage>,
+        plan: InstancePlan,
+        before: Option<&Self>,
+    ) -> Result<Arc<Self>, PlatformError> {
+        let started = Instant::now();
+        let name = plan.id.to_string();
+        let key = slot.next_key();
+        let action = || format!("start {name}");
+        let own = match before {
+            Some(life) => life.own.clone(),
+            None => slot
+                .new_folder(&plan.id, key)
+                .await
+                .map_err(|e| trouble(action(), e))?,
+        };
+        let group = slot
+            .group(&format!("{name}.{key}"), &plan.limits)
+            .map_err(|e| trouble(action(), e))?;
+        let spec = slot
+            .instance_spec(stage, &plan, &own, group.as_ref())
+            .map_err(|e| bad_plan(action(), e))?;
+        let (output, outputs) = pipes().map_err(|e| trouble(action(), e))?;
+        let place = slot.isolated.then_some(name.as_str());
+        let into = super::tree::Into::Place(place);
+        let tree = Tree::start(&stage.agent, key, into, &spec, outputs)
+            .await
+            .map_err(|e| trouble(action(), e))?;
+        let log = before.map_or_else(Log::new, |life| Arc::clone(&life.log));
+        let file = LogFile::new(slot.log_file(&plan.id), slot.spec.log_limit.0);
+        let following = tokio::spawn(Arc::clone(&log).follow(output, file));
+        let life = Arc::new(Self {
+            plan,
+            tree,
+            log,
+            own,
+            group,
+            started,
+            asked: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
+            ready_after: Mutex::new(None),
+            ended: watch::Sender::new(None),
+        });
+        stage.lives().insert(life.plan.id.clone(), Arc::clone(&life));
+        let (watched, events) = (Arc::clone(&life), slot.events.clone());
+        tokio::spawn(async move {
+            let end = watched.tree.gone().await;
+            let _ = tokio::time::timeout(LAST_WORDS, following).await;
+            watched.bury(end, &events);
+        });
+        match life.tree.started().await {
+            Ok(()) => Ok(life),
+            Err(End {
+                refused: Some((true, reason)),
+                ..
+            }) => Err(bad_plan(action(), reason)),
+            Err(End {
+                refused: Some((false, reason)),
+                ..
+            }) => Err(trouble(action(), reason)),
+            Err(_) => Err(trouble(action(), "the slot's agent is gone")),
+        }
+    }
+
+    /// Returns when the instance is ready, or says why it will not be.
+    pub(crate) async fn ready(&self, slot: &Arc<Slot>, stage: &Arc<Stage>) -> Result<(), PlatformError> {
+        let readiness = &self.plan.ready;
+        let target = Target {
+            slot,
+            stage,
+            life: self,
+        };
+        let mut ended = self.ended.subscribe();
+        let left = (self.started + readiness.within).saturating_duration_since(Instant::now());
+        let reason = tokio::select! {
+            // An end is looked for first: a port that answers may belong to what the instance left behind.
+            biased;
+            Ok(end) = ended.wait_for(Option::is_some) => self.reason(end.as_ref()),
+            ready = tokio::time::timeout(left, wait_until_ready(&readiness.probe, &target)) => match ready {
+                Ok(Ok(())) => {
+                    *self.ready_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.started.elapsed());
+                    let _ = slot.events.send(PlatformEvent::Ready { instance: self.plan.id.clone() });
+                    return Ok(());
+                }
+                Ok(Err(error)) => return Err(bad_plan(format!("wait for {}", self.plan.id), error)),
+                Err(_) => format!("not ready within {}", show_duration(readiness.within)),
+            },
+        };
+        let kind = PlatformErrorKind::NotReady {
+            instance: self.plan.id.clone(),
+            reason,
+            last_lines: self.log.last_lines(),
+        };
+        Err(PlatformError::new(
+            kind,
+            super::NAME,
+            format!("get {} ready", self.plan.id),
+        ))
+    }
+
+    /// How long it took to be ready, if it is, and still runs.
+    pub(crate) fn ready_after(&self) -> Option<Duration> {
+        if self.is_over() {
+            return None;
+        }
+        *self.ready_after.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    /// Ends it: asks first when there is patience, and returns when everything of it is gone.
+    pub(crate) async fn stop(&self, patience: Duration) {
+        self.asked.store(true, Ordering::Release);
+        self.thaw().await;
+        if !patience.is_zero() && self.tree.signal(Signal::TERM).await.is_ok() {
+            let _ = tokio::time::timeout(patience, self.tree.gone()).await;
+        }
+        let killing = self.tree.kill();
+        // Frozen between the thaw and the kill: a frozen process does not die.
+        self.thaw().await;
+        killing.await;
+        let _ = self.ended.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Freezes or thaws everything it runs.
+    pub(crate) async fn pause(&self, pause: bool) -> io::Result<()> {
+        if pause {
+            self.paused.store(true, Ordering::Release);
+        }
+        if !self.group.as_ref().is_some_and(|group| group.freeze(pause)) {
+            self.tree
+                .signal(if pause { Signal::TSTP } else { Signal::CONT })
+                .await?;
+        }
+        if !pause {
+            self.paused.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// How often memory ran out so far.
+    pub(crate) fn out_of_memory_kills(&self) -> u64 {
+        self.group.as_ref().map_or(0, Group::out_of_memory_kills)
+    }
+
+    async fn thaw(&self) {
+        if self.paused.load(Ordering::Acquire) {
+            let _ = self.pause(false).await;
+        }
+    }
+
+    fn bury(&self, end: End, events: &tokio::sync::broadcast::Sender<PlatformEvent>) {
+        let out_of_memory = self.out_of_memory_kills() > 0;
+        if let Some(group) = &self.group {
+            group.remove();
+        }
+        let expected = self.asked.load(Ordering::Acquire) || end.agent_lost || end.refused.is_some();
+        let (code, signal) = (end.code, end.signal);
+        self.ended.send_replace(Some(LifeEnd { end, out_of_memory }));
+        if !expected {
+            let instance = self.plan.id.clone();
+            let _ = events.send(PlatformEvent::Exited {
+                instance,
+                code,
+                signal,
+                out_of_memory,
+            });
+        }
+    }
+
+    fn reason(&self, ended: Option<&LifeEnd>) -> String {
+        let Some(LifeEnd { end, out_of_memory }) = ended else {
+            return "ended".into();
+        };
+        match (out_of_memory, end.code, end.signal) {
+            (true, ..) => match self.plan.limits.memory {
+                Some(limit) => format!("killed: out of memory (limit {limit})"),
+                None => "killed: out of memory".into(),
+            },
+            (_, Some(code), _) => format!("exited with {code}"),
+            (_, _, Some(signal)) => format!("killed by signal {signal}"),
+            _ => "ended".into(),
+        }
+    }
+}
+
+struct Target<'a> {
+    slot: &'a Arc<Slot>,
+    stage: &'a Arc<Stage>,
+    life: &'a Life,
+}
+
+#[async_trait]
+impl Reach for Target<'_> {
+    async fn connect(&self, port: u16) -> io::Result<TcpStream> {
+        self.stage.dial(&self.life.plan.id, port).await
+    }
+
+    async fn run(&self, command: &[String]) -> io::Result<bool> {
+        self.slot.run_inside(self.stage, self.life, command).await
+    }
+
+    async fn printed(&self, pattern: &str) -> io::Result<()> {
+        let pattern = Regex::new(pattern).map_err(io::Error::other)?;
+        self.life.log.expect(pattern).await.map_err(io::Error::other)
+    }
+}
+
+/// One pipe for both outputs: their lines stay in order.
+fn pipes() -> io::Result<(Receiver, (OwnedFd, OwnedFd))> {
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let second = write.try_clone()?;
+    Ok((Receiver::from_owned_fd(read)?, (write, second)))
+}

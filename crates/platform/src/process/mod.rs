@@ -1,0 +1,348 @@
+//! The embedded back end: ordinary processes, kept apart by namespaces or at least by ports.
+//!
+//! One agent process for each slot holds the slot's namespaces and starts everything in them; see
+//! `docs/design/0002-process-isolation.md`. This module must not know what a mesh does with listeners.
+
+mod addresses;
+mod agent;
+mod apply;
+mod cgroup;
+mod data;
+mod exec;
+mod farm;
+mod files;
+pub mod launch;
+mod life;
+mod link;
+mod ports;
+mod readable;
+mod reap;
+mod slot;
+mod specs;
+mod stage;
+mod tree;
+mod wire;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use faultscope_model::plan::Plan;
+use faultscope_model::units::ByteSize;
+use faultscope_model::{InstanceId, SlotId};
+use tokio::net::TcpStream;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use self::cgroup::{Limiter, Usage};
+use self::launch::Probed;
+use self::life::Life;
+use self::slot::Slot;
+use crate::{
+    Action, Capabilities, Deployment, Execution, Exit, InstanceMetrics, Isolation, MeshPlace, Platform,
+    PlatformError, PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec, Snapshot,
+};
+
+pub(crate) const NAME: &str = "process";
+
+/// How instances are to be kept apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WantedIsolation {
+    /// Namespaces where the kernel allows them, else ports.
+    #[default]
+    Auto,
+    /// Namespaces, or an error.
+    Netns,
+    /// Ports.
+    Ports,
+}
+
+/// What the back end must know.
+#[derive(Debug, Clone)]
+pub struct ProcessOptions {
+    /// How instances are to be kept apart.
+    pub isolation: WantedIsolation,
+    /// The tool's own program, whose `main` begins with [`launch::launch_main`].
+    pub program: PathBuf,
+    /// The tool's own folder, where the next start looks for what a dead one left.
+    pub state: Option<PathBuf>,
+}
+
+/// The embedded back end.
+#[derive(Debug)]
+pub struct ProcessPlatform {
+    shared: Arc<Shared>,
+    isolated: bool,
+    slots: Mutex<BTreeMap<SlotId, Arc<Slot>>>,
+    states: Mutex<BTreeSet<PathBuf>>,
+}
+
+/// What all slots share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    limiter: Limiter,
+    /// Whether namespaces need a user namespace around them.
+    user: bool,
+    env: BTreeMap<String, String>,
+    notes: Mutex<Vec<String>>,
+}
+
+impl Shared {
+    /// Adds something people should know, once.
+    pub(crate) fn note(&self, note: &str) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !notes.iter().any(|n| n == note) {
+            notes.push(note.to_owned());
+        }
+    }
+}
+
+impl ProcessPlatform {
+    /// Finds out what can be done here, by trying; takes a few milliseconds.
+    pub fn new(options: ProcessOptions) -> Result<Self, PlatformError> {
+        let (limiter, mut notes) = Limiter::find();
+        let probed = match options.isolation {
+            WantedIsolation::Ports => Probed {
+                refused: Some("ports were asked for".into()),
+                user: false,
+            },
+            WantedIsolation::Auto | WantedIsolation::Netns => probe(&options.program),
+        };
+        if let Some(reason) = &probed.refused {
+            if options.isolation == WantedIsolation::Netns {
+                let error = PlatformError::new(PlatformErrorKind::Unavailable, NAME, "keep instances apart");
+                return Err(error.because(format!("namespaces are refused: {reason}")));
+            }
+            notes.push(format!("instances are kept apart by ports only: {reason}"));
+        }
+        let env = specs::inherited_environment();
+        Ok(Self {
+            isolated: probed.refused.is_none(),
+            shared: Arc::new(Shared {
+                limiter,
+                user: probed.user,
+                env,
+                notes: Mutex::new(notes),
+            }),
+            slots: Mutex::default(),
+            states: Mutex::new(options.state.into_iter().collect()),
+        })
+    }
+
+    fn slot(&self, slot: SlotId) -> Result<Arc<Slot>, PlatformError> {
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots
+            .get(&slot)
+            .cloned()
+            .ok_or_else(|| bad_plan(format!("find {slot}"), "it is not open"))
+    }
+
+    fn life(&self, slot: SlotId, instance: &InstanceId) -> Result<(Arc<Slot>, Arc<Life>), PlatformError> {
+        let slot = self.slot(slot)?;
+        let life = slot
+            .stage()
+            .life(instance)
+            .ok_or_else(|| bad_plan(format!("find {instance}"), "no such instance"))?;
+        Ok((slot, life))
+    }
+}
+
+#[async_trait]
+impl Platform for ProcessPlatform {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            isolation: if self.isolated {
+                Isolation::Netns
+            } else {
+                Isolation::Ports
+            },
+            limits: self.shared.limiter.by(),
+            mesh: MeshPlace::Local,
+            snapshots: true,
+            // Without a freezer all processes are stopped one by one.
+            pause: true,
+            most_slots: None,
+            notes: self
+                .shared
+                .notes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        }
+    }
+
+    async fn open_slot(&self, spec: &SlotSpec) -> Result<(), PlatformError> {
+        if self.slot(spec.id).is_ok() {
+            return Err(bad_plan(format!("open {}", spec.id), "it is open already"));
+        }
+        let slot = Slot::open(spec, &self.shared, self.isolated).await?;
+        self.states
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(slot.spec.state.clone());
+        self.slots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(spec.id, slot);
+        Ok(())
+    }
+
+    async fn reserve(&self, slot: SlotId, plan: &Plan) -> Result<Reservation, PlatformError> {
+        self.slot(slot)?.reserve(plan).await
+    }
+
+    async fn apply(
+        &self,
+        slot: SlotId,
+        plan: &Plan,
+        cancel: &CancellationToken,
+    ) -> Result<Deployment, PlatformError> {
+        self.slot(slot)?.apply(plan, cancel).await
+    }
+
+    async fn dial(&self, slot: SlotId, instance: &InstanceId, port: u16) -> std::io::Result<TcpStream> {
+        let slot = self.slot(slot).map_err(std::io::Error::other)?;
+        slot.stage().dial(instance, port).await
+    }
+
+    fn events(&self, slot: SlotId) -> broadcast::Receiver<PlatformEvent> {
+        match self.slot(slot) {
+            Ok(slot) => slot.events.subscribe(),
+            // A slot that is not open has no events, now or later.
+            Err(_) => broadcast::Sender::new(1).subscribe(),
+        }
+    }
+
+    async fn act(&self, slot: SlotId, instance: &InstanceId, action: Action) -> Result<(), PlatformError> {
+        let (slot, life) = self.life(slot, instance)?;
+        let doing = || format!("{action:?} {instance}").to_lowercase();
+        match action {
+            Action::Kill => life.stop(Duration::ZERO).await,
+            Action::Restart => {
+                let _turn = slot.turn.lock().await;
+                life.stop(Duration::ZERO).await;
+                let stage = slot.stage();
+                let next = Life::start(&slot, &stage, life.plan.clone(), Some(&life)).await?;
+                next.ready(&slot, &stage).await?;
+            }
+            Action::Pause | Action::Resume if life.is_over() => {
+                return Err(bad_plan(doing(), "it does not run"));
+            }
+            Action::Pause => life.pause(true).await.map_err(|e| trouble(doing(), e))?,
+            Action::Resume => life.pause(false).await.map_err(|e| trouble(doing(), e))?,
+        }
+        Ok(())
+    }
+
+    async fn exec(
+        &self,
+        slot: SlotId,
+        run: &Execution,
+        cancel: &CancellationToken,
+    ) -> Result<Exit, PlatformError> {
+        self.slot(slot)?.exec(run, cancel).await
+    }
+
+    async fn metrics(&self, slot: SlotId) -> Result<Vec<InstanceMetrics>, PlatformError> {
+        let stage = self.slot(slot)?.stage();
+        let lives: Vec<_> = stage.lives().values().cloned().collect();
+        let measure = |life: Arc<Life>| {
+            let Usage { cpu, memory, threads } =
+                life.group.as_ref().map(cgroup::Group::usage).unwrap_or_default();
+            InstanceMetrics {
+                instance: life.plan.id.clone(),
+                cpu,
+                memory: ByteSize(memory),
+                memory_limit: life.plan.limits.memory,
+                cpu_limit: life.plan.limits.cpu,
+                threads,
+            }
+        };
+        Ok(lives
+            .into_iter()
+            .filter(|life| !life.is_over())
+            .map(measure)
+            .collect())
+    }
+
+    async fn logs(&self, slot: SlotId, instance: &InstanceId) -> Result<Vec<String>, PlatformError> {
+        Ok(self.life(slot, instance)?.1.log.last_lines())
+    }
+
+    async fn snapshot(&self, slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
+        self.slot(slot)?.snapshot(instance).await
+    }
+
+    async fn restore(
+        &self,
+        slot: SlotId,
+        instance: &InstanceId,
+        snapshot: &Snapshot,
+    ) -> Result<(), PlatformError> {
+        self.slot(slot)?.restore(instance, snapshot);
+        Ok(())
+    }
+
+    async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {
+        self.slot(slot)?.clear().await
+    }
+
+    async fn close_slot(&self, slot: SlotId) -> Result<(), PlatformError> {
+        let closing = self.slot(slot)?;
+        closing.close().await?;
+        self.slots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&slot);
+        Ok(())
+    }
+
+    async fn reap_orphans(&self) -> Result<Reaped, PlatformError> {
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let bases: Vec<PathBuf> = self.shared.limiter.bases().map(PathBuf::from).collect();
+        let reaping = tokio::task::spawn_blocking(move || reap::reap(&bases, &states));
+        reaping
+            .await
+            .map_err(|e| trouble("remove what a dead tool left", e))
+    }
+}
+
+/// Something the machine refused.
+pub(crate) fn trouble(
+    action: impl Into<String>,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> PlatformError {
+    PlatformError::new(PlatformErrorKind::Infrastructure, NAME, action).because(source)
+}
+
+/// Something the plan asks for that cannot be.
+pub(crate) fn bad_plan(
+    action: impl Into<String>,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> PlatformError {
+    PlatformError::new(PlatformErrorKind::BadPlan, NAME, action).because(source)
+}
+
+fn probe(program: &std::path::Path) -> Probed {
+    let output = Command::new(program)
+        .args(["launch", "probe"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let refused = |reason: String| Probed {
+        refused: Some(reason),
+        user: false,
+    };
+    match output {
+        Ok(output) => serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| refused(format!("`{} launch probe` says nothing", program.display()))),
+        Err(error) => refused(format!("{} cannot be started: {error}", program.display())),
+    }
+}

@@ -1,0 +1,165 @@
+//! Whose things are whose, and removing what a dead tool left.
+//!
+//! Every process, control group and folder of a slot names its owner: the tool's process id, when that
+//! process started, and the namespace its id belongs to. A living owner's things are never touched.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::mount::UnmountFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::cgroup::{PREFIX, remove_groups};
+use super::files;
+use crate::Reaped;
+
+/// The environment variable that names the owner.
+pub(crate) const OWNER: &str = "FAULTSCOPE_OWNER";
+/// How long a killed process may take to go.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Names this process as an owner.
+pub(crate) fn this_owner() -> String {
+    let pid = std::process::id();
+    format!(
+        "{pid}.{}.{}",
+        started_at(pid).unwrap_or_default(),
+        pid_namespace()
+    )
+}
+
+/// Makes a slot's folder and names its owner in it.
+pub(crate) fn claim(folder: &Path) -> io::Result<()> {
+    let owner = folder.join("owner");
+    if let Ok(other) = fs::read_to_string(&owner) {
+        if other != this_owner() && !is_dead(&other) {
+            return Err(io::Error::other(format!(
+                "another tool uses {}",
+                folder.display()
+            )));
+        }
+        files::remove_tree(folder)?;
+    }
+    fs::create_dir_all(folder.join("lives"))?;
+    fs::write(owner, this_owner())
+}
+
+/// Removes a slot's folder; a background removal inside it may still be under way.
+pub(crate) fn give_up(folder: &Path) -> io::Result<()> {
+    for _ in 0..3 {
+        if files::remove_tree(folder).is_ok() {
+            return Ok(());
+        }
+    }
+    files::remove_tree(folder)
+}
+
+/// Removes what dead tools left: processes everywhere, groups below `bases`, folders below `states`.
+pub(crate) fn reap(bases: &[PathBuf], states: &BTreeSet<PathBuf>) -> Reaped {
+    let mut reaped = Reaped {
+        processes: end_processes(),
+        ..Reaped::default()
+    };
+    for base in bases {
+        for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let owner = name
+                .strip_prefix(PREFIX)
+                .and_then(|rest| rest.split_once('-'))
+                .map(|(owner, _)| owner);
+            if owner.is_some_and(is_dead) {
+                reaped.cgroups += remove_groups(&entry.path());
+            }
+        }
+    }
+    for state in states {
+        for entry in fs::read_dir(state.join("slots")).into_iter().flatten().flatten() {
+            let folder = entry.path();
+            if fs::read_to_string(folder.join("owner")).is_ok_and(|owner| is_dead(&owner)) {
+                reaped.mounts += undo_mounts(&folder);
+                reaped.folders += usize::from(files::remove_tree(&folder).is_ok());
+            }
+        }
+    }
+    reaped
+}
+
+/// Whether an owner is surely dead. What cannot be known counts as alive.
+fn is_dead(owner: &str) -> bool {
+    let mut parts = owner.trim().split('.');
+    let (Some(pid), Some(start), Some(namespace)) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let (Ok(pid), Ok(start)) = (pid.parse::<u32>(), start.parse::<u64>()) else {
+        return false;
+    };
+    namespace == pid_namespace().to_string() && started_at(pid) != Some(start)
+}
+
+fn started_at(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // A zombie has ended, whatever its parent thinks.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    (state != "Z").then(|| fields.nth(18)?.parse().ok())?
+}
+
+fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
+}
+
+fn end_processes() -> usize {
+    let marker = format!("{OWNER}=");
+    let mut ended = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else {
+            continue;
+        };
+        let Ok(environment) = fs::read(entry.path().join("environ")) else {
+            continue;
+        };
+        let variables = environment
+            .split(|b| *b == 0)
+            .filter_map(|v| std::str::from_utf8(v).ok());
+        let owner = variables.filter_map(|v| v.strip_prefix(&marker)).next();
+        if !owner.is_some_and(is_dead) {
+            continue;
+        }
+        let Some(pid) = Pid::from_raw(pid) else { continue };
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+            continue;
+        };
+        if pidfd_send_signal(&process, Signal::KILL).is_ok() {
+            ended.push(process);
+        }
+    }
+    let patience = Timespec {
+        tv_sec: PATIENCE.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    for process in &ended {
+        let mut polled = [PollFd::new(process, PollFlags::IN)];
+        let _ = rustix::event::poll(&mut polled, Some(&patience));
+    }
+    ended.len()
+}
+
+fn undo_mounts(folder: &Path) -> usize {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let below = table
+        .lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .filter(|path| Path::new(path).starts_with(folder));
+    // The last mounted comes off first.
+    let mut below: Vec<&str> = below.collect();
+    below.reverse();
+    below
+        .iter()
+        .filter(|path| rustix::mount::unmount(**path, UnmountFlags::DETACH).is_ok())
+        .count()
+}

@@ -1,0 +1,276 @@
+//! A slot: one agent at a time, its plan, its folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use faultscope_model::InstanceId;
+use faultscope_model::plan::{Limits, Plan};
+use futures_util::future::join_all;
+use tokio::sync::broadcast;
+
+use super::agent::AgentProcess;
+use super::cgroup::Group;
+use super::data::Layers;
+use super::life::Life;
+use super::stage::Stage;
+use super::wire::{PlaceSpec, Request};
+use super::{Shared, files, reap, trouble};
+use crate::{PlatformError, PlatformEvent, SlotSpec, Snapshot};
+
+/// Events kept for a receiver that is slow to look.
+const MOST_EVENTS: usize = 1024;
+/// How often it is looked whether memory ran out in an instance that goes on.
+const MEMORY_TICK: Duration = Duration::from_millis(250);
+
+/// A slot.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) spec: SlotSpec,
+    pub(crate) folder: PathBuf,
+    /// Whether it has namespaces of its own.
+    pub(crate) isolated: bool,
+    pub(crate) events: broadcast::Sender<PlatformEvent>,
+    pub(crate) shared: Arc<Shared>,
+    stage: Mutex<Arc<Stage>>,
+    layers: Mutex<Layers>,
+    restores: Mutex<BTreeMap<InstanceId, Snapshot>>,
+    keys: AtomicU64,
+    /// Instances that `reserve` ended, to be counted by the next `apply`.
+    pub(crate) destroyed: AtomicUsize,
+    /// One change of what runs at a time.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+}
+
+impl Slot {
+    /// Makes the slot's folder, starts its agent and prepares the template.
+    pub(crate) async fn open(
+        spec: &SlotSpec,
+        shared: &Arc<Shared>,
+        isolated: bool,
+    ) -> Result<Arc<Self>, PlatformError> {
+        let action = || format!("open {}", spec.id);
+        let mut spec = spec.clone();
+        spec.application = spec.application.canonicalize().map_err(|e| {
+            super::bad_plan(
+                action(),
+                format!("the application's folder {}: {e}", spec.application.display()),
+            )
+        })?;
+        fs::create_dir_all(&spec.state).map_err(|e| trouble(action(), e))?;
+        spec.state = spec.state.canonicalize().map_err(|e| trouble(action(), e))?;
+        let folder = spec.state.join("slots").join(&spec.label);
+        reap::claim(&folder).map_err(|e| trouble(action(), e))?;
+        let agent = AgentProcess::start(&spec.program, &spec.label, isolated)
+            .await
+            .map_err(|e| trouble(action(), e))?;
+        let slot = Arc::new(Self {
+            folder,
+            isolated,
+            events: broadcast::Sender::new(MOST_EVENTS),
+            shared: Arc::clone(shared),
+            stage: Mutex::new(Arc::new(Stage::new(agent))),
+            layers: Mutex::new(Layers::Copies { template: None }),
+            restores: Mutex::default(),
+            keys: AtomicU64::new(1),
+            destroyed: AtomicUsize::new(0),
+            turn: tokio::sync::Mutex::new(()),
+            spec,
+        });
+        let stage = slot.stage();
+        let prepared = async {
+            slot.set_layers(slot.find_layers(&stage).await?);
+            slot.furnish(&stage).await
+        };
+        if let Err(error) = prepared.await {
+            let _ = slot.close().await;
+            return Err(error);
+        }
+        tokio::spawn(watch_memory(Arc::downgrade(&slot)));
+        Ok(slot)
+    }
+
+    /// The agent of now and what it holds.
+    pub(crate) fn stage(&self) -> Arc<Stage> {
+        Arc::clone(&lock(&self.stage))
+    }
+
+    /// What instances see of the disk.
+    pub(crate) fn layers(&self) -> Layers {
+        lock(&self.layers).clone()
+    }
+
+    /// Changes what the next instances see of the disk.
+    pub(crate) fn set_layers(&self, layers: Layers) {
+        *lock(&self.layers) = layers;
+    }
+
+    /// A number that was not used in this slot before.
+    pub(crate) fn next_key(&self) -> u64 {
+        self.keys.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Where the folders of instances lie.
+    pub(crate) fn lives_folder(&self) -> PathBuf {
+        self.folder.join("lives")
+    }
+
+    /// Where an instance's log goes.
+    pub(crate) fn log_file(&self, instance: &InstanceId) -> PathBuf {
+        self.folder.join("logs").join(format!("{instance}.log"))
+    }
+
+    /// Remembers data to put back at the instance's next fresh start.
+    pub(crate) fn restore(&self, instance: &InstanceId, snapshot: &Snapshot) {
+        lock(&self.restores).insert(instance.clone(), snapshot.clone());
+    }
+
+    /// Data to put back now.
+    pub(crate) fn take_restore(&self, instance: &InstanceId) -> Option<Snapshot> {
+        lock(&self.restores).remove(instance)
+    }
+
+    /// The control group of one start of an instance.
+    pub(crate) fn group(&self, name: &str, limits: &Limits) -> io::Result<Option<Group>> {
+        self.shared.limiter.group(&self.spec.label, name, limits)
+    }
+
+    /// Makes the network of a place, unless it is there.
+    pub(crate) async fn ensure_place(&self, stage: &Stage, instance: &InstanceId) -> io::Result<()> {
+        if !self.isolated {
+            return Ok(());
+        }
+        let name = instance.to_string();
+        let (address, is_new) = stage.addresses().place(&name);
+        if is_new {
+            stage
+                .agent
+                .link
+                .ask(
+                    Request::Places {
+                        places: vec![PlaceSpec { name, address }],
+                    },
+                    &[],
+                )
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Ends what the plan does not keep, and says how many living instances that were.
+    pub(crate) async fn end_others(&self, stage: &Stage, plan: &Plan) -> usize {
+        let lives: Vec<Arc<Life>> = stage.lives().values().cloned().collect();
+        let running: Vec<_> = lives
+            .iter()
+            .filter(|l| l.ready_after().is_some())
+            .map(|l| l.plan.clone())
+            .collect();
+        let kept = plan.actions_from(&running).keep;
+        let ended: Vec<_> = lives
+            .into_iter()
+            .filter(|life| !kept.contains(&life.plan.id))
+            .collect();
+        let destroyed = ended.iter().filter(|life| !life.is_over()).count();
+        join_all(ended.iter().map(|life| life.stop(life.plan.stop_within))).await;
+        for life in ended {
+            stage.lives().remove(&life.plan.id);
+            self.discard(life.own.clone());
+        }
+        destroyed
+    }
+
+    /// Ends everything at once; a fresh agent takes over.
+    pub(crate) async fn clear(self: &Arc<Self>) -> Result<(), PlatformError> {
+        let action = || format!("clear {}", self.spec.id);
+        let old = self.end_stage().await.map_err(|e| trouble(action(), e))?;
+        let _turn = self.turn.lock().await;
+        self.destroyed.store(0, Ordering::Release);
+        for life in old.lives().values() {
+            self.discard(life.own.clone());
+        }
+        let program = &self.spec.program;
+        let agent = AgentProcess::start(program, &self.spec.label, self.isolated).await;
+        let stage = Arc::new(Stage::new(agent.map_err(|e| trouble(action(), e))?));
+        *lock(&self.stage) = Arc::clone(&stage);
+        self.furnish(&stage).await
+    }
+
+    /// Ends everything and removes the slot's folder.
+    pub(crate) async fn close(&self) -> Result<(), PlatformError> {
+        let action = || format!("close {}", self.spec.id);
+        self.end_stage().await.map_err(|e| trouble(action(), e))?;
+        self.shared.limiter.remove_slot(&self.spec.label);
+        let (folder, label) = (self.folder.clone(), self.spec.label.clone());
+        let template = self.spec.state.join("templates");
+        let removed = tokio::task::spawn_blocking(move || {
+            remove_joints(&template, &label);
+            reap::give_up(&folder)
+        });
+        removed
+            .await
+            .map_err(io::Error::other)
+            .and_then(|r| r)
+            .map_err(|e| trouble(action(), e))
+    }
+
+    async fn end_stage(&self) -> io::Result<Arc<Stage>> {
+        let stage = self.stage();
+        // Frozen processes do not die.
+        for life in stage.lives().values() {
+            if let Some(group) = &life.group {
+                group.freeze(false);
+            }
+        }
+        stage.agent.end().await?;
+        let lives: Vec<_> = stage.lives().values().cloned().collect();
+        join_all(lives.iter().map(|life| life.stop(Duration::ZERO))).await;
+        Ok(stage)
+    }
+}
+
+/// Removes the work folders that this slot put beside the templates it used.
+fn remove_joints(templates: &std::path::Path, label: &str) {
+    let prefix = format!("work.{label}.");
+    for template in fs::read_dir(templates).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(template.path()).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                let _ = files::remove_tree(&entry.path());
+            }
+        }
+    }
+}
+
+/// Says when memory ran out in an instance that goes on.
+async fn watch_memory(slot: std::sync::Weak<Slot>) {
+    let mut seen: BTreeMap<u64, u64> = BTreeMap::new();
+    loop {
+        tokio::time::sleep(MEMORY_TICK).await;
+        let Some(slot) = slot.upgrade() else { return };
+        let lives: Vec<_> = slot.stage().lives().values().cloned().collect();
+        for life in lives
+            .iter()
+            .filter(|life| life.plan.limits.memory.is_some() && !life.is_over())
+        {
+            let kills = life.out_of_memory_kills();
+            let before = seen.insert(life.tree.key, kills).unwrap_or_default();
+            if kills > before {
+                // Its main process may be the victim; then its end says so.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                if !life.is_over() {
+                    let _ = slot.events.send(PlatformEvent::OutOfMemory {
+                        instance: life.plan.id.clone(),
+                    });
+                }
+            }
+        }
+        seen.retain(|key, _| lives.iter().any(|life| life.tree.key == *key));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,186 @@
+//! From plans to what an init must know.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use faultscope_model::InstanceId;
+use faultscope_model::plan::InstancePlan;
+
+use super::cgroup::Group;
+use super::data::Layers;
+use super::life::Life;
+use super::slot::Slot;
+use super::stage::Stage;
+use super::wire::{InitSpec, View};
+use super::{farm, files, reap};
+use crate::Execution;
+use crate::types::LimitsBy;
+
+impl Slot {
+    /// How an instance is started.
+    pub(crate) fn instance_spec(
+        &self,
+        stage: &Stage,
+        plan: &InstancePlan,
+        own: &Path,
+        group: Option<&Group>,
+    ) -> io::Result<InitSpec> {
+        let (mut command, mut env) = (plan.command.clone(), self.environment(&plan.id, &plan.env));
+        if let Some(layout) = stage.layout() {
+            layout.check_free(&plan.id).map_err(io::Error::other)?;
+            layout.rewrite(&plan.id, &mut command, &mut env);
+        }
+        let durable = plan
+            .durable
+            .iter()
+            .map(|d| relative(&plan.directory, d))
+            .collect::<io::Result<Vec<_>>>()?;
+        let within = relative(&plan.directory, "")?;
+        let (view, directory) = self.place_data(stage, &plan.id, own, &within, durable)?;
+        let by_rlimit = self.shared.limiter.by() == LimitsBy::Rlimit;
+        Ok(InitSpec {
+            name: plan.id.to_string(),
+            command,
+            env,
+            directory,
+            cgroups: group.map(Group::join_files).unwrap_or_default(),
+            view,
+            memory: plan.limits.memory.filter(|_| by_rlimit).map(|m| m.0),
+            pids: plan.limits.pids.filter(|_| by_rlimit),
+        })
+    }
+
+    /// How a test's command is started.
+    pub(crate) fn test_spec(&self, stage: &Stage, run: &Execution, own: &Path) -> io::Result<InitSpec> {
+        let test = InstanceId::test();
+        let (mut command, mut env) = (run.command.clone(), self.environment(&test, &run.env));
+        if let Some(layout) = stage.layout() {
+            layout.rewrite(&test, &mut command, &mut env);
+        }
+        let within = relative(&run.directory, "")?;
+        let (view, directory) = self.place_data(stage, &test, own, &within, Vec::new())?;
+        let name = test.to_string();
+        Ok(InitSpec {
+            name,
+            command,
+            env,
+            directory,
+            cgroups: Vec::new(),
+            view,
+            memory: None,
+            pids: None,
+        })
+    }
+
+    /// How a command is started inside a running instance, whose view of the disk is there already.
+    pub(crate) fn joined_spec(&self, stage: &Stage, life: &Life, run: &Execution) -> InitSpec {
+        let id = &life.plan.id;
+        let (mut command, mut env) = (run.command.clone(), self.environment(id, &run.env));
+        if let Some(layout) = stage.layout() {
+            layout.rewrite(id, &mut command, &mut env);
+        }
+        let root = if self.isolated {
+            self.spec.application.clone()
+        } else {
+            farm::root(&life.own)
+        };
+        InitSpec {
+            name: id.to_string(),
+            command,
+            env,
+            directory: root.join(&run.directory),
+            cgroups: life.group.as_ref().map(Group::join_files).unwrap_or_default(),
+            view: None,
+            memory: None,
+            pids: None,
+        }
+    }
+
+    /// What a place sees of the disk, and its working directory there.
+    pub(crate) fn place_data(
+        &self,
+        stage: &Stage,
+        id: &InstanceId,
+        own: &Path,
+        within: &Path,
+        durable: Vec<PathBuf>,
+    ) -> io::Result<(Option<View>, PathBuf)> {
+        let layers = self.layers();
+        if let Layers::Copies { template } = &layers {
+            let root = farm::root(own);
+            if root.exists() {
+                files::keep_only(&root, &durable)?;
+            }
+            farm::plant(
+                &self.spec.application,
+                &root,
+                &self.spec.state,
+                within,
+                &durable,
+                template.as_deref(),
+            )?;
+            return Ok((None, root.join(within)));
+        }
+        let application = &self.spec.application;
+        let view = View {
+            lower: layers.lower(application),
+            target: application.clone(),
+            own: own.to_owned(),
+            durable,
+            hide: self
+                .spec
+                .state
+                .starts_with(application)
+                .then(|| self.spec.state.clone()),
+            hosts: stage.addresses().hosts(&id.to_string()),
+            private_tmp: !self.needs_tmp(),
+            user: self.shared.user,
+        };
+        Ok((Some(view), application.join(within)))
+    }
+
+    fn environment(&self, id: &InstanceId, extra: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut env = self.shared.env.clone();
+        env.insert("FAULTSCOPE_LABEL".into(), self.spec.label.clone());
+        env.insert(reap::OWNER.into(), reap::this_owner());
+        env.insert("FAULTSCOPE_INSTANCE".into(), id.to_string());
+        env.insert("HOSTNAME".into(), id.to_string());
+        env.extend(extra.iter().map(|(name, value)| (name.clone(), value.clone())));
+        env
+    }
+
+    /// Whether something the slot needs lies in `/tmp`, which then cannot be replaced.
+    fn needs_tmp(&self) -> bool {
+        [&self.spec.application, &self.spec.state, &self.spec.program]
+            .iter()
+            .any(|path| path.starts_with("/tmp"))
+    }
+}
+
+/// The tool's environment as processes may see it: not its own settings, and no proxy, which could not be
+/// reached from a slot.
+pub(crate) fn inherited_environment() -> BTreeMap<String, String> {
+    let wanted =
+        |name: &str| !name.starts_with("FAULTSCOPE_") && !name.to_ascii_lowercase().ends_with("_proxy");
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| wanted(name))
+        .collect()
+}
+
+/// A path below the application folder; refuses to leave it.
+fn relative(directory: &str, below: &str) -> io::Result<PathBuf> {
+    let mut path = PathBuf::new();
+    for part in Path::new(directory).join(below).components() {
+        match part {
+            std::path::Component::Normal(name) => path.push(name),
+            std::path::Component::CurDir => {}
+            _ => {
+                let reason = format!("`{below}` in `{directory}` leads out of the application's folder");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+            }
+        }
+    }
+    Ok(path)
+}

@@ -1,0 +1,122 @@
+//! What lives and dies with one agent: networks, sockets, instances.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream as StdStream};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use faultscope_model::InstanceId;
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::addresses::Addresses;
+use super::agent::AgentProcess;
+use super::life::Life;
+use super::ports::Layout;
+use super::wire::Request;
+
+/// Sockets fetched at once: most calls then need no word with the agent.
+const SOCKETS_AT_ONCE: usize = 8;
+
+/// One agent and what it holds.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) agent: Arc<AgentProcess>,
+    addresses: Mutex<Addresses>,
+    lives: Mutex<BTreeMap<InstanceId, Arc<Life>>>,
+    sockets: Mutex<HashMap<String, Vec<OwnedFd>>>,
+    /// Ports of this plan, where there are no networks.
+    layout: Mutex<Option<Arc<Layout>>>,
+}
+
+impl Stage {
+    /// An empty stage.
+    pub(crate) fn new(agent: AgentProcess) -> Self {
+        Self {
+            agent: Arc::new(agent),
+            addresses: Mutex::default(),
+            lives: Mutex::default(),
+            sockets: Mutex::default(),
+            layout: Mutex::default(),
+        }
+    }
+
+    /// Addresses given out.
+    pub(crate) fn addresses(&self) -> MutexGuard<'_, Addresses> {
+        lock(&self.addresses)
+    }
+
+    /// Instances, the dead ones included until they are replaced.
+    pub(crate) fn lives(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Arc<Life>>> {
+        lock(&self.lives)
+    }
+
+    /// One instance.
+    pub(crate) fn life(&self, instance: &InstanceId) -> Option<Arc<Life>> {
+        self.lives().get(instance).cloned()
+    }
+
+    /// Ports of the plan that was reserved last.
+    pub(crate) fn layout(&self) -> Option<Arc<Layout>> {
+        lock(&self.layout).clone()
+    }
+
+    /// Remembers the ports of a plan.
+    pub(crate) fn set_layout(&self, layout: Layout) {
+        *lock(&self.layout) = Some(Arc::new(layout));
+    }
+
+    /// Connects to a port of an instance.
+    pub(crate) async fn dial(&self, instance: &InstanceId, port: u16) -> io::Result<TcpStream> {
+        if let Some(layout) = self.layout() {
+            let port = layout.actual(instance, port);
+            return TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+        }
+        let place = instance.to_string();
+        let first = self.connect(&place, IpAddr::V4(Ipv4Addr::LOCALHOST), port).await;
+        let Err(error) = first else { return first };
+        if error.kind() != io::ErrorKind::ConnectionRefused {
+            return Err(error);
+        }
+        // It may listen on the address its host name stands for.
+        let own = self.addresses().of_place(&place);
+        match own {
+            Some(address) => self
+                .connect(&place, IpAddr::V4(address), port)
+                .await
+                .map_err(|_| error),
+            None => Err(error),
+        }
+    }
+
+    async fn connect(&self, place: &str, address: IpAddr, port: u16) -> io::Result<TcpStream> {
+        let socket = self.socket(place).await?;
+        TcpSocket::from_std_stream(StdStream::from(socket))
+            .connect(SocketAddr::new(address, port))
+            .await
+    }
+
+    async fn socket(&self, place: &str) -> io::Result<OwnedFd> {
+        let cached = lock(&self.sockets).get_mut(place).and_then(Vec::pop);
+        if let Some(socket) = cached {
+            return Ok(socket);
+        }
+        let request = Request::Sockets {
+            place: place.to_owned(),
+            count: SOCKETS_AT_ONCE,
+        };
+        let mut sockets = self.agent.link.ask(request, &[]).await?;
+        let socket = sockets
+            .pop()
+            .ok_or_else(|| io::Error::other("the agent sent no socket"))?;
+        lock(&self.sockets)
+            .entry(place.to_owned())
+            .or_default()
+            .append(&mut sockets);
+        Ok(socket)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

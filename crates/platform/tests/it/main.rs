@@ -1,0 +1,4 @@
+//! Real processes in real slots.
+
+mod netns;
+mod support;

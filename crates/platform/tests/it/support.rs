@@ -1,0 +1,134 @@
+//! Applications in temporary folders, plans for them, and slots to run them in.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use faultscope_model::circumstance::Circumstance;
+use faultscope_model::plan::{InstancePlan, Limits, Plan, PortPlan, Probe, Readiness, Reset};
+use faultscope_model::units::ByteSize;
+use faultscope_model::{InstanceId, NodeId, Protocol, SlotId};
+use faultscope_platform::{Execution, Place, ProcessOptions, ProcessPlatform, SlotSpec, WantedIsolation};
+
+pub(crate) fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_faultscope-launch"))
+}
+
+pub(crate) struct App {
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl App {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn slot(&self, id: u16) -> SlotSpec {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        SlotSpec {
+            id: SlotId(id),
+            label: format!("it-{}-{number}", std::process::id()),
+            application: self.path().to_owned(),
+            state: self.path().join(".faultscope"),
+            setup: None,
+            template: "1".into(),
+            program: program(),
+            log_limit: ByteSize(1 << 20),
+            control: None,
+        }
+    }
+}
+
+pub(crate) fn platform(isolation: WantedIsolation) -> ProcessPlatform {
+    ProcessPlatform::new(ProcessOptions {
+        isolation,
+        program: program(),
+        state: None,
+    })
+    .unwrap()
+}
+
+/// `order-2` running the contract's service with these arguments after its port.
+pub(crate) fn instance(id: &str, port: u16, orders: &[&str]) -> InstancePlan {
+    let mut command = vec![
+        program().display().to_string(),
+        "service".into(),
+        port.to_string(),
+    ];
+    command.extend(orders.iter().map(ToString::to_string));
+    InstancePlan {
+        id: id.parse().unwrap(),
+        node: NodeId(0),
+        command,
+        image: None,
+        directory: String::new(),
+        env: BTreeMap::new(),
+        ports: vec![PortPlan {
+            port,
+            protocol: Protocol::Http,
+        }],
+        calls: Vec::new(),
+        after: Vec::new(),
+        limits: Limits::default(),
+        ready: Readiness {
+            probe: Probe::Http {
+                path: "/health".into(),
+                port,
+            },
+            within: Duration::from_secs(20),
+        },
+        durable: Vec::new(),
+        stop_within: Duration::from_secs(2),
+    }
+}
+
+pub(crate) fn shell(id: &str, script: &str, probe: Probe) -> InstancePlan {
+    InstancePlan {
+        command: vec!["sh".into(), "-c".into(), script.into()],
+        ports: Vec::new(),
+        ready: Readiness {
+            probe,
+            within: Duration::from_secs(20),
+        },
+        ..instance(id, 1, &[])
+    }
+}
+
+pub(crate) fn plan(instances: Vec<InstancePlan>, reset: Reset) -> Plan {
+    let ports = instances
+        .iter()
+        .map(|i| (i.id.service.clone(), i.ports.clone()))
+        .collect();
+    let (aliases, externals) = (BTreeMap::new(), Vec::new());
+    Plan {
+        circumstance: Circumstance::default(),
+        instances,
+        ports,
+        aliases,
+        externals,
+        reset,
+    }
+}
+
+pub(crate) fn run(script: &str) -> Execution {
+    Execution {
+        command: vec!["sh".into(), "-c".into(), script.into()],
+        env: BTreeMap::new(),
+        directory: String::new(),
+        within: Duration::from_secs(20),
+        output_limit: 64 << 10,
+        place: Place::Test,
+    }
+}
+
+pub(crate) fn id(text: &str) -> InstanceId {
+    text.parse().unwrap()
+}
