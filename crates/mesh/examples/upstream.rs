@@ -23,6 +23,9 @@ async fn main() -> std::io::Result<()> {
             let body = body.clone();
             async move { Ok::<_, Infallible>(Response::new(Full::new(body))) }
         };
-        tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer)));
+        tokio::spawn(
+            hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service_fn(answer)),
+        );
     }
 }

@@ -46,7 +46,12 @@ const LONGEST_VALUE: usize = 1024;
 impl Call {
     /// The context headers that go on with the request.
     pub(crate) fn outgoing(&self) -> Outgoing {
-        Outgoing::new(self.incoming.as_ref(), self.span.trace, self.span.id, self.span.parent)
+        Outgoing::new(
+            self.incoming.as_ref(),
+            self.span.trace,
+            self.span.id,
+            self.span.parent,
+        )
     }
 
     /// Whether something has to be waited for before the call goes on.
@@ -75,10 +80,16 @@ impl Call {
     /// Takes over what the effective rules do.
     pub(super) fn take_effects(&mut self, effective: &[usize]) {
         let scene = &self.route.scene;
-        let (effects, applied) =
-            rules::combine(&scene.wiring.rules, effective, self.span.wire, &scene.trial.jitter);
+        let (effects, applied) = rules::combine(
+            &scene.wiring.rules,
+            effective,
+            self.span.wire,
+            &scene.trial.jitter,
+        );
         self.effects = effects;
-        self.span.rules.extend(effective.iter().map(|index| scene.wiring.rules[*index].id));
+        self.span
+            .rules
+            .extend(effective.iter().map(|index| scene.wiring.rules[*index].id));
         for rule in applied {
             self.applied(rule);
         }
@@ -167,11 +178,17 @@ impl Call {
     }
 
     /// Has the callee's instance restarted, for a rule.
-    pub(crate) async fn restart(&mut self, rule: usize) {
-        let Some(instance) = self.instance().cloned() else { return };
-        match self.slot.hooks.restarter.restart(&instance).await {
-            Ok(()) => self.applied(rule),
-            Err(error) => tracing::warn!(%instance, error, "a rule could not restart its instance"),
+    pub(crate) fn restarting(&self, rule: usize) -> impl Future<Output = ()> + Send + use<> {
+        let steering = Arc::clone(&self.route.scene.trial.steering);
+        let restart = self
+            .instance()
+            .map(|instance| self.slot.hooks.restarter.restart(instance));
+        async move {
+            let Some(restart) = restart else { return };
+            match restart.await {
+                Ok(()) => steering.applied(rule),
+                Err(error) => tracing::warn!(error, "a rule could not restart its instance"),
+            }
         }
     }
 
@@ -256,7 +273,11 @@ impl Drop for Call {
         // A connection that is dropped as a whole, as between trials, ends its calls here. Whatever is no
         // request just ends with it.
         let is_connection = matches!(self.span.wire, Wire::Tcp | Wire::Tls | Wire::WebSocket);
-        self.finish(if is_connection { None } else { Some("connection dropped") });
+        self.finish(if is_connection {
+            None
+        } else {
+            Some("connection dropped")
+        });
     }
 }
 
@@ -265,12 +286,16 @@ pub(crate) fn recorded(headers: Headers<'_>) -> Vec<(String, String)> {
     let text = |value: &[u8]| String::from_utf8_lossy(&value[..value.len().min(LONGEST_VALUE)]).into_owned();
     match headers {
         Headers::None => Vec::new(),
-        Headers::Http1(headers) => {
-            headers.iter().take(MOST_HEADERS).map(|h| (h.name.to_owned(), text(h.value))).collect()
-        }
-        Headers::Http2(headers) => {
-            headers.iter().take(MOST_HEADERS).map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes()))).collect()
-        }
+        Headers::Http1(headers) => headers
+            .iter()
+            .take(MOST_HEADERS)
+            .map(|h| (h.name.to_owned(), text(h.value)))
+            .collect(),
+        Headers::Http2(headers) => headers
+            .iter()
+            .take(MOST_HEADERS)
+            .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
+            .collect(),
     }
 }
 
@@ -278,7 +303,10 @@ pub(crate) fn recorded(headers: Headers<'_>) -> Vec<(String, String)> {
 pub(crate) fn payload(record: RecordLevel, headers: Headers<'_>) -> Option<Box<Payload>> {
     match record {
         RecordLevel::Timing => None,
-        _ => Some(Box::new(Payload { request_headers: recorded(headers), ..Payload::default() })),
+        _ => Some(Box::new(Payload {
+            request_headers: recorded(headers),
+            ..Payload::default()
+        })),
     }
 }
 

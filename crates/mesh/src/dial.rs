@@ -4,10 +4,10 @@ use std::io;
 
 use tokio::net::TcpStream;
 
+use crate::balance::Target;
 use crate::call::Call;
 use crate::scene::Route;
 use crate::slot::Slot;
-use crate::balance::Target;
 use crate::stream::{Plain, Stream};
 
 /// What the tunnel or protocol needs from the connection it asks for.
@@ -23,21 +23,31 @@ pub(crate) async fn dial(call: &mut Call, how: &Dialling) -> io::Result<Stream> 
 }
 
 /// Connects to an instance, or to the route's host outside when none is given.
-pub(crate) async fn dial_target(slot: &Slot, route: &Route, target: Option<&Target>, how: &Dialling) -> io::Result<Stream> {
+pub(crate) async fn dial_target(
+    slot: &Slot,
+    route: &Route,
+    target: Option<&Target>,
+    how: &Dialling,
+) -> io::Result<Stream> {
     let port = route.port;
     let tcp = match (target, &route.external) {
         (Some(target), _) => match target.endpoint.addresses.get(&port) {
             Some(address) => TcpStream::connect(address).await?,
             None => TcpStream::from_std(slot.hooks.dialer.dial(&target.endpoint.instance, port).await?)?,
         },
-        (None, Some(external)) if external.allow => TcpStream::connect((external.host.as_str(), port)).await?,
+        (None, Some(external)) if external.allow => {
+            TcpStream::connect((external.host.as_str(), port)).await?
+        }
         (None, _) => return Err(io::Error::new(io::ErrorKind::NotFound, "no instance")),
     };
     let plain = Plain::from(tcp);
     match &how.tls {
         None => Ok(Stream::Plain(plain)),
         Some(protocols) => {
-            let host = route.external.as_ref().map_or(route.callee.as_str(), |external| external.host.as_str());
+            let host = route
+                .external
+                .as_ref()
+                .map_or(route.callee.as_str(), |external| external.host.as_str());
             let tls = slot.authority.connect(host, protocols, plain).await?;
             Ok(Stream::Dialled(Box::new(tls)))
         }

@@ -15,7 +15,10 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Dice {
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
-        Self { seed: mix(seed ^ mix(purpose.wrapping_mul(GOLDEN))), drawn: AtomicU64::new(0) }
+        Self {
+            seed: mix(seed ^ mix(purpose.wrapping_mul(GOLDEN))),
+            drawn: AtomicU64::new(0),
+        }
     }
 
     /// The next number.
@@ -61,7 +64,9 @@ fn mix(value: u64) -> u64 {
 
 /// A hash that stays the same over runs and machines (FNV-1a), for choices that must be repeatable.
 pub(crate) fn stable_hash(bytes: &[u8]) -> u64 {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     mix(hash)
 }
 

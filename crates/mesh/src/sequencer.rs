@@ -81,7 +81,10 @@ const MOST_HANDLINGS: usize = 4096;
 
 impl Sequencer {
     pub(crate) fn new(gates: Vec<Gate>) -> Self {
-        Self { gates, state: Mutex::default() }
+        Self {
+            gates,
+            state: Mutex::default(),
+        }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -116,7 +119,11 @@ impl Sequencer {
     }
 
     /// A call has arrived: gives its place and what to wait for, when a gate holds it.
-    pub(crate) fn arrive(&self, arrival: Arrival<'_>, now: Instant) -> Option<(Ticket, oneshot::Receiver<()>)> {
+    pub(crate) fn arrive(
+        &self,
+        arrival: Arrival<'_>,
+        now: Instant,
+    ) -> Option<(Ticket, oneshot::Receiver<()>)> {
         let mut guard = self.lock();
         let state = &mut *guard;
         let index = self.handling_of(state, &arrival)?;
@@ -137,7 +144,10 @@ impl Sequencer {
         let (release, released) = oneshot::channel();
         handling.places[place] = Place::Held(release);
         handling.deadline = now + gate.wait;
-        let ticket = Ticket { handling: handling.key, place };
+        let ticket = Ticket {
+            handling: handling.key,
+            place,
+        };
         let report = handling.advance(gate, now);
         state.reports.extend(report);
         Some((ticket, released))
@@ -147,11 +157,19 @@ impl Sequencer {
     pub(crate) fn answered(&self, ticket: Ticket, now: Instant) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(handling) = state.handlings.iter_mut().find(|handling| handling.key == ticket.handling) else {
+        let Some(handling) = state
+            .handlings
+            .iter_mut()
+            .find(|handling| handling.key == ticket.handling)
+        else {
             return;
         };
         let place = &mut handling.places[ticket.place];
-        *place = if matches!(place, Place::Held(_)) { Place::Gone } else { Place::Answered };
+        *place = if matches!(place, Place::Held(_)) {
+            Place::Gone
+        } else {
+            Place::Answered
+        };
         let report = handling.advance(&self.gates[handling.gate], now);
         state.reports.extend(report);
     }
@@ -171,7 +189,10 @@ impl Sequencer {
                     Some(call) if missing.is_empty() => GateOutcome::Unanswered { call },
                     _ => GateOutcome::Missing { missing },
                 };
-                state.reports.push(GateReport { gate: gate.id, outcome });
+                state.reports.push(GateReport {
+                    gate: gate.id,
+                    outcome,
+                });
             }
             false
         });
@@ -180,7 +201,10 @@ impl Sequencer {
     /// When the wait of a held call is over, unless something moves before; none when it is released.
     pub(crate) fn deadline(&self, ticket: Ticket) -> Option<Instant> {
         let state = self.lock();
-        let handling = state.handlings.iter().find(|handling| handling.key == ticket.handling)?;
+        let handling = state
+            .handlings
+            .iter()
+            .find(|handling| handling.key == ticket.handling)?;
         matches!(handling.places[ticket.place], Place::Held(_)).then_some(handling.deadline)
     }
 
@@ -188,7 +212,11 @@ impl Sequencer {
     pub(crate) fn expire(&self, ticket: Ticket, now: Instant) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(handling) = state.handlings.iter_mut().find(|handling| handling.key == ticket.handling) else {
+        let Some(handling) = state
+            .handlings
+            .iter_mut()
+            .find(|handling| handling.key == ticket.handling)
+        else {
             return;
         };
         if handling.reported || now < handling.deadline {
@@ -196,7 +224,10 @@ impl Sequencer {
         }
         let gate = &self.gates[handling.gate];
         let outcome = handling.why_stuck(gate);
-        state.reports.push(GateReport { gate: gate.id, outcome });
+        state.reports.push(GateReport {
+            gate: gate.id,
+            outcome,
+        });
         handling.let_go();
     }
 
@@ -210,10 +241,15 @@ impl Sequencer {
         // Several gates may watch one handling; the first that names the call holds it.
         let names = |handling: &Handling| {
             let order = &self.gates[handling.gate].order;
-            order.iter().any(|c| c.callee == *arrival.callee && c.operation.matches(arrival.method, arrival.path))
+            order
+                .iter()
+                .any(|c| c.callee == *arrival.callee && c.operation.matches(arrival.method, arrival.path))
         };
         let position = |wanted: &dyn Fn(&Handling) -> bool| {
-            state.handlings.iter().position(|h| of_caller(&h) && wanted(h) && names(h))
+            state
+                .handlings
+                .iter()
+                .position(|h| of_caller(&h) && wanted(h) && names(h))
         };
         if let Some(parent) = arrival.parent
             && let Some(index) = position(&|handling| handling.span == parent)
@@ -222,13 +258,24 @@ impl Sequencer {
         }
         // A service with tracing of its own names a parent that the mesh has not seen; its trace tells.
         let of_trace = |handling: &Handling| handling.trace == arrival.trace;
-        let mut spans = state.handlings.iter().filter(of_caller).filter(|h| of_trace(h)).map(|h| h.span);
+        let mut spans = state
+            .handlings
+            .iter()
+            .filter(of_caller)
+            .filter(|h| of_trace(h))
+            .map(|h| h.span);
         let first = spans.next()?;
-        if spans.any(|span| span != first) { None } else { position(&of_trace) }
+        if spans.any(|span| span != first) {
+            None
+        } else {
+            position(&of_trace)
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -264,7 +311,10 @@ impl Handling {
             Some(call) => GateOutcome::Unanswered { call },
             None => GateOutcome::Completed,
         };
-        Some(GateReport { gate: gate.id, outcome })
+        Some(GateReport {
+            gate: gate.id,
+            outcome,
+        })
     }
 
     fn missing(&self, gate: &Gate) -> Vec<CallName> {
@@ -272,11 +322,18 @@ impl Handling {
     }
 
     fn gone(&self, gate: &Gate) -> Option<CallName> {
-        self.named(gate, |place| matches!(place, Place::Gone)).into_iter().next()
+        self.named(gate, |place| matches!(place, Place::Gone))
+            .into_iter()
+            .next()
     }
 
     fn named(&self, gate: &Gate, wanted: impl Fn(&Place) -> bool) -> Vec<CallName> {
-        gate.order.iter().zip(&self.places).filter(|(_, place)| wanted(place)).map(|(call, _)| call.clone()).collect()
+        gate.order
+            .iter()
+            .zip(&self.places)
+            .filter(|(_, place)| wanted(place))
+            .map(|(call, _)| call.clone())
+            .collect()
     }
 
     fn why_stuck(&self, gate: &Gate) -> GateOutcome {

@@ -81,7 +81,10 @@ impl MeshSlot {
             connections: Mutex::default(),
             connected: AtomicU64::new(0),
         };
-        Self { slot: Arc::new(slot), workers }
+        Self {
+            slot: Arc::new(slot),
+            workers,
+        }
     }
 
     /// Replaces the wiring for all calls from now on; counters, gates and turns begin anew.
@@ -98,7 +101,9 @@ impl MeshSlot {
     pub fn listen(&self, spec: ListenerSpec, socket: TcpListener) {
         let key = (spec.callee.clone(), spec.port, spec.caller.clone());
         let protocol = spec.protocol;
-        let task = self.workers.spawn(serve::accept(Arc::clone(&self.slot), Arc::new(spec), socket));
+        let task = self
+            .workers
+            .spawn(serve::accept(Arc::clone(&self.slot), Arc::new(spec), socket));
         if let Some((_, earlier)) = lock(&self.slot.listeners).insert(key, (protocol, task)) {
             earlier.abort();
         }
@@ -116,7 +121,10 @@ impl MeshSlot {
     pub fn connect(&self, callee: &ServiceName, port: u16) -> io::Result<DuplexStream> {
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let known = |key: &ListenerKey| key.0 == *callee && key.1 == port;
-        let protocol = lock(&self.slot.listeners).iter().find(|(key, _)| known(key)).map(|(_, listener)| listener.0);
+        let protocol = lock(&self.slot.listeners)
+            .iter()
+            .find(|(key, _)| known(key))
+            .map(|(_, listener)| listener.0);
         let spec = ListenerSpec {
             callee: callee.clone(),
             port,
@@ -125,7 +133,8 @@ impl MeshSlot {
         };
         let origin = Origin::new(Arc::clone(&self.slot), Arc::new(spec), None);
         let stream = Stream::Plain(Plain::from(ours));
-        self.slot.keep(|work| self.workers.spawn(work), serve::connection(origin, stream));
+        self.slot
+            .keep(|work| self.workers.spawn(work), serve::connection(origin, stream));
         Ok(theirs)
     }
 
@@ -185,7 +194,10 @@ impl Slot {
     {
         let number = self.connected.fetch_add(1, Ordering::Relaxed);
         let mut connections = lock(&self.connections);
-        let leave = Leave { slot: Arc::clone(self), number };
+        let leave = Leave {
+            slot: Arc::clone(self),
+            number,
+        };
         let handle = spawn(Box::pin(async move {
             let _leave = leave;
             work.await;
@@ -229,7 +241,13 @@ impl Origin {
     pub(crate) fn new(slot: Arc<Slot>, spec: Arc<ListenerSpec>, peer: Option<IpAddr>) -> Self {
         let generation = slot.generation.load(Ordering::Acquire);
         let route = Arc::new(slot.scene().route(&spec, peer));
-        Self { slot, spec, peer, generation, route }
+        Self {
+            slot,
+            spec,
+            peer,
+            generation,
+            route,
+        }
     }
 
     /// The way under the wiring of now.

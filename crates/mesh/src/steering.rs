@@ -87,7 +87,14 @@ impl LocalSteering {
         }
     }
 
-    fn is_among_first(&self, index: usize, count: u32, caller: &InstanceId, method: &str, path: &str) -> bool {
+    fn is_among_first(
+        &self,
+        index: usize,
+        count: u32,
+        caller: &InstanceId,
+        method: &str,
+        path: &str,
+    ) -> bool {
         let operation = match &self.rules[index].rule.select.operation {
             Some(pattern) => pattern.to_string(),
             None => [method, path.split('?').next().unwrap_or_default()].join(" "),
@@ -106,7 +113,9 @@ impl LocalSteering {
 impl Steering for LocalSteering {
     fn count(&self, selected: &[usize], caller: &InstanceId, method: &str, path: &str) -> Answer<Vec<usize>> {
         let takes_effect = |index: &usize| {
-            let Some(counted) = self.rules.get(*index) else { return false };
+            let Some(counted) = self.rules.get(*index) else {
+                return false;
+            };
             let turn = counted.seen.fetch_add(1, Ordering::Relaxed).saturating_add(1);
             if !counted.rule.select.occurrence.covers(turn) {
                 return false;

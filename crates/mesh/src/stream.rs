@@ -19,6 +19,8 @@ pub(crate) enum Stream {
     Plain(Plain),
     Accepted(Box<tokio_rustls::server::TlsStream<Plain>>),
     Dialled(Box<tokio_rustls::client::TlsStream<Plain>>),
+    /// Another stream, after bytes that were read ahead.
+    Rewound(Box<(BytesMut, Self)>),
 }
 
 /// Bytes without TLS, after bytes that were read ahead.
@@ -60,13 +62,21 @@ impl From<TcpStream> for Plain {
     fn from(tcp: TcpStream) -> Self {
         // A proxy that waits for more bytes to send would add delays that the application does not have.
         let _ = tcp.set_nodelay(true);
-        Self { ahead: BytesMut::new(), raw: Raw::Tcp(tcp), fate: Fate::default() }
+        Self {
+            ahead: BytesMut::new(),
+            raw: Raw::Tcp(tcp),
+            fate: Fate::default(),
+        }
     }
 }
 
 impl From<DuplexStream> for Plain {
     fn from(pipe: DuplexStream) -> Self {
-        Self { ahead: BytesMut::new(), raw: Raw::Memory(pipe), fate: Fate::default() }
+        Self {
+            ahead: BytesMut::new(),
+            raw: Raw::Memory(pipe),
+            fate: Fate::default(),
+        }
     }
 }
 
@@ -79,11 +89,13 @@ impl Drop for Plain {
 }
 
 impl AsyncRead for Plain {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if !self.ahead.is_empty() {
-            let count = self.ahead.len().min(buf.remaining());
-            buf.put_slice(&self.ahead[..count]);
-            self.ahead.advance(count);
+            give(&mut self.ahead, buf);
             return Poll::Ready(Ok(()));
         }
         match &mut self.raw {
@@ -138,7 +150,13 @@ impl Stream {
             Self::Plain(plain) => plain.fate.clone(),
             Self::Accepted(tls) => tls.get_ref().0.fate.clone(),
             Self::Dialled(tls) => tls.get_ref().0.fate.clone(),
+            Self::Rewound(inner) => inner.1.fate(),
         }
+    }
+
+    /// Gives back bytes that were read to find out what is spoken.
+    pub(crate) fn unread(self, ahead: BytesMut) -> Self {
+        Self::Rewound(Box::new((ahead, self)))
     }
 
     /// Ends the stream with a reset.
@@ -163,7 +181,11 @@ impl Stream {
     }
 
     /// Reads more bytes behind those in `buffer`; zero is the end.
-    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut BytesMut) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut BytesMut,
+    ) -> Poll<io::Result<usize>> {
         if buffer.capacity() - buffer.len() < SMALLEST_READ {
             buffer.reserve(READ_AT_ONCE);
         }
@@ -189,12 +211,26 @@ macro_rules! each {
                 let $stream = Pin::new(inner.as_mut());
                 $does
             }
+            Stream::Rewound(inner) => {
+                let $stream = Pin::new(&mut inner.1);
+                $does
+            }
         }
     };
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Self::Rewound(inner) = &mut *self
+            && !inner.0.is_empty()
+        {
+            give(&mut inner.0, buf);
+            return Poll::Ready(Ok(()));
+        }
         each!(self, stream => stream.poll_read(cx, buf))
     }
 }
@@ -217,6 +253,7 @@ impl AsyncWrite for Stream {
             Self::Plain(inner) => inner.is_write_vectored(),
             Self::Accepted(inner) => inner.is_write_vectored(),
             Self::Dialled(inner) => inner.is_write_vectored(),
+            Self::Rewound(inner) => inner.1.is_write_vectored(),
         }
     }
 
@@ -227,4 +264,10 @@ impl AsyncWrite for Stream {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, stream => stream.poll_shutdown(cx))
     }
+}
+
+fn give(ahead: &mut BytesMut, buf: &mut ReadBuf<'_>) {
+    let count = ahead.len().min(buf.remaining());
+    buf.put_slice(&ahead[..count]);
+    ahead.advance(count);
 }

@@ -24,8 +24,10 @@ pub(crate) struct Trial {
     instances: Mutex<BTreeMap<InstanceId, Arc<Instance>>>,
     turns: Mutex<BTreeMap<ServiceName, Arc<AtomicUsize>>>,
     pairs: Mutex<BTreeMap<(ServiceName, ServiceName), Arc<Pair>>>,
-    protocols: Mutex<BTreeMap<(ServiceName, u16), Option<Vec<u8>>>>,
+    protocols: Mutex<Protocols>,
 }
+
+type Protocols = BTreeMap<(ServiceName, u16), Option<Vec<u8>>>;
 
 /// One instance, as one that is called and one that calls.
 #[derive(Debug, Default)]
@@ -78,7 +80,11 @@ impl Trial {
     }
 
     pub(crate) fn pair(&self, caller: &ServiceName, callee: &ServiceName) -> Arc<Pair> {
-        Arc::clone(lock(&self.pairs).entry((caller.clone(), callee.clone())).or_default())
+        Arc::clone(
+            lock(&self.pairs)
+                .entry((caller.clone(), callee.clone()))
+                .or_default(),
+        )
     }
 
     /// The protocol that a port chose within TLS, once it was asked.
@@ -92,8 +98,11 @@ impl Trial {
 
     /// Takes all counts and reports.
     pub(crate) fn take_reports(&self) -> MeshReports {
-        let mut reports =
-            MeshReports { gates: self.steering.take_gates(), rules: self.steering.take_rules(), ..MeshReports::default() };
+        let mut reports = MeshReports {
+            gates: self.steering.take_gates(),
+            rules: self.steering.take_rules(),
+            ..MeshReports::default()
+        };
         for ((caller, callee), pair) in lock(&self.pairs).iter() {
             let calls = pair.calls.swap(0, Ordering::Relaxed);
             if calls > 0 {

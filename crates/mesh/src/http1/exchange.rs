@@ -159,7 +159,9 @@ impl<'a> Exchange<'a> {
 
     fn reached(&self, goal: Goal) -> bool {
         let answered = || {
-            self.answer.as_ref().is_some_and(|answer| answer.framing.is_done())
+            self.answer
+                .as_ref()
+                .is_some_and(|answer| answer.framing.is_done())
                 && (self.to_down.is_empty() || self.shape.hold)
         };
         match goal {
@@ -174,7 +176,11 @@ impl<'a> Exchange<'a> {
 
     fn poll_request(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
         let mut moved = false;
-        if !self.request.is_done() && !self.callee_deaf && !self.down.input.is_empty() && self.to_up.len() < MOST_WAITING {
+        if !self.request.is_done()
+            && !self.callee_deaf
+            && !self.down.input.is_empty()
+            && self.to_up.len() < MOST_WAITING
+        {
             self.take_request()?;
             moved = true;
         }
@@ -221,7 +227,10 @@ impl<'a> Exchange<'a> {
 
     fn take_request(&mut self) -> Result<(), Broken> {
         while !self.down.input.is_empty() && !self.request.is_done() {
-            let piece = self.request.take(&self.down.input).map_err(|_| Broken::BadRequest)?;
+            let piece = self
+                .request
+                .take(&self.down.input)
+                .map_err(|_| Broken::BadRequest)?;
             self.call.sent(&self.down.input[piece.payload]);
             let raw = &self.down.input[..piece.raw];
             self.to_up.extend_from_slice(raw);
@@ -260,7 +269,9 @@ impl<'a> Exchange<'a> {
             match self.up.stream.poll_fill(cx, &mut self.up.input) {
                 Poll::Ready(Ok(0)) => {
                     match &mut self.answer {
-                        Some(answer) if answer.framing == Framing::UntilClose => answer.framing = Framing::Done,
+                        Some(answer) if answer.framing == Framing::UntilClose => {
+                            answer.framing = Framing::Done
+                        }
                         _ => self.broken = Some(Broken::CalleeClosed),
                     }
                     moved = true;
@@ -278,8 +289,15 @@ impl<'a> Exchange<'a> {
     }
 
     fn wants_answer(&self) -> bool {
-        let room = if self.shape.hold { MOST_HELD + MOST_WAITING } else { MOST_WAITING };
-        self.answer.as_ref().is_some_and(|answer| !answer.framing.is_done()) && self.to_down.len() < room
+        let room = if self.shape.hold {
+            MOST_HELD + MOST_WAITING
+        } else {
+            MOST_WAITING
+        };
+        self.answer
+            .as_ref()
+            .is_some_and(|answer| !answer.framing.is_done())
+            && self.to_down.len() < room
     }
 
     /// Writes to the caller; a held answer only as far as it is longer than what is held.
@@ -313,7 +331,9 @@ impl<'a> Exchange<'a> {
         let mut storage = [const { std::mem::MaybeUninit::uninit() }; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let mut config = httparse::ParserConfig::default();
-        config.allow_obsolete_multiline_headers_in_responses(true).allow_spaces_after_header_name_in_responses(true);
+        config
+            .allow_obsolete_multiline_headers_in_responses(true)
+            .allow_spaces_after_header_name_in_responses(true);
         let parsed = config.parse_response_with_uninit_headers(&mut response, &self.up.input, &mut storage);
         let length = match parsed {
             Ok(httparse::Status::Complete(length)) => length,
@@ -336,17 +356,27 @@ impl<'a> Exchange<'a> {
                 _ => signs.answer_framing().map_err(|_| Broken::BadAnswer)?,
             };
             let closes = signs.closes(response.version.unwrap_or(1)) || framing == Framing::UntilClose;
-            self.answer = Some(Answer { framing, closes, is_upgrade, was_cut: false });
+            self.answer = Some(Answer {
+                framing,
+                closes,
+                is_upgrade,
+                was_cut: false,
+            });
         }
         self.up.input.advance(length);
         Ok(is_interim && !self.up.input.is_empty())
     }
 
     fn take_answer(&mut self) -> Result<(), Broken> {
-        let Some(answer) = &mut self.answer else { return Ok(()) };
+        let Some(answer) = &mut self.answer else {
+            return Ok(());
+        };
         while !self.up.input.is_empty() && !answer.framing.is_done() {
             let was_chunked = matches!(answer.framing, Framing::Chunked(_));
-            let piece = answer.framing.take(&self.up.input).map_err(|_| Broken::BadAnswer)?;
+            let piece = answer
+                .framing
+                .take(&self.up.input)
+                .map_err(|_| Broken::BadAnswer)?;
             let payload = &self.up.input[piece.payload.clone()];
             match &mut self.shape.cut {
                 _ if self.shape.discard => self.call.received(payload),

@@ -151,7 +151,11 @@ impl Connection {
     /// Hands on what is no HTTP as bytes, so that the callee gives its own answer to it.
     async fn foreign(&mut self, started: Instant) -> Next {
         let slot = self.origin.slot.clone();
-        let mut call = admit(&slot, self.origin.route(), &Head::of_connection(Wire::Tcp, started));
+        let mut call = admit(
+            &slot,
+            self.origin.route(),
+            &Head::of_connection(Wire::Tcp, started),
+        );
         if call.must_wait() {
             call.wait().await;
         }
@@ -168,7 +172,12 @@ impl Connection {
     /// Ends the connection for a request that did not become one.
     fn refuse(&mut self, started: Instant, error: &str) -> Next {
         let slot = self.origin.slot.clone();
-        admit(&slot, self.origin.route(), &Head::of_connection(Wire::Http1, started)).finish(Some(error));
+        admit(
+            &slot,
+            self.origin.route(),
+            &Head::of_connection(Wire::Http1, started),
+        )
+        .finish(Some(error));
         Next::Reset
     }
 
@@ -188,7 +197,9 @@ impl Connection {
                 Refusal::Answer { status, .. } => self.answer_here(request, status).await,
             };
         }
-        let Some(place) = self.up_for(&mut request.call).await else { return Next::Reset };
+        let Some(place) = self.up_for(&mut request.call).await else {
+            return Next::Reset;
+        };
         request.call.begin_handling();
         self.exchange(request, place).await
     }
@@ -269,7 +280,13 @@ impl Connection {
         }
         match dial::dial(call, &self.dialling).await {
             Ok(stream) => {
-                self.ups.push(Up { instance: call.instance().cloned(), side: Side { stream, input: BytesMut::new() } });
+                self.ups.push(Up {
+                    instance: call.instance().cloned(),
+                    side: Side {
+                        stream,
+                        input: BytesMut::new(),
+                    },
+                });
                 Some(self.ups.len() - 1)
             }
             Err(error) => {
@@ -280,7 +297,14 @@ impl Connection {
     }
 
     async fn exchange(&mut self, request: Request, place: usize) -> Next {
-        let Request { mut call, framing, asked, close, copy, .. } = request;
+        let Request {
+            mut call,
+            framing,
+            asked,
+            close,
+            copy,
+            ..
+        } = request;
         let effects = call.effects.clone();
         let way_back = call.way_back();
         let buffers = (&mut self.to_up, &mut self.to_down);
@@ -309,7 +333,7 @@ impl Connection {
             driven = poll_fn(|cx| exchange.poll_to(cx, Goal::Answer)).await;
         }
         if let (Some(rule), Ok(())) = (effects.restart, driven) {
-            exchange.call.restart(rule).await;
+            exchange.call.restarting(rule).await;
         }
         if exchange.shape.hold && driven.is_ok() && !exchange.shape.discard {
             exchange.shape.hold = false;
@@ -337,7 +361,9 @@ impl Connection {
         // The twin is counted in before this call is counted out, so that the slot is not quiet between.
         let body = exchange.copy.take();
         let twin = match (effects.duplicate, body) {
-            (Some(rule), Some(body)) if exchange.request.is_done() => Some((rule, body, exchange.call.twin())),
+            (Some(rule), Some(body)) if exchange.request.is_done() => {
+                Some((rule, body, exchange.call.twin()))
+            }
             _ => None,
         };
         exchange.call.finish(None);
@@ -357,7 +383,9 @@ impl Connection {
 
     /// Sends a request a second time and drops the answer.
     async fn send_again(&mut self, rule: usize, head: Vec<u8>, body: Vec<u8>, mut twin: Call, asked: Asked) {
-        let Some(place) = self.up_for(&mut twin).await else { return };
+        let Some(place) = self.up_for(&mut twin).await else {
+            return;
+        };
         self.to_up.clear();
         request::write_again(&head, &mut self.to_up, &twin);
         self.to_up.extend_from_slice(&body);
@@ -368,7 +396,11 @@ impl Connection {
         let mut exchange = Exchange::new(&mut self.down, up, buffers, &mut twin, Framing::Done, asked);
         exchange.shape.discard = true;
         let driven = poll_fn(|cx| exchange.poll_to(cx, Goal::Both)).await;
-        let kept = exchange.answer.as_ref().is_some_and(|answer| !answer.closes && !answer.is_upgrade) && driven.is_ok();
+        let kept = exchange
+            .answer
+            .as_ref()
+            .is_some_and(|answer| !answer.closes && !answer.is_upgrade)
+            && driven.is_ok();
         match driven {
             Ok(()) => twin.finish(None),
             Err(broken) => twin.finish(Some(why_broken(broken))),
@@ -382,7 +414,11 @@ impl Connection {
 /// Ends a call that broke: what was a reset stays one, what was closed in order stays so too.
 fn broken_end(call: &mut Call, broken: Broken) -> Next {
     call.finish(Some(why_broken(broken)));
-    if broken == Broken::CalleeClosed { Next::Close } else { Next::Reset }
+    if broken == Broken::CalleeClosed {
+        Next::Close
+    } else {
+        Next::Reset
+    }
 }
 
 fn why_broken(broken: Broken) -> &'static str {

@@ -32,7 +32,12 @@ pub(super) enum Reading {
 }
 
 /// Reads a request's head off the input, takes it in and writes the head for its callee.
-pub(super) fn read(origin: &mut Origin, input: &mut BytesMut, out: &mut BytesMut, started: Instant) -> Reading {
+pub(super) fn read(
+    origin: &mut Origin,
+    input: &mut BytesMut,
+    out: &mut BytesMut,
+    started: Instant,
+) -> Reading {
     let mut storage = [const { std::mem::MaybeUninit::uninit() }; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut []);
     let length = match request.parse_with_uninit_headers(input, &mut storage) {
@@ -42,7 +47,9 @@ pub(super) fn read(origin: &mut Origin, input: &mut BytesMut, out: &mut BytesMut
         Err(_) => return Reading::Foreign,
     };
     let signs = Signs::read(request.headers);
-    let Ok(framing) = signs.request_framing() else { return Reading::Foreign };
+    let Ok(framing) = signs.request_framing() else {
+        return Reading::Foreign;
+    };
     let method = request.method.unwrap_or_default();
     let head = Head {
         wire: Wire::Http1,
@@ -57,11 +64,21 @@ pub(super) fn read(origin: &mut Origin, input: &mut BytesMut, out: &mut BytesMut
     out.clear();
     head::pass_request(out, &input[..length], request.headers, &signs, &call.outgoing());
     let copy = call.effects.duplicate.map(|_| input[..length].to_vec());
-    let asked = Asked { head_only: method == "HEAD", tunnel: method == "CONNECT" };
+    let asked = Asked {
+        head_only: method == "HEAD",
+        tunnel: method == "CONNECT",
+    };
     let close = signs.closes(request.version.unwrap_or(1));
     input.advance(length);
     let expects_continue = signs.expects_continue;
-    Reading::Whole(Box::new(Request { call, framing, asked, close, expects_continue, copy }))
+    Reading::Whole(Box::new(Request {
+        call,
+        framing,
+        asked,
+        close,
+        expects_continue,
+        copy,
+    }))
 }
 
 /// Writes the head of a request once more, with the context of another call.
