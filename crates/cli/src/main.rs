@@ -1,3 +1,7 @@
-//! The faultscope binary.
+//! The `faultscope` binary: the tool, the launcher of processes and every cell.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    faultscope_cli::main()
+}

@@ -1,1 +1,19 @@
-//! The one async orchestrator: trials, slots, judging, recording.
+//! The one async orchestrator: it deploys, drives, judges and records.
+//!
+//! A [`Session`] holds a platform, a mesh and a store for one campaign; [`Session::trial`] carries one
+//! trial from circumstance to run; [`campaign`] lets a search choose the trials of all slots.
+
+pub mod campaign;
+mod error;
+mod events;
+mod live;
+mod session;
+pub mod stored;
+mod testing;
+mod trial;
+mod wire;
+
+pub use error::EngineError;
+pub use events::EventBus;
+pub use session::{Session, SessionOptions};
+pub use trial::{TrialEnd, TrialRequest};

@@ -1,0 +1,196 @@
+//! `faultscope check`
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use faultscope_engine::{Session, TrialEnd, TrialRequest};
+use faultscope_model::space::Delta;
+use faultscope_model::units::show_duration;
+use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::{CheckArgs, Global, Under};
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::project::Project;
+use crate::render::table::Table;
+
+#[derive(Debug, Serialize)]
+struct Checked {
+    application: String,
+    services: usize,
+    tests: usize,
+    deltas: Vec<Delta>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probe: Option<Probed>,
+}
+
+#[derive(Debug, Serialize)]
+struct Probed {
+    run: String,
+    outcome: Outcome,
+    calls: u64,
+    /// Services that made calls without handing on the context, and how many.
+    not_propagating: BTreeMap<String, u64>,
+    /// Services that were seen to hand it on.
+    propagating: Vec<String>,
+    external_calls_refused: BTreeMap<String, u64>,
+}
+
+pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
+    let project = Project::read(&args.target.file)?;
+    let space = project
+        .application
+        .space()
+        .map_err(|e| CommandError::new(Exit::Spec, e.to_string()))?;
+    let probe = if args.probe {
+        Some(probe(&project, &args, global, printer).await?)
+    } else {
+        None
+    };
+    let failed = probe.as_ref().is_some_and(|p| p.outcome != Outcome::Pass);
+    let checked = Checked {
+        application: project.application.name.clone(),
+        services: project.application.services.len(),
+        tests: project.application.tests.len(),
+        deltas: space.deltas,
+        probe,
+    };
+    if printer.json {
+        printer.result(&checked)?;
+    } else {
+        show(&checked, &project, printer);
+    }
+    Ok(if failed { Exit::Found } else { Exit::Done })
+}
+
+fn show(checked: &Checked, project: &Project, printer: &Printer) {
+    let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    printer.line(format!(
+        "{}: {}, {}, {} between simplest and failing",
+        printer.strong(&checked.application),
+        count(checked.services, "service"),
+        count(checked.tests, "test"),
+        count(checked.deltas.len(), "delta"),
+    ));
+    if !checked.deltas.is_empty() {
+        let mut table = Table::new(&["rank", "dimension", "delta", "from", "to", "cost"]);
+        let mut deltas: Vec<_> = checked.deltas.iter().collect();
+        deltas.sort_by_key(|delta| delta.rank);
+        for delta in deltas {
+            table.row([
+                delta.rank.to_string(),
+                delta.dimension.to_string(),
+                delta.name.clone(),
+                delta.from.clone(),
+                delta.to.clone(),
+                show_duration(delta.cost),
+            ]);
+        }
+        printer.line(table);
+    } else if project.application.failing == project.application.simplest {
+        printer.line("no `failing:` circumstance yet, so there is nothing to reduce");
+    }
+    let Some(probe) = &checked.probe else { return };
+    printer.line(format!(
+        "\nprobe: {} calls seen, outcome {}",
+        probe.calls,
+        probe.outcome.word()
+    ));
+    if probe.not_propagating.is_empty() {
+        printer.line(format!(
+            "every service that makes calls hands on trace context ({})",
+            count(probe.propagating.len(), "service")
+        ));
+    }
+    for (service, calls) in &probe.not_propagating {
+        printer.line(format!(
+            "{} does not hand on trace context in {}: their parents are inferred where only one request \
+             is in flight",
+            printer.strong(service),
+            count(usize::try_from(*calls).unwrap_or(usize::MAX), "call"),
+        ));
+    }
+    for (host, calls) in &probe.external_calls_refused {
+        printer.line(format!(
+            "{calls} calls to {host} were refused: it is outside, and `allow` is false"
+        ));
+    }
+    printer.line(format!("see them with `faultscope runs show {}`", probe.run));
+}
+
+async fn probe(
+    project: &Project,
+    args: &CheckArgs,
+    global: &Global,
+    printer: &Printer,
+) -> Result<Probed, CommandError> {
+    let platform = project.platform(&args.target)?;
+    let under = Under {
+        failing: false,
+        deltas: Vec::new(),
+        settings: Vec::new(),
+        record: None,
+        seed: 1,
+    };
+    let options = project.session("probe", &under)?;
+    let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
+    let progress = Progress::start(&session, global, printer);
+    let request = TrialRequest {
+        trial: TrialId(1),
+        deltas: DeltaSet::new(),
+        circumstance: project.application.simplest.clone(),
+        tests: project.application.tests.clone(),
+        wanted: None,
+    };
+    let end = session
+        .trial(SlotId(0), &request, &CancellationToken::new())
+        .await;
+    progress.finish().await;
+    let result = match end {
+        Ok(TrialEnd::Finished(run)) => {
+            let spans = session.spans_of(run.trial).await?;
+            let mut not_propagating: BTreeMap<String, u64> = BTreeMap::new();
+            let mut propagating = std::collections::BTreeSet::new();
+            for span in &spans {
+                use faultscope_model::span::Parentage;
+                match span.parentage {
+                    Parentage::Propagated => {
+                        propagating.insert(span.caller.service.to_string());
+                    }
+                    Parentage::Inferred | Parentage::Unknown => {
+                        *not_propagating
+                            .entry(span.caller.service.to_string())
+                            .or_default() += 1;
+                    }
+                    Parentage::Root => {}
+                }
+            }
+            let mut refused: BTreeMap<String, u64> = BTreeMap::new();
+            for external in &project.application.externals {
+                let calls = spans
+                    .iter()
+                    .filter(|s| s.callee == external.service && !external.allow)
+                    .count();
+                if calls > 0 {
+                    refused.insert(external.host.clone(), calls as u64);
+                }
+            }
+            Ok(Probed {
+                run: run.id.to_string(),
+                calls: run.evidence.spans,
+                outcome: run.outcome,
+                not_propagating,
+                propagating: propagating.into_iter().collect(),
+                external_calls_refused: refused,
+            })
+        }
+        Ok(TrialEnd::Cancelled) => Err(CommandError::new(Exit::Interrupted, "interrupted")),
+        Err(error) => Err(error.into()),
+    };
+    crate::commands::test::close(session, "probed").await?;
+    result
+}

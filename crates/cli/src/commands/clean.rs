@@ -1,0 +1,57 @@
+//! `faultscope clean`
+
+use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
+use faultscope_platform::{Platform, Reaped};
+use faultscope_store::{Retention, Store};
+use serde::Serialize;
+
+use crate::args::CleanArgs;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::project;
+
+#[derive(Debug, Serialize)]
+struct Cleaned {
+    left_over: Reaped,
+    campaigns: Vec<String>,
+}
+
+pub(crate) async fn run(args: CleanArgs, printer: &Printer) -> Result<Exit, CommandError> {
+    let state = project::state_folder(&args.folder);
+    let options = ProcessOptions {
+        isolation: WantedIsolation::Auto,
+        program: project::own_program()?,
+        state: Some(state.clone()),
+    };
+    let left_over = ProcessPlatform::new(options)?.reap_orphans().await?;
+    let mut campaigns = Vec::new();
+    if let Some(keep) = args.keep
+        && state.is_dir()
+    {
+        let store = Store::open(&state)?;
+        let retention = Retention {
+            most_campaigns: Some(keep),
+            ..Retention::default()
+        };
+        campaigns = store.retain(retention)?.iter().map(ToString::to_string).collect();
+    }
+    let cleaned = Cleaned { left_over, campaigns };
+    if printer.json {
+        printer.result(&cleaned)?;
+        return Ok(Exit::Done);
+    }
+    let Reaped {
+        processes,
+        cgroups,
+        mounts,
+        containers,
+        folders,
+    } = &cleaned.left_over;
+    printer.line(format!(
+        "removed {processes} processes, {cgroups} control groups, {mounts} mounts, {containers} containers, \
+         {folders} folders that a dead tool had left, and {} campaigns",
+        cleaned.campaigns.len()
+    ));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,12 @@
+//! One file for each subcommand.
+
+pub(crate) mod cell;
+pub(crate) mod check;
+pub(crate) mod clean;
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod fetch;
+pub(crate) mod init;
+pub(crate) mod runs;
+pub(crate) mod test;
+pub(crate) mod up;

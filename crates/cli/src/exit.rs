@@ -1,0 +1,44 @@
+//! Exit codes: one table for all commands.
+
+use std::process::ExitCode;
+
+/// How a command ended. The numbers are part of the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It did what it should, and found nothing wrong.
+    Done = 0,
+    /// A failure was found: a test failed, a cause was reduced.
+    Found = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The application file is wrong.
+    Spec = 3,
+    /// The platform is not there or lacks a right.
+    Platform = 4,
+    /// The trial could not be judged, or the failure does not come back.
+    Unresolved = 5,
+    /// The environment spoiled trials or changed under them.
+    Environment = 6,
+    /// The tool itself broke.
+    Internal = 70,
+    /// It was interrupted.
+    Interrupted = 130,
+}
+
+/// The table, for `--help`.
+pub(crate) const TABLE: &str = "Exit codes:
+    0  done, nothing wrong was found
+    1  a failure was found (a test failed)
+    2  the command line is wrong
+    3  the application file is wrong
+    4  the platform is unavailable
+    5  the trial could not be judged
+    6  the environment spoiled trials or changed under them
+   70  the tool itself broke
+  130  interrupted";
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

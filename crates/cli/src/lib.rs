@@ -1,0 +1,104 @@
+//! Arguments, printing, exit codes: the only crate that knows the terminal.
+
+mod args;
+mod bench;
+mod commands;
+mod error;
+mod exit;
+mod printer;
+mod progress;
+mod project;
+mod render;
+mod samples;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use error::CommandError;
+use exit::Exit;
+use printer::Printer;
+
+/// Runs the tool with the process's own arguments.
+pub fn main() -> ExitCode {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    // The launcher changes namespaces, which a process with threads cannot do: nothing may run before it.
+    if words.get(1).is_some_and(|word| word == "launch") {
+        return faultscope_platform::process::launch::launch_main(words.split_off(2));
+    }
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Done.into()
+            };
+        }
+    };
+    let printer = Printer::new(cli.global.json, cli.global.color, cli.global.quiet);
+    start_logging(cli.global.verbose);
+    match run(cli, &printer) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            printer.error(&error);
+            error.exit.into()
+        }
+    }
+}
+
+fn run(cli: Cli, printer: &Printer) -> Result<Exit, CommandError> {
+    match cli.command {
+        // A cell stays small: it has a runtime of its own, made for one core.
+        Command::Cell(args) => commands::cell::run(args),
+        Command::Completions(args) => commands::completions::run(&args),
+        Command::Init(args) => commands::init::run(&args, printer),
+        other => {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .map_err(|e| CommandError::internal("the runtime cannot start").because(e))?;
+            let outcome = runtime.block_on(dispatch(other, &cli.global, printer));
+            // Blocking work that hangs must not keep a finished tool alive.
+            runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+            outcome
+        }
+    }
+}
+
+async fn dispatch(command: Command, global: &args::Global, printer: &Printer) -> Result<Exit, CommandError> {
+    match command {
+        Command::Check(args) => commands::check::run(args, global, printer).await,
+        Command::Up(args) => commands::up::run(args, global, printer).await,
+        Command::Test(args) => commands::test::run(args, global, printer).await,
+        Command::Runs(args) => commands::runs::run(args, printer).await,
+        Command::Clean(args) => commands::clean::run(args, printer).await,
+        Command::Demo(args) => commands::demo::run(args, global, printer).await,
+        Command::Bench(args) => bench::run(args, printer).await,
+        Command::Fetch(args) => commands::fetch::run(args, printer).await,
+        Command::BenchPart(args) => bench::part(args).await,
+        Command::Cell(_) | Command::Completions(_) | Command::Init(_) => {
+            Err(CommandError::internal("this command runs without a runtime"))
+        }
+    }
+}
+
+fn start_logging(verbose: u8) {
+    let default = match verbose {
+        0 => "warn",
+        1 => "warn,faultscope=info",
+        2 => "info,faultscope=debug",
+        _ => "debug,faultscope=trace",
+    };
+    let filter =
+        tracing_subscriber::EnvFilter::try_from_env("FAULTSCOPE_LOG").unwrap_or_else(|_| default.into());
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .try_init();
+}

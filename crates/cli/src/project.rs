@@ -1,0 +1,234 @@
+//! Finds the application file, reads it, and makes the platform it runs on.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use faultscope_engine::SessionOptions;
+use faultscope_model::application::IsolationChoice;
+use faultscope_model::wiring::RecordLevel;
+use faultscope_model::{Application, Circumstance, DeltaSet, ServiceName, Space};
+use faultscope_platform::Platform;
+use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
+
+use crate::args::{IsolationArg, PlatformChoice, RecordArg, Target, Under};
+use crate::error::CommandError;
+use crate::exit::Exit;
+
+/// The file name that is looked for in a folder.
+pub(crate) const FILE_NAME: &str = "faultscope.yaml";
+
+/// An application and the folder it lies in.
+#[derive(Debug)]
+pub(crate) struct Project {
+    pub(crate) application: Application,
+    pub(crate) root: PathBuf,
+}
+
+impl Project {
+    /// Reads an application file, given itself or its folder.
+    pub(crate) fn read(path: &Path) -> Result<Self, CommandError> {
+        let file = if path.is_dir() {
+            path.join(FILE_NAME)
+        } else {
+            path.to_owned()
+        };
+        let text = std::fs::read_to_string(&file).map_err(|e| {
+            let error = CommandError::new(Exit::Spec, format!("cannot read {}", file.display()));
+            let error = if e.kind() == std::io::ErrorKind::NotFound {
+                error.hint("`faultscope init` writes one from a Compose file or a Procfile; `faultscope demo` needs none")
+            } else {
+                error
+            };
+            error.because(e)
+        })?;
+        let name = file.to_string_lossy().into_owned();
+        let load = |base: &str, path: &str| {
+            let next = Path::new(base).parent().unwrap_or(Path::new("")).join(path);
+            let text = std::fs::read_to_string(&next).map_err(|e| e.to_string())?;
+            Ok((text, next.to_string_lossy().into_owned()))
+        };
+        let application = Application::read(&text, &name, &load)?;
+        // Paths in a file are relative to the outermost file it extends: that one belongs to the services.
+        let root = root_of(&file, &text).unwrap_or_else(|| folder_of(&file));
+        let root = std::fs::canonicalize(&root).map_err(|e| {
+            CommandError::new(Exit::Spec, format!("cannot open {}", root.display())).because(e)
+        })?;
+        Ok(Self { application, root })
+    }
+
+    /// The platform that was asked for.
+    pub(crate) fn platform(&self, target: &Target) -> Result<Arc<dyn Platform>, CommandError> {
+        let isolation = match target.isolation {
+            None => match self.application.isolation {
+                IsolationChoice::Auto => WantedIsolation::Auto,
+                IsolationChoice::Netns => WantedIsolation::Netns,
+                IsolationChoice::Ports => WantedIsolation::Ports,
+            },
+            Some(IsolationArg::Auto) => WantedIsolation::Auto,
+            Some(IsolationArg::Netns) => WantedIsolation::Netns,
+            Some(IsolationArg::Ports) => WantedIsolation::Ports,
+        };
+        match target.platform {
+            PlatformChoice::Process => {
+                let options = ProcessOptions {
+                    isolation,
+                    program: own_program()?,
+                    state: Some(self.root.join(".faultscope")),
+                };
+                Ok(Arc::new(ProcessPlatform::new(options)?))
+            }
+        }
+    }
+
+    /// The options of a session for this project.
+    pub(crate) fn session(&self, purpose: &str, under: &Under) -> Result<SessionOptions, CommandError> {
+        let mut options = SessionOptions::new(purpose, self.root.clone(), own_program()?);
+        options.seed = under.seed;
+        options.command_line = std::env::args().collect();
+        options.record = under.record.map(|level| match level {
+            RecordArg::Timing => RecordLevel::Timing,
+            RecordArg::Headers => RecordLevel::Headers,
+            RecordArg::Bodies => RecordLevel::default(),
+        });
+        Ok(options)
+    }
+
+    /// The space of deltas and the set that was asked for, with single settings laid over both ends.
+    pub(crate) fn under(&self, under: &Under) -> Result<(Space, DeltaSet), CommandError> {
+        let mut application = self.application.clone();
+        for setting in &under.settings {
+            change(
+                &application.services.keys().cloned().collect::<Vec<_>>(),
+                &mut application.simplest,
+                setting,
+            )?;
+            change(
+                &application.services.keys().cloned().collect::<Vec<_>>(),
+                &mut application.failing,
+                setting,
+            )?;
+        }
+        let spec = |e: &dyn std::fmt::Display| CommandError::new(Exit::Spec, e.to_string());
+        let space = application.space().map_err(|e| spec(&e))?;
+        let mut set = if under.failing {
+            space.full()
+        } else {
+            DeltaSet::new()
+        };
+        for name in &under.deltas {
+            let found = space.deltas.iter().position(|delta| &delta.name == name);
+            let Some(found) = found else {
+                let message = format!("there is no delta `{name}`");
+                return Err(CommandError::usage(message).hint("`faultscope check` lists all deltas"));
+            };
+            set.insert(found);
+        }
+        // A wrong value shows before anything is started.
+        let circumstance = space.circumstance(&set).map_err(|e| spec(&e))?;
+        let expansion = faultscope_model::application::Expansion {
+            program: String::new(),
+            slot: faultscope_model::SlotId(0),
+        };
+        application
+            .plan(&circumstance, &expansion)
+            .map_err(|e| CommandError::usage(e.to_string()))?;
+        Ok((space, set))
+    }
+}
+
+/// The folder that campaigns of an application are kept in.
+pub(crate) fn state_folder(path: &Path) -> PathBuf {
+    let folder = if path.is_file() {
+        folder_of(path)
+    } else {
+        path.to_owned()
+    };
+    folder.join(".faultscope")
+}
+
+pub(crate) fn own_program() -> Result<PathBuf, CommandError> {
+    std::env::current_exe()
+        .map_err(|e| CommandError::internal("the tool cannot find its own program").because(e))
+}
+
+fn folder_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn root_of(file: &Path, text: &str) -> Option<PathBuf> {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        extends: Option<String>,
+    }
+    let mut here = file.to_owned();
+    let mut text = text.to_owned();
+    // Reading has refused longer chains.
+    for _ in 0..16 {
+        let Some(next) = serde_saphyr::from_str::<Head>(&text)
+            .ok()
+            .and_then(|head| head.extends)
+        else {
+            return Some(folder_of(&here));
+        };
+        here = folder_of(&here).join(next);
+        text = std::fs::read_to_string(&here).ok()?;
+    }
+    None
+}
+
+fn change(
+    services: &[ServiceName],
+    circumstance: &mut Circumstance,
+    setting: &str,
+) -> Result<(), CommandError> {
+    let wrong = || {
+        CommandError::usage(format!("`{setting}` is not a setting"))
+            .hint("write nodes=3, instances.order=2, config.order.memory=64MiB or config.order.env.TTL=5")
+    };
+    let (key, value) = setting.split_once('=').ok_or_else(wrong)?;
+    let service = |name: &str| {
+        services
+            .iter()
+            .find(|s| s.as_str() == name)
+            .cloned()
+            .ok_or_else(|| {
+                let names: Vec<_> = services.iter().map(ServiceName::as_str).collect();
+                CommandError::usage(format!("there is no service `{name}`"))
+                    .hint(format!("services: {}", names.join(", ")))
+            })
+    };
+    if key == "nodes" {
+        circumstance.nodes = value.parse().ok().filter(|&n| n > 0).ok_or_else(wrong)?;
+    } else if let Some(name) = key.strip_prefix("instances.") {
+        let count = value
+            .parse()
+            .ok()
+            .filter(|&n: &u32| (1..=1000).contains(&n))
+            .ok_or_else(wrong)?;
+        circumstance.instances.insert(service(name)?, count);
+    } else if let Some(rest) = key.strip_prefix("config.") {
+        // A service's name may hold dots: the longest that fits is meant.
+        let fits = |s: &&ServiceName| {
+            rest.strip_prefix(s.as_str())
+                .is_some_and(|rest| rest.starts_with('.'))
+        };
+        let name = services
+            .iter()
+            .filter(fits)
+            .max_by_key(|s| s.as_str().len())
+            .ok_or_else(wrong)?;
+        let item = &rest[name.as_str().len() + 1..];
+        if !matches!(item, "memory" | "cpu" | "pids") && !item.starts_with("env.") {
+            return Err(wrong());
+        }
+        let items: &mut BTreeMap<String, String> = circumstance.config.entry(name.clone()).or_default();
+        items.insert(item.to_owned(), value.to_owned());
+    } else {
+        return Err(wrong());
+    }
+    Ok(())
+}

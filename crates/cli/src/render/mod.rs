@@ -1,0 +1,7 @@
+//! How things look in a terminal. Meaning never rests on colour alone.
+
+pub(crate) mod map;
+pub(crate) mod run;
+pub(crate) mod table;
+pub(crate) mod time;
+pub(crate) mod tree;

@@ -1,0 +1,99 @@
+//! A run: its tests and what it left behind.
+
+use faultscope_model::units::show_duration;
+use faultscope_model::{Outcome, Run};
+
+use crate::printer::Printer;
+
+/// Lines of a failing test's message that are shown.
+const MESSAGE_LINES: usize = 12;
+
+/// The tests of a run, one line each, failing ones with their message.
+pub(crate) fn tests(run: &Run, printer: &Printer) {
+    let tests = &run.evidence.tests;
+    let failed = tests.iter().filter(|t| t.failure.is_some()).count();
+    let verdict = match &run.outcome {
+        Outcome::Pass => printer.good("pass"),
+        Outcome::Fail { .. } => printer.bad("fail"),
+        Outcome::Unresolved { reason } => format!("{} ({reason})", printer.bad("unresolved")),
+    };
+    printer.line(format!(
+        "{} {verdict}: {} of {} tests passed, {} calls seen, ready after {}, took {}",
+        printer.strong(&format!("run {}", run.id)),
+        tests.len() - failed,
+        tests.len(),
+        run.evidence.spans,
+        show_duration(run.cost.deploy),
+        show_duration(run.cost.total),
+    ));
+    for test in tests {
+        let mark = if test.failure.is_some() {
+            printer.bad("FAIL")
+        } else {
+            printer.good("pass")
+        };
+        printer.line(format!(
+            "  {mark}  {:<44} {:>8}",
+            test.test,
+            show_duration(test.took)
+        ));
+        if let Some(failure) = &test.failure {
+            printer.line(format!("        {}", failure.ending));
+            let lines: Vec<_> = failure.message.lines().filter(|l| !l.trim().is_empty()).collect();
+            for line in &lines[lines.len().saturating_sub(MESSAGE_LINES)..] {
+                printer.line(format!("        | {line}"));
+            }
+        }
+    }
+}
+
+/// What else a run left: exits, logs, gates, rules, notes.
+pub(crate) fn evidence(run: &Run, printer: &Printer) {
+    let evidence = &run.evidence;
+    for exit in &evidence.exits {
+        printer.line(format!(
+            "  {} {}",
+            printer.strong(&exit.instance.to_string()),
+            exit.reason
+        ));
+    }
+    for (instance, lines) in &evidence.logs {
+        printer.line(format!("  last lines of {instance}:"));
+        for line in lines {
+            printer.line(format!("    | {line}"));
+        }
+    }
+    for gate in &evidence.gates {
+        printer.line(format!("  gate {}: {:?}", gate.gate, gate.outcome));
+    }
+    for rule in &evidence.rules {
+        printer.line(format!(
+            "  rule {}: matched {} calls, applied to {}",
+            rule.rule, rule.matched, rule.applied
+        ));
+    }
+    for note in &evidence.notes {
+        printer.line(format!("  note: {note}"));
+    }
+    if evidence.spans_dropped > 0 {
+        printer.line(format!(
+            "  {} calls could not be stored: the disk was too slow",
+            evidence.spans_dropped
+        ));
+    }
+    let circumstance = &run.circumstance;
+    if circumstance.nodes > 1 || !circumstance.instances.is_empty() || !circumstance.config.is_empty() {
+        let instances = circumstance
+            .instances
+            .iter()
+            .map(|(service, count)| format!("instances {service}={count}"));
+        let config = circumstance.config.iter().flat_map(|(service, items)| {
+            items
+                .iter()
+                .map(move |(key, value)| format!("config {service}.{key}={value}"))
+        });
+        let nodes = (circumstance.nodes > 1).then(|| format!("nodes={}", circumstance.nodes));
+        let all: Vec<_> = nodes.into_iter().chain(instances).chain(config).collect();
+        printer.line(format!("  under {}", all.join(", ")));
+    }
+}

@@ -1,0 +1,289 @@
+//! A session: one platform, one mesh, one store folder, n slots, for one campaign.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use faultscope_mesh::{Hooks, Mesh, MeshOptions, MeshSlot};
+use faultscope_model::application::Expansion;
+use faultscope_model::event::Event;
+use faultscope_model::units::ByteSize;
+use faultscope_model::wiring::RecordLevel;
+use faultscope_model::{Application, CampaignId, RunId, SlotId, TrialId};
+use faultscope_platform::{MeshPlace, Platform, SlotSpec};
+use faultscope_store::{Campaign, CampaignMeta, Store, new_campaign_id};
+use tokio::sync::OnceCell;
+
+use crate::error::EngineError;
+use crate::events::EventBus;
+use crate::wire::{PlatformDialer, PlatformRestarter, SlotRecorder};
+
+/// What a session needs to know.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// `test`, `up`, `debug` ...
+    pub purpose: String,
+    /// The folder of the application file.
+    pub root: PathBuf,
+    /// The tool's own folder, `.faultscope`.
+    pub state: PathBuf,
+    /// The tool's own program.
+    pub program: PathBuf,
+    /// What was typed, for the record.
+    pub command_line: Vec<String>,
+    /// How many slots.
+    pub slots: u16,
+    /// Decides every random choice.
+    pub seed: u64,
+    /// How much the mesh records; as the application says when none.
+    pub record: Option<RecordLevel>,
+    /// Threads of the mesh.
+    pub mesh_workers: usize,
+    /// How long a whole trial may take.
+    pub trial_within: Duration,
+    /// How often a spoiled trial is tried again.
+    pub retries: u32,
+    /// After how many trials a known circumstance is repeated; 0 for never.
+    pub sentinel_every: u32,
+}
+
+impl SessionOptions {
+    /// The usual options for a purpose, an application folder and the tool's own program.
+    pub fn new(purpose: &str, root: PathBuf, program: PathBuf) -> Self {
+        Self {
+            purpose: purpose.to_owned(),
+            state: root.join(".faultscope"),
+            root,
+            program,
+            command_line: Vec::new(),
+            slots: 1,
+            seed: 1,
+            record: None,
+            mesh_workers: 1,
+            trial_within: Duration::from_secs(600),
+            retries: 3,
+            sentinel_every: 0,
+        }
+    }
+}
+
+/// One campaign's hold on platform, mesh and store. [`Session::close`] ends everything it started.
+pub struct Session {
+    pub(crate) application: Arc<Application>,
+    pub(crate) options: SessionOptions,
+    pub(crate) platform: Arc<dyn Platform>,
+    pub(crate) slots: BTreeMap<SlotId, SlotState>,
+    pub(crate) campaign: Arc<Campaign>,
+    pub(crate) events: EventBus,
+    mesh: Option<Mesh>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("campaign", &self.campaign.id())
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) struct SlotState {
+    pub(crate) id: SlotId,
+    pub(crate) mesh: Option<MeshSlot>,
+    pub(crate) recorder: Arc<SlotRecorder>,
+    pub(crate) expansion: Expansion,
+    spec: SlotSpec,
+    opened: OnceCell<()>,
+}
+
+impl Session {
+    /// Opens the store and the mesh; slots are opened when they are first used.
+    pub async fn open(
+        application: Application,
+        platform: Arc<dyn Platform>,
+        options: SessionOptions,
+    ) -> Result<Self, EngineError> {
+        let store = Store::open(&options.state)?;
+        let started_us = now_us();
+        let campaign = Arc::new(store.campaign(CampaignMeta {
+            id: new_campaign_id(started_us),
+            kind: options.purpose.clone(),
+            application: application.name.clone(),
+            started_us,
+            command_line: options.command_line.clone(),
+            seed: options.seed,
+        })?);
+        let mesh = match platform.capabilities().mesh {
+            MeshPlace::Local => Some(Mesh::start(MeshOptions {
+                workers: options.mesh_workers,
+                ..MeshOptions::default()
+            })?),
+            MeshPlace::Sidecar | MeshPlace::Nowhere => None,
+        };
+        let events = EventBus::new(campaign.clone());
+        let mut slots = BTreeMap::new();
+        for number in 0..options.slots.max(1) {
+            let id = SlotId(number);
+            let recorder = Arc::new(SlotRecorder::new(campaign.sink(), id));
+            let hooks = |recorder: Arc<SlotRecorder>| Hooks {
+                dialer: Arc::new(PlatformDialer {
+                    platform: platform.clone(),
+                    slot: id,
+                }),
+                recorder,
+                restarter: Arc::new(PlatformRestarter {
+                    platform: platform.clone(),
+                    slot: id,
+                    runtime: tokio::runtime::Handle::current(),
+                }),
+            };
+            let spec = SlotSpec {
+                id,
+                label: format!("{}-{number}", campaign.id()),
+                application: options.root.clone(),
+                state: options.state.clone(),
+                setup: application.setup.clone(),
+                template: template_name(&application, &options),
+                program: options.program.clone(),
+                log_limit: ByteSize(1 << 20),
+                control: None,
+            };
+            let expansion = Expansion {
+                program: options.program.to_string_lossy().into_owned(),
+                slot: id,
+            };
+            let mesh = mesh.as_ref().map(|mesh| mesh.open(id, hooks(recorder.clone())));
+            slots.insert(
+                id,
+                SlotState {
+                    id,
+                    mesh,
+                    recorder,
+                    expansion,
+                    spec,
+                    opened: OnceCell::new(),
+                },
+            );
+        }
+        events.emit(Event::CampaignStarted {
+            campaign: campaign.id().clone(),
+            purpose: options.purpose.clone(),
+            slots: options.slots,
+            seed: options.seed,
+        });
+        Ok(Self {
+            application: Arc::new(application),
+            options,
+            platform,
+            slots,
+            campaign,
+            events,
+            mesh,
+        })
+    }
+
+    /// The campaign's id, the name of its folder.
+    pub fn id(&self) -> &CampaignId {
+        self.campaign.id()
+    }
+
+    /// The application.
+    pub fn application(&self) -> &Application {
+        &self.application
+    }
+
+    /// Where events come from.
+    pub fn events(&self) -> &EventBus {
+        &self.events
+    }
+
+    /// The campaign's place in the store.
+    pub fn campaign(&self) -> &Campaign {
+        &self.campaign
+    }
+
+    /// The platform.
+    pub fn platform(&self) -> &Arc<dyn Platform> {
+        &self.platform
+    }
+
+    /// The mesh of a slot, where the mesh runs in this process.
+    pub fn mesh(&self, slot: SlotId) -> Option<&MeshSlot> {
+        self.slots.get(&slot)?.mesh.as_ref()
+    }
+
+    /// The id under which a trial's run is stored: the campaign's first letters and the trial's number.
+    pub(crate) fn run_id(&self, trial: TrialId) -> Result<RunId, EngineError> {
+        let short = self
+            .campaign
+            .id()
+            .as_str()
+            .split('-')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        format!("{short}.{}", trial.0)
+            .parse()
+            .map_err(|e| EngineError::Internal(format!("{e}")))
+    }
+
+    pub(crate) async fn slot(&self, id: SlotId) -> Result<&SlotState, EngineError> {
+        let slot = self
+            .slots
+            .get(&id)
+            .ok_or_else(|| EngineError::Internal(format!("there is no {id}")))?;
+        slot.opened
+            .get_or_try_init(|| self.platform.open_slot(&slot.spec))
+            .await?;
+        Ok(slot)
+    }
+
+    /// Ends everything, writes the last events and closes the store.
+    pub async fn close(self, summary: &str) -> Result<(), EngineError> {
+        let mut first_error = None;
+        for slot in self.slots.values().filter(|slot| slot.opened.initialized()) {
+            if let Some(mesh) = &slot.mesh {
+                mesh.close_listeners();
+                mesh.reset_connections();
+            }
+            if let Err(error) = self.platform.close_slot(slot.id).await {
+                first_error.get_or_insert(error);
+            }
+        }
+        drop(self.mesh);
+        self.events.emit(Event::CampaignFinished {
+            summary: summary.to_owned(),
+        });
+        self.campaign.flush().await?;
+        first_error.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// The same text means the same result of `setup`: its command and the files it may read.
+fn template_name(application: &Application, options: &SessionOptions) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    application.setup.hash(&mut hasher);
+    options.root.hash(&mut hasher);
+    // A changed script must not be answered with its old result: names, sizes and times of the files
+    // at the top of the folder stand for their content.
+    let mut files: Vec<_> = std::fs::read_dir(&options.root)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let meta = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            Some((entry.file_name(), meta.len(), meta.modified().ok()))
+        })
+        .collect();
+    files.sort();
+    files.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// Microseconds since 1970.
+pub(crate) fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

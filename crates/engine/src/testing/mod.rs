@@ -1,0 +1,218 @@
+//! Runs the tests of an application in a slot.
+
+mod junit;
+mod steps;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use faultscope_mesh::MeshSlot;
+use faultscope_model::application::{Expansion, TestBody, TestCase, TestCommand};
+use faultscope_model::outcome::{Ending, Failure, TestResult};
+use faultscope_model::{Application, SlotId};
+use faultscope_platform::{Execution, Exit, MeshPlace, Place, Platform, PlatformError};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Bytes kept of each output of a test.
+const OUTPUT_LIMIT: usize = 64 << 10;
+/// The largest report that is read.
+const REPORT_LIMIT: u64 = 16 << 20;
+
+/// Where tests run.
+pub(crate) struct TestBed<'a> {
+    pub(crate) application: &'a Application,
+    pub(crate) platform: &'a Arc<dyn Platform>,
+    pub(crate) mesh: Option<&'a MeshSlot>,
+    pub(crate) slot: SlotId,
+    pub(crate) expansion: &'a Expansion,
+    /// A folder in which tests may leave reports, visible inside the slot under the same path.
+    pub(crate) scratch: PathBuf,
+}
+
+impl TestBed<'_> {
+    /// Runs one test; a discovered one may give several results.
+    pub(crate) async fn run(
+        &self,
+        test: &TestCase,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<TestResult>, PlatformError> {
+        // A simulated platform has no calls to make: it is asked for the outcome by name.
+        if self.platform.capabilities().mesh == MeshPlace::Nowhere {
+            let command = TestCommand {
+                run: vec![test.name.clone()],
+                env: Default::default(),
+                directory: String::new(),
+            };
+            return Ok(vec![self.command(test, &command, cancel).await?]);
+        }
+        match &test.body {
+            TestBody::Command(command) => Ok(vec![self.command(test, command, cancel).await?]),
+            TestBody::Steps(list) => {
+                let started = Instant::now();
+                let Some(mesh) = self.mesh else {
+                    return Ok(vec![failed(
+                        test,
+                        Ending::Step(1),
+                        "this platform has no mesh to call through",
+                        started,
+                    )]);
+                };
+                let client = steps::Client {
+                    application: self.application,
+                    mesh,
+                    expansion: self.expansion,
+                };
+                let outcome = tokio::time::timeout(test.within, client.run(list)).await;
+                Ok(vec![match outcome {
+                    Err(_) => failed(test, Ending::TimedOut, "", started),
+                    Ok(Ok(output)) => TestResult {
+                        test: test.name.clone(),
+                        failure: None,
+                        took: started.elapsed(),
+                        output,
+                    },
+                    Ok(Err(broken)) => TestResult {
+                        output: broken.answer,
+                        ..failed(test, Ending::Step(broken.number), &broken.message, started)
+                    },
+                }])
+            }
+            TestBody::Discover { command, .. } => self.discover(test, command, cancel).await,
+        }
+    }
+
+    async fn command(
+        &self,
+        test: &TestCase,
+        command: &TestCommand,
+        cancel: &CancellationToken,
+    ) -> Result<TestResult, PlatformError> {
+        let exit = self.exec(test, command, cancel).await?;
+        Ok(TestResult {
+            test: test.name.clone(),
+            failure: failure_of(&exit),
+            took: exit.took,
+            output: both_outputs(&exit),
+        })
+    }
+
+    async fn discover(
+        &self,
+        test: &TestCase,
+        command: &TestCommand,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<TestResult>, PlatformError> {
+        let report = self.scratch.join(format!("report-{}.xml", self.slot.0));
+        // A report of an earlier trial must not be taken for this one's.
+        let _ = tokio::fs::remove_file(&report).await;
+        let out = report.to_string_lossy();
+        let run = command.run.iter().map(|arg| arg.replace("{out}", &out)).collect();
+        let exit = self
+            .exec(
+                test,
+                &TestCommand {
+                    run,
+                    ..command.clone()
+                },
+                cancel,
+            )
+            .await?;
+        let cases = match read_bounded(&report).await {
+            Ok(text) => junit::parse(&text),
+            Err(problem) => Err(problem),
+        };
+        let whole = |message: String| TestResult {
+            test: test.name.clone(),
+            failure: Some(Failure {
+                ending: failure_of(&exit).map_or(Ending::Case, |f| f.ending),
+                message,
+            }),
+            took: exit.took,
+            output: both_outputs(&exit),
+        };
+        Ok(match cases {
+            // The runner itself failed, before or beside its cases.
+            Err(problem) => vec![whole(format!("no report: {problem}\n{}", both_outputs(&exit)))],
+            Ok(cases) if cases.is_empty() => vec![whole("the report has no test case".into())],
+            Ok(cases) if exit.timed_out => {
+                let mut results: Vec<_> = cases.into_iter().map(junit::Case::into_result).collect();
+                results.push(whole("the test runner took too long".into()));
+                results
+            }
+            Ok(cases) => cases.into_iter().map(junit::Case::into_result).collect(),
+        })
+    }
+
+    async fn exec(
+        &self,
+        test: &TestCase,
+        command: &TestCommand,
+        cancel: &CancellationToken,
+    ) -> Result<Exit, PlatformError> {
+        let mut env = command.env.clone();
+        env.values_mut()
+            .for_each(|value| *value = self.expansion.expand(value));
+        let run = Execution {
+            command: command.run.iter().map(|arg| self.expansion.expand(arg)).collect(),
+            env,
+            directory: command.directory.clone(),
+            within: test.within,
+            output_limit: OUTPUT_LIMIT,
+            place: Place::Test,
+        };
+        self.platform.exec(self.slot, &run, cancel).await
+    }
+}
+
+fn failed(test: &TestCase, ending: Ending, message: &str, started: Instant) -> TestResult {
+    let failure = Some(Failure {
+        ending,
+        message: message.to_owned(),
+    });
+    TestResult {
+        test: test.name.clone(),
+        failure,
+        took: started.elapsed(),
+        output: String::new(),
+    }
+}
+
+fn failure_of(exit: &Exit) -> Option<Failure> {
+    let ending = match exit {
+        Exit { timed_out: true, .. } => Ending::TimedOut,
+        Exit { code: Some(0), .. } => return None,
+        Exit { code: Some(code), .. } => Ending::Code(*code),
+        Exit { signal, .. } => Ending::Signal(signal.unwrap_or_default()),
+    };
+    let said = if exit.stderr.trim().is_empty() {
+        &exit.stdout
+    } else {
+        &exit.stderr
+    };
+    Some(Failure {
+        ending,
+        message: said.clone(),
+    })
+}
+
+fn both_outputs(exit: &Exit) -> String {
+    match (exit.stdout.trim().is_empty(), exit.stderr.trim().is_empty()) {
+        (_, true) => exit.stdout.clone(),
+        (true, _) => exit.stderr.clone(),
+        _ => format!("{}\n{}", exit.stdout.trim_end(), exit.stderr),
+    }
+}
+
+async fn read_bounded(path: &std::path::Path) -> Result<String, String> {
+    let size = tokio::fs::metadata(path).await.map_err(|e| e.to_string())?.len();
+    if size > REPORT_LIMIT {
+        return Err(format!("it has {size} bytes, more than {REPORT_LIMIT}"));
+    }
+    let bytes = tokio::fs::read(path).await.map_err(|e| e.to_string())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The longest a single HTTP step may take beside its test's own limit.
+pub(crate) const STEP_WITHIN: Duration = Duration::from_secs(60);

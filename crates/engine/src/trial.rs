@@ -1,0 +1,472 @@
+//! One trial: from a circumstance to a judged, stored run.
+
+use std::time::Duration;
+
+use faultscope_mesh::MeshReports;
+use faultscope_model::application::TestCase;
+use faultscope_model::event::Event;
+use faultscope_model::outcome::{Signature, TestResult, judge};
+use faultscope_model::run::{Cost, Evidence, InstanceExit, RuleHits, Run};
+use faultscope_model::series::GateOutcome;
+use faultscope_model::{Circumstance, DeltaSet, Outcome, SlotId, TrialId};
+use faultscope_platform::{Deployment, PlatformError, PlatformErrorKind, PlatformEvent};
+use faultscope_store::RunRecord;
+use regex::Regex;
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::EngineError;
+use crate::session::{Session, SlotState, now_us};
+use crate::testing::TestBed;
+use crate::wire;
+
+/// How long calls that outlive the tests may still run before the trial is judged.
+const QUIET_WITHIN: Duration = Duration::from_millis(500);
+/// Lines kept of the log of an instance that matters.
+const LOG_LINES: usize = 50;
+
+/// A trial to carry out.
+#[derive(Debug, Clone)]
+pub struct TrialRequest {
+    /// Its number.
+    pub trial: TrialId,
+    /// Its deltas, in a search.
+    pub deltas: DeltaSet,
+    /// Its circumstance.
+    pub circumstance: Circumstance,
+    /// The tests to run, in order.
+    pub tests: Vec<TestCase>,
+    /// The failure that is looked for; any failure when none.
+    pub wanted: Option<Signature>,
+}
+
+/// How a trial ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TrialEnd {
+    /// It was judged and stored.
+    Finished(Box<Run>),
+    /// It was cancelled, and everything of it is gone.
+    Cancelled,
+}
+
+enum Attempt {
+    Judged(Box<Run>),
+    Invalid(String),
+    Cancelled,
+}
+
+/// What a deployment came to.
+pub(crate) enum Deployed {
+    Ready(Deployment, Duration),
+    /// The circumstance itself keeps an instance from starting.
+    NotReady(Evidence, String),
+}
+
+impl Session {
+    /// Carries out a trial in a slot. A trial that the infrastructure spoils is tried again; a cancelled
+    /// one leaves nothing behind when this returns.
+    pub async fn trial(
+        &self,
+        slot: SlotId,
+        request: &TrialRequest,
+        cancel: &CancellationToken,
+    ) -> Result<TrialEnd, EngineError> {
+        let slot = self.slot(slot).await?;
+        self.events.emit(Event::TrialStarted {
+            trial: request.trial,
+            slot: slot.id,
+            deltas: request.deltas.clone(),
+            tests: request.tests.len(),
+        });
+        let mut tries = 0;
+        loop {
+            let attempt = tokio::time::timeout(
+                self.options.trial_within,
+                self.attempt(slot, request, tries, cancel),
+            );
+            let attempt = match attempt.await {
+                Ok(attempt) => attempt?,
+                Err(_) => Attempt::Invalid(format!("it took longer than {:?}", self.options.trial_within)),
+            };
+            match attempt {
+                Attempt::Judged(run) => {
+                    self.store(&run).await?;
+                    return Ok(TrialEnd::Finished(run));
+                }
+                Attempt::Cancelled => {
+                    self.clear(slot).await?;
+                    self.events.emit(Event::TrialCancelled { trial: request.trial });
+                    return Ok(TrialEnd::Cancelled);
+                }
+                Attempt::Invalid(reason) => {
+                    tries += 1;
+                    self.clear(slot).await?;
+                    if tries > self.options.retries {
+                        return Err(EngineError::Invalid {
+                            trial: request.trial,
+                            tries,
+                            reason,
+                        });
+                    }
+                    self.events.emit(Event::TrialInvalid {
+                        trial: request.trial,
+                        reason,
+                        next_try: tries + 1,
+                    });
+                }
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        slot: &SlotState,
+        request: &TrialRequest,
+        retries: u32,
+        cancel: &CancellationToken,
+    ) -> Result<Attempt, EngineError> {
+        let (started, started_us) = (Instant::now(), now_us());
+        let seed = self
+            .options
+            .seed
+            .wrapping_add(request.trial.0.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut happenings = self.platform.events(slot.id);
+        let deployed = match self.deploy(slot, request, seed, cancel).await {
+            Ok(deployed) => deployed,
+            Err(error) => return self.spoiled(error),
+        };
+        let mut cost = Cost::default();
+        let mut evidence = Evidence::default();
+        let mut trouble = None;
+        match deployed {
+            Deployed::NotReady(found, reason) => {
+                (evidence, trouble) = (found, Some(reason));
+            }
+            Deployed::Ready(deployment, took) => {
+                let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+                cost.deploy = took;
+                cost.created = count(deployment.created);
+                cost.destroyed = count(deployment.destroyed);
+                cost.kept = count(deployment.kept);
+                self.events.emit(Event::TrialDeployed {
+                    trial: request.trial,
+                    took,
+                });
+                let tests_started = Instant::now();
+                match self.run_tests(slot, request, cancel).await {
+                    Ok(results) => evidence.tests = results,
+                    Err(error) => return self.spoiled(error.into()),
+                }
+                cost.tests = tests_started.elapsed();
+            }
+        }
+        if cancel.is_cancelled() {
+            return Ok(Attempt::Cancelled);
+        }
+        let reports = self.settle(slot).await;
+        if reports.gates.iter().any(|g| g.outcome == GateOutcome::ReportLost) {
+            return Ok(Attempt::Invalid("a report of a proxy was lost".into()));
+        }
+        evidence.exits.extend(exits(&mut happenings));
+        evidence.spans = slot.recorder.recorded();
+        evidence.spans_dropped = self.campaign.dropped();
+        let outcome = trouble
+            .or_else(|| unresolved_by_gates(request, &reports))
+            .map_or_else(
+                || self.judge(request, &evidence.tests),
+                |reason| Outcome::Unresolved { reason },
+            );
+        evidence.gates = reports.gates;
+        let hits = |h: faultscope_mesh::RuleHits| RuleHits {
+            rule: h.rule,
+            matched: h.matched,
+            applied: h.applied,
+        };
+        evidence.rules = reports.rules.into_iter().map(hits).collect();
+        if outcome != Outcome::Pass {
+            self.keep_logs(slot, &mut evidence).await;
+        }
+        cost.total = self
+            .platform
+            .virtual_time(slot.id)
+            .unwrap_or_else(|| started.elapsed());
+        let run = Run {
+            id: self.run_id(request.trial)?,
+            trial: request.trial,
+            slot: slot.id,
+            deltas: request.deltas.clone(),
+            circumstance: request.circumstance.clone(),
+            outcome,
+            evidence,
+            started_us,
+            cost,
+            seed,
+            retries,
+        };
+        Ok(Attempt::Judged(Box::new(run)))
+    }
+
+    /// Reserves listeners, hands them to the mesh, and brings the plan up.
+    pub(crate) async fn deploy(
+        &self,
+        slot: &SlotState,
+        request: &TrialRequest,
+        seed: u64,
+        cancel: &CancellationToken,
+    ) -> Result<Deployed, EngineError> {
+        let plan = self.application.plan(&request.circumstance, &slot.expansion)?;
+        let started = Instant::now();
+        if let Some(mesh) = &slot.mesh {
+            mesh.reset_connections();
+        }
+        slot.recorder.begin(request.trial);
+        let reservation = self.platform.reserve(slot.id, &plan).await?;
+        if let Some(mesh) = &slot.mesh {
+            let record = self.options.record.unwrap_or(self.application.record);
+            let (callers, endpoints) = (reservation.callers, reservation.endpoints);
+            mesh.configure(wire::wiring(
+                &self.application,
+                &plan,
+                slot.id,
+                seed,
+                callers,
+                endpoints,
+                record,
+            ));
+            for listener in reservation.listeners {
+                mesh.listen(listener.spec, listener.socket);
+            }
+        }
+        let mut happenings = self.platform.events(slot.id);
+        let apply = self.platform.apply(slot.id, &plan, cancel);
+        tokio::pin!(apply);
+        let mut ready = 0;
+        let applied = loop {
+            tokio::select! {
+                applied = &mut apply => break applied,
+                Ok(event) = happenings.recv() => {
+                    if let PlatformEvent::Ready { instance } = event {
+                        ready += 1;
+                        let all = plan.instances.len();
+                        self.events.emit(Event::InstanceReady { trial: request.trial, instance, ready, all });
+                    }
+                }
+            }
+        };
+        match applied {
+            Ok(deployment) => Ok(Deployed::Ready(deployment, started.elapsed())),
+            Err(PlatformError {
+                kind:
+                    PlatformErrorKind::NotReady {
+                        instance,
+                        reason,
+                        last_lines,
+                    },
+                ..
+            }) => {
+                let mut evidence = Evidence::default();
+                let text = format!("{instance} did not become ready: {reason}");
+                evidence.notes.push(text.clone());
+                evidence.exits.push(InstanceExit {
+                    instance: instance.clone(),
+                    reason,
+                });
+                evidence.logs.insert(instance, last_lines);
+                Ok(Deployed::NotReady(evidence, text))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn run_tests(
+        &self,
+        slot: &SlotState,
+        request: &TrialRequest,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<TestResult>, PlatformError> {
+        let bed = TestBed {
+            application: &self.application,
+            platform: &self.platform,
+            mesh: slot.mesh.as_ref(),
+            slot: slot.id,
+            expansion: &slot.expansion,
+            scratch: self.campaign.folder().to_owned(),
+        };
+        let mut results = Vec::new();
+        for test in &request.tests {
+            self.events.emit(Event::TestStarted {
+                trial: request.trial,
+                test: test.name.clone(),
+            });
+            let one = tokio::select! {
+                one = bed.run(test, cancel) => one?,
+                () = cancel.cancelled() => break,
+            };
+            for result in &one {
+                self.events.emit(Event::TestFinished {
+                    trial: request.trial,
+                    test: result.test.clone(),
+                    passed: result.failure.is_none(),
+                    took: result.took,
+                });
+            }
+            results.extend(one);
+        }
+        Ok(results)
+    }
+
+    /// Waits until calls that outlive the tests have ended, and takes what the mesh has to say.
+    async fn settle(&self, slot: &SlotState) -> MeshReports {
+        match &slot.mesh {
+            Some(mesh) => {
+                mesh.quiet(QUIET_WITHIN).await;
+                mesh.reports()
+            }
+            None => MeshReports::default(),
+        }
+    }
+
+    fn judge(&self, request: &TrialRequest, results: &[TestResult]) -> Outcome {
+        let pattern_of = |result: &TestResult| {
+            let test = request.tests.iter().find(|t| t.name == result.test);
+            // The pattern was checked when the file was read.
+            test.and_then(|t| t.failure.as_deref())
+                .and_then(|p| Regex::new(p).ok())
+        };
+        let failures: Vec<Signature> = results
+            .iter()
+            .filter_map(|r| r.signature(pattern_of(r).as_ref()))
+            .collect();
+        judge(&failures, request.wanted.as_ref())
+    }
+
+    async fn keep_logs(&self, slot: &SlotState, evidence: &mut Evidence) {
+        let ended: Vec<_> = evidence.exits.iter().map(|e| e.instance.clone()).collect();
+        for instance in ended {
+            if evidence.logs.contains_key(&instance) {
+                continue;
+            }
+            if let Ok(mut lines) = self.platform.logs(slot.id, &instance).await {
+                let surplus = lines.len().saturating_sub(LOG_LINES);
+                lines.drain(..surplus);
+                evidence.logs.insert(instance, lines);
+            }
+        }
+    }
+
+    pub(crate) async fn store(&self, run: &Run) -> Result<(), EngineError> {
+        let json =
+            serde_json::to_string(run).map_err(|e| EngineError::Internal(format!("a run as JSON: {e}")))?;
+        let record = RunRecord {
+            trial: run.trial,
+            id: &run.id,
+            outcome: run.outcome.word(),
+            started_us: run.started_us,
+            duration_us: u64::try_from(run.cost.total.as_micros()).unwrap_or(u64::MAX),
+            json: &json,
+        };
+        self.campaign.put_run(record).await?;
+        self.events.emit(Event::TrialFinished {
+            trial: run.trial,
+            run: run.id.clone(),
+            outcome: run.outcome.clone(),
+            took: run.cost.total,
+        });
+        Ok(())
+    }
+
+    /// Removes everything of a trial from its slot.
+    async fn clear(&self, slot: &SlotState) -> Result<(), EngineError> {
+        if let Some(mesh) = &slot.mesh {
+            mesh.close_listeners();
+            mesh.reset_connections();
+        }
+        self.platform.clear_slot(slot.id).await?;
+        Ok(())
+    }
+
+    fn spoiled(&self, error: EngineError) -> Result<Attempt, EngineError> {
+        match error {
+            EngineError::Platform(PlatformError {
+                kind: PlatformErrorKind::Cancelled,
+                ..
+            }) => Ok(Attempt::Cancelled),
+            EngineError::Platform(error) if error.kind == PlatformErrorKind::Infrastructure => {
+                let cause = std::error::Error::source(&error)
+                    .map(|c| format!(": {c}"))
+                    .unwrap_or_default();
+                Ok(Attempt::Invalid(format!("{error}{cause}")))
+            }
+            other => Err(other),
+        }
+    }
+}
+
+/// A gate that could not do its work makes the trial unresolved, with its reason.
+fn unresolved_by_gates(request: &TrialRequest, reports: &MeshReports) -> Option<String> {
+    for (index, order) in request.circumstance.sequence.iter().enumerate() {
+        let id = u32::try_from(index + 1).unwrap_or(u32::MAX);
+        let mut own = reports.gates.iter().filter(|g| g.gate == id).peekable();
+        let series = format!("{} {}", order.from, order.handling);
+        if own.peek().is_none() {
+            // No such request was handled, so its order played no part: nothing to resolve.
+            continue;
+        }
+        let names = |calls: &[faultscope_model::series::CallName]| {
+            calls
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        for report in own {
+            let reason = match &report.outcome {
+                GateOutcome::Completed | GateOutcome::ReportLost => continue,
+                GateOutcome::Synchronous { missing, .. } => {
+                    format!(
+                        "the calls are made one after another: {} came only after an answer",
+                        names(missing)
+                    )
+                }
+                GateOutcome::PoolExhausted { missing } => {
+                    format!("a client pool is exhausted: {} did not arrive", names(missing))
+                }
+                GateOutcome::Missing { missing } => format!("these calls were not made: {}", names(missing)),
+                GateOutcome::Unanswered { call } => format!("{call} was not answered in time"),
+            };
+            return Some(format!("the order of {series} could not be imposed: {reason}"));
+        }
+    }
+    None
+}
+
+fn exits(happenings: &mut broadcast::Receiver<PlatformEvent>) -> Vec<InstanceExit> {
+    let mut exits = Vec::new();
+    loop {
+        match happenings.try_recv() {
+            Ok(PlatformEvent::Exited {
+                instance,
+                code,
+                signal,
+                out_of_memory,
+            }) => {
+                let reason = match (out_of_memory, code, signal) {
+                    (true, ..) => "killed: out of memory".to_owned(),
+                    (_, Some(code), _) => format!("exited with {code}"),
+                    (_, _, Some(signal)) => format!("killed by signal {signal}"),
+                    _ => "ended".to_owned(),
+                };
+                exits.push(InstanceExit { instance, reason });
+            }
+            Ok(PlatformEvent::OutOfMemory { instance }) => {
+                exits.push(InstanceExit {
+                    instance,
+                    reason: "a child was killed: out of memory".into(),
+                });
+            }
+            Ok(PlatformEvent::Ready { .. }) | Err(broadcast::error::TryRecvError::Lagged(_)) => {}
+            Err(_) => return exits,
+        }
+    }
+}

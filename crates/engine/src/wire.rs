@@ -1,0 +1,132 @@
+//! Joins platform, mesh and store: who dials, who records, who restarts, and the wiring of a plan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use faultscope_mesh::{Dialer, Recorder, Restarter};
+use faultscope_model::plan::Plan;
+use faultscope_model::wiring::{Balance, Caller, Endpoint, RecordLevel, Wiring};
+use faultscope_model::{Application, InstanceId, ServiceName, SlotId, Span, TrialId};
+use faultscope_platform::{Action, Platform};
+use faultscope_store::SpanSink;
+use futures_util::future::BoxFuture;
+
+/// Dials instances of a slot by way of its platform.
+pub(crate) struct PlatformDialer {
+    pub(crate) platform: Arc<dyn Platform>,
+    pub(crate) slot: SlotId,
+}
+
+impl Dialer for PlatformDialer {
+    fn dial(
+        &self,
+        instance: &InstanceId,
+        port: u16,
+    ) -> BoxFuture<'static, std::io::Result<std::net::TcpStream>> {
+        let (platform, slot, instance) = (self.platform.clone(), self.slot, instance.clone());
+        Box::pin(async move { platform.dial(slot, &instance, port).await?.into_std() })
+    }
+}
+
+/// Restarts instances of a slot by way of its platform.
+pub(crate) struct PlatformRestarter {
+    pub(crate) platform: Arc<dyn Platform>,
+    pub(crate) slot: SlotId,
+    pub(crate) runtime: tokio::runtime::Handle,
+}
+
+impl Restarter for PlatformRestarter {
+    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
+        let (platform, slot, instance) = (self.platform.clone(), self.slot, instance.clone());
+        // The mesh asks from a runtime of its own; readers of the new process's output must live longer.
+        let task = self.runtime.spawn(async move {
+            platform.act(slot, &instance, Action::Restart).await.map_err(|e| {
+                let cause = std::error::Error::source(&e)
+                    .map(|c| format!(": {c}"))
+                    .unwrap_or_default();
+                format!("{e}{cause}")
+            })
+        });
+        Box::pin(async move { task.await.map_err(|e| e.to_string())? })
+    }
+}
+
+/// Hands spans of a slot to the store, under the trial that runs there.
+pub(crate) struct SlotRecorder {
+    sink: SpanSink,
+    slot: SlotId,
+    trial: AtomicU64,
+    recorded: AtomicU64,
+}
+
+impl SlotRecorder {
+    pub(crate) fn new(sink: SpanSink, slot: SlotId) -> Self {
+        Self {
+            sink,
+            slot,
+            trial: AtomicU64::new(0),
+            recorded: AtomicU64::new(0),
+        }
+    }
+
+    /// Spans from now on belong to this trial.
+    pub(crate) fn begin(&self, trial: TrialId) {
+        self.trial.store(trial.0, Ordering::Relaxed);
+        self.recorded.store(0, Ordering::Relaxed);
+    }
+
+    /// Spans since the trial began.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Relaxed)
+    }
+}
+
+impl Recorder for SlotRecorder {
+    fn record(&self, span: Span) {
+        self.recorded.fetch_add(1, Ordering::Relaxed);
+        self.sink
+            .record(TrialId(self.trial.load(Ordering::Relaxed)), self.slot, span);
+    }
+}
+
+/// The wiring of a plan.
+pub(crate) fn wiring(
+    application: &Application,
+    plan: &Plan,
+    slot: SlotId,
+    seed: u64,
+    callers: Vec<Caller>,
+    endpoints: Vec<Endpoint>,
+    record: RecordLevel,
+) -> Wiring {
+    let mut by_service: BTreeMap<ServiceName, Vec<Endpoint>> = application
+        .services
+        .keys()
+        .map(|name| (name.clone(), Vec::new()))
+        .collect();
+    for endpoint in endpoints {
+        by_service
+            .entry(endpoint.instance.service.clone())
+            .or_default()
+            .push(endpoint);
+    }
+    let balance = application
+        .services
+        .iter()
+        .filter(|(_, s)| s.balance != Balance::RoundRobin);
+    Wiring {
+        slot,
+        seed,
+        callers,
+        endpoints: by_service,
+        balance: balance
+            .map(|(name, s)| (name.clone(), s.balance.clone()))
+            .collect(),
+        links: application.links.clone(),
+        rules: plan.circumstance.perturbations.clone(),
+        gates: application.gates(&plan.circumstance),
+        record,
+        externals: plan.externals.clone(),
+    }
+}
