@@ -13,6 +13,7 @@ use crate::codec::{COLUMNS, read_span};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::names::NameTable;
 use crate::schema::{DATABASE, open_reader};
+use crate::writer::trace_key;
 
 /// Reads what is committed of a campaign. Its functions block on the disk.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ pub struct StoredLog {
 }
 
 /// All calls from one service to another.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Edge {
     /// Who called.
     pub caller: ServiceName,
@@ -132,11 +133,16 @@ impl Reader {
         );
         let mut spans = Vec::new();
         self.read(|connection, names| {
-            let sql = format!("SELECT {COLUMNS} FROM spans WHERE trace_low = ?1 AND trace_high = ?2");
+            let sql = format!(
+                "SELECT {COLUMNS} FROM spans WHERE id BETWEEN ?1 AND ?2 AND trial = ?3 \
+                 AND trace_low = ?4 AND trace_high = ?5"
+            );
             let mut statement = connection.prepare_cached(&sql)?;
-            let mut rows = statement.query((low, high))?;
-            while let Some(row) = rows.next()? {
-                spans.push(read_span(row, names).map_err(damaged_row)?);
+            for (trial, first, last) in segments_with(connection, trace)? {
+                let mut rows = statement.query((first, last, trial, low, high))?;
+                while let Some(row) = rows.next()? {
+                    spans.push(read_span(row, names).map_err(damaged_row)?);
+                }
             }
             Ok(())
         })?;
@@ -263,6 +269,24 @@ fn segments(connection: &Connection, trial: TrialId) -> rusqlite::Result<Vec<(i6
         }
     }
     Ok(ranges)
+}
+
+/// Trials and row ranges that may hold spans of a trace.
+fn segments_with(connection: &Connection, trace: TraceId) -> rusqlite::Result<Vec<(i64, i64, i64)>> {
+    let key = trace_key(trace);
+    let mut found = Vec::new();
+    let mut statement = connection.prepare_cached("SELECT trial, first, last, traces FROM segments")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (keys, _) = row.get_ref(3)?.as_blob()?.as_chunks::<4>();
+        if keys
+            .binary_search_by_key(&key, |bytes| u32::from_le_bytes(*bytes))
+            .is_ok()
+        {
+            found.push((row.get(0)?, row.get(1)?, row.get(2)?));
+        }
+    }
+    Ok(found)
 }
 
 /// The rule of [`Span::failed`], on the columns of an edge's query.

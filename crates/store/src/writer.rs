@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use faultscope_model::TrialId;
+use faultscope_model::{TraceId, TrialId};
 use rusqlite::{Connection, Statement};
 
 use crate::codec;
@@ -72,7 +72,7 @@ impl<'c> Statements<'c> {
         Ok(Self {
             span: connection.prepare(codec::INSERT)?,
             name: connection.prepare("INSERT INTO names VALUES (?1, ?2)")?,
-            segment: connection.prepare("INSERT INTO segments VALUES (?1, ?2, ?3)")?,
+            segment: connection.prepare("INSERT INTO segments VALUES (?1, ?2, ?3, ?4)")?,
             run: connection.prepare("INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?,
             log: connection.prepare("INSERT INTO logs VALUES (?1, ?2, ?3)")?,
             begin: connection.prepare("BEGIN IMMEDIATE")?,
@@ -125,7 +125,7 @@ impl State {
 
     fn write(&mut self, statements: &mut Statements<'_>, batch: &[Entry]) -> rusqlite::Result<()> {
         // Rows of each trial; a batch touches as many trials as there are slots.
-        let mut segments: Vec<(TrialId, i64, i64)> = Vec::new();
+        let mut segments: Vec<Segment> = Vec::new();
         statements.begin.execute([])?;
         for entry in batch {
             match entry {
@@ -136,10 +136,17 @@ impl State {
                     } = statements;
                     codec::write_span(insert, name, &mut self.names, row, (*trial, *slot), span)?;
                     self.next_row += 1;
-                    match segments.iter_mut().find(|(known, ..)| known == trial) {
-                        Some((_, _, last)) => *last = row,
-                        None => segments.push((*trial, row, row)),
-                    }
+                    let position = segments.iter().position(|segment| segment.trial == *trial);
+                    let position = position.unwrap_or_else(|| {
+                        segments.push(Segment {
+                            trial: *trial,
+                            first: row,
+                            last: row,
+                            traces: Vec::new(),
+                        });
+                        segments.len() - 1
+                    });
+                    segments[position].add(row, span.trace);
                 }
                 Entry::Run {
                     trial,
@@ -169,12 +176,47 @@ impl State {
                 Entry::Flush(_) => {}
             }
         }
-        for (trial, first, last) in segments {
-            statements.segment.execute((trial.0.cast_signed(), first, last))?;
+        for mut segment in segments {
+            let Segment {
+                trial, first, last, ..
+            } = segment;
+            statements
+                .segment
+                .execute((trial.0.cast_signed(), first, last, segment.trace_bytes()))?;
         }
         statements.commit.execute([])?;
         Ok(())
     }
+}
+
+/// The rows of one trial in a batch; other trials may have rows between them.
+struct Segment {
+    trial: TrialId,
+    first: i64,
+    last: i64,
+    traces: Vec<u32>,
+}
+
+impl Segment {
+    fn add(&mut self, row: i64, trace: TraceId) {
+        self.last = row;
+        let key = trace_key(trace);
+        // Spans of a trace come close together, so most repetitions end here.
+        if self.traces.last() != Some(&key) {
+            self.traces.push(key);
+        }
+    }
+
+    fn trace_bytes(&mut self) -> Vec<u8> {
+        self.traces.sort_unstable();
+        self.traces.dedup();
+        self.traces.iter().flat_map(|key| key.to_le_bytes()).collect()
+    }
+}
+
+/// The part of a trace id that segments remember; rows are compared in full.
+pub(crate) fn trace_key(trace: TraceId) -> u32 {
+    trace.0 as u32
 }
 
 /// The end of a text, not cutting a character.
@@ -188,7 +230,46 @@ fn tail(text: &str, most: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+
     use super::*;
+    use crate::error::StoreErrorKind;
+    use crate::schema::open_writer;
+
+    /// A disk that is full for the first batch and has room again for the second.
+    #[test]
+    fn a_full_disk_loses_a_batch_and_not_the_campaign() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.sqlite");
+        let connection = open_writer(&path).unwrap();
+        let pages: i64 = connection
+            .pragma_query_value(None, "page_count", |row| row.get(0))
+            .unwrap();
+        let write = |text: &str| {
+            let queue = Arc::new(Queue::new(10, 1000));
+            let log = |text: &str| Entry::Log {
+                trial: TrialId(1),
+                instance: "a-1".into(),
+                text: text.to_owned(),
+            };
+            let (sender, receiver) = oneshot::channel();
+            queue.push(log(text));
+            queue.push(Entry::Flush(sender));
+            queue.close();
+            run(&connection, &path, &queue);
+            receiver.blocking_recv().unwrap().map_err(|error| error.kind)
+        };
+        connection.pragma_update(None, "max_page_count", pages).unwrap();
+        assert_eq!(write(&"x".repeat(100_000)), Err(StoreErrorKind::DiskFull));
+        connection
+            .pragma_update(None, "max_page_count", pages + 1000)
+            .unwrap();
+        assert_eq!(write("y"), Ok(()));
+        let logs: i64 = connection
+            .query_row("SELECT count(*) FROM logs", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(logs, 1);
+    }
 
     #[test]
     fn the_end_of_a_log_is_kept() {
