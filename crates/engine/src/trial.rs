@@ -423,6 +423,8 @@ fn unresolved_by_gates(request: &TrialRequest, reports: &MeshReports) -> Option<
         for report in own {
             let reason = match &report.outcome {
                 GateOutcome::Completed | GateOutcome::ReportLost => continue,
+                // A handling that ended before its first call, such as a refusal, has no order to impose.
+                GateOutcome::Missing { missing } if missing.len() == order.order.len() => continue,
                 GateOutcome::Synchronous { missing, .. } => {
                     format!(
                         "the calls are made one after another: {} came only after an answer",
