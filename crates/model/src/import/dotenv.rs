@@ -2,16 +2,26 @@
 
 use super::interpolate::Interpolation;
 
+/// How values are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Quotes are taken away and variables replaced, as in Compose.
+    Expanding,
+    /// Quotes are taken away, as foreman does.
+    Literal,
+    /// Everything after `=` is the value.
+    Raw,
+}
+
 /// Names with their values, in the order of the file.
 pub(super) type Entries = Vec<(String, Option<String>)>;
 
 /// Reads an environment file. A name without `=` has no value: it is to be taken from the environment.
 ///
-/// `outer` is asked before the file's own earlier lines, as Compose does. With `raw` nothing is replaced
-/// and quotes are part of the value.
+/// `outer` is asked before the file's own earlier lines, as Compose does.
 pub(super) fn parse(
     text: &str,
-    raw: bool,
+    reading: Reading,
     interpolation: &Interpolation,
     outer: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Entries, (u32, String)> {
@@ -51,7 +61,7 @@ pub(super) fn parse(
             continue;
         };
         let value = value.trim_start();
-        let value = if raw {
+        let value = if reading == Reading::Raw {
             value.to_owned()
         } else if let Some(quote) = value.chars().next().filter(|c| matches!(c, '"' | '\'')) {
             // A quoted value may go on over lines; take it from where it starts in the whole text.
@@ -66,11 +76,19 @@ pub(super) fn parse(
             rest = after;
             match quote {
                 '\'' => quoted.to_owned(),
-                _ => expand(&entries, &unescape(quoted), interpolation, outer).map_err(|m| (line, m))?,
+                _ if reading == Reading::Literal => unescape(quoted, "$"),
+                // The interpolation reads two dollar signs as one.
+                _ => {
+                    expand(&entries, &unescape(quoted, "$$"), interpolation, outer).map_err(|m| (line, m))?
+                }
             }
         } else {
             let end = comment_start(value);
-            expand(&entries, value[..end].trim_end(), interpolation, outer).map_err(at)?
+            let value = value[..end].trim_end();
+            match reading {
+                Reading::Expanding => expand(&entries, value, interpolation, outer).map_err(at)?,
+                Reading::Literal | Reading::Raw => value.to_owned(),
+            }
         };
         entries.push((name.to_owned(), Some(value)));
     }
@@ -119,7 +137,7 @@ fn comment_start(value: &str) -> usize {
         .unwrap_or(value.len())
 }
 
-fn unescape(text: &str) -> String {
+fn unescape(text: &str, dollar: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars();
     while let Some(c) = characters.next() {
@@ -132,8 +150,7 @@ fn unescape(text: &str) -> String {
             Some('r') => out.push('\r'),
             Some('t') => out.push('\t'),
             Some(c @ ('"' | '\\')) => out.push(c),
-            // The interpolation reads two dollar signs as one.
-            Some('$') => out.push_str("$$"),
+            Some('$') => out.push_str(dollar),
             Some(c) => out.extend(['\\', c]),
             None => out.push('\\'),
         }
@@ -146,7 +163,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Entries, (u32, String)> {
-        parse(text, false, &Interpolation::default(), &|name| {
+        parse(text, Reading::Expanding, &Interpolation::default(), &|name| {
             (name == "OUT").then(|| "outer".to_owned())
         })
     }
@@ -189,8 +206,19 @@ mod tests {
     }
 
     #[test]
+    fn foreman_replaces_nothing() {
+        let read = |text| {
+            parse(text, Reading::Literal, &Interpolation::default(), &|_| None).unwrap()[0]
+                .1
+                .clone()
+        };
+        assert_eq!(read("A=a$ $B # y").as_deref(), Some("a$ $B"));
+        assert_eq!(read(r#"A="\$B\n""#).as_deref(), Some("$B\n"));
+    }
+
+    #[test]
     fn raw_keeps_everything() {
-        let entries = parse("A=\"$X\" # y", true, &Interpolation::default(), &|_| None).unwrap();
+        let entries = parse("A=\"$X\" # y", Reading::Raw, &Interpolation::default(), &|_| None).unwrap();
         assert_eq!(entries[0].1.as_deref(), Some("\"$X\" # y"));
     }
 }

@@ -57,7 +57,8 @@ impl Node {
                 max_depth: MOST_DEPTH,
                 max_nodes: 200_000,
                 max_events: 1_000_000,
-                max_documents: 1,
+                // A second one is refused with a better message than that of a budget.
+                max_documents: 2,
                 max_total_scalar_bytes: 2 * MOST_BYTES,
             },
         };
@@ -71,8 +72,12 @@ impl Node {
         serde_saphyr::from_str_with_options(text, options).map_err(|error| {
             let line = error.location().map_or(0, |location| location.line());
             let message = error.render();
-            // The line is already told by our own message.
-            let message = message.split(" at line ").next().unwrap_or(&message);
+            // The line is already told by our own message, and the parser's options mean nothing to users.
+            let end = [" at line ", ", set "]
+                .iter()
+                .filter_map(|end| message.find(end))
+                .min();
+            let message = &message[..end.unwrap_or(message.len())];
             ImportError::at(file, u32::try_from(line).unwrap_or(0), one_line(message))
         })
     }
@@ -274,6 +279,8 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.starts_with("compose.yaml:2: "), "{error}");
+        let two = Node::parse("f", "a: 1\n---\nb: 2\n").unwrap_err().to_string();
+        assert!(two.contains("multiple"), "{two}");
         let deep = "[".repeat(100) + &"]".repeat(100);
         assert!(Node::parse("f", &deep).is_err());
         let laughs = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n\

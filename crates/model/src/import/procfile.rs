@@ -27,7 +27,7 @@ pub fn from_procfile(
 ) -> Result<Imported, ImportError> {
     let shared: BTreeMap<String, String> = dotenv::parse(
         dotenv.unwrap_or_default(),
-        false,
+        dotenv::Reading::Literal,
         &Interpolation::default(),
         &|_| None,
     )

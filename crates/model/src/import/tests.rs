@@ -250,7 +250,7 @@ fn a_realistic_project() {
     service `gateway`: mount `gateway/nginx.conf` at `/etc/nginx/nginx.conf` is outside of the working directory; the file must be found another way
     service `gateway`: image `nginx:1.27` has no command; the process platform needs one to run it
     service `order`: waits until `migrate` has ended; make that the `setup` of the application
-    service `db`: mount `db` at `/var/lib/postgresql/data` is outside of the working directory; its data is fresh in every trial
+    service `db`: volume `db` at `/var/lib/postgresql/data`: name it in `durable`, relative to the working directory, if a restart keeps it
     service `db`: image `postgres:17` has no command; the process platform needs one to run it
     service `cache`: image `redis:7` has no command; the process platform needs one to run it
     service `queue`: image `rabbitmq:4` has no command; the process platform needs one to run it

@@ -6,6 +6,7 @@ use super::load::Project;
 use super::names::Names;
 use super::ports::Ports;
 use super::{health, keys, limits, paths, volumes};
+use crate::import::dotenv::Reading;
 use crate::import::node::{Kind, Map, Node};
 use crate::import::shell::split_words;
 use crate::import::{ImportError, ImportedCircumstance, ImportedService, is_host_name, is_service_name};
@@ -132,7 +133,8 @@ impl<'p, 'a> Converter<'p, 'a> {
                 Err(error) => return Err(error),
             };
             let raw = file.get_text("format") == Some("raw");
-            for (key, value) in self.project.environment_file(path, &text, raw)? {
+            let reading = if raw { Reading::Raw } else { Reading::Expanding };
+            for (key, value) in self.project.environment_file(path, &text, reading)? {
                 put(self.project, key, value);
             }
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::merge::{drop_resets, merge, merge_maps, normalise};
 use super::{ComposeInput, paths};
+use crate::import::dotenv::Reading;
 use crate::import::interpolate::Interpolation;
 use crate::import::node::{Kind, Map, Node};
 use crate::import::{ImportError, dotenv};
@@ -37,8 +38,13 @@ impl<'a> Project<'a> {
     pub(super) fn new(input: &'a ComposeInput<'a>) -> Result<Self, ImportError> {
         let interpolation = Interpolation::default();
         let lookup = |name: &str| input.environment.get(name).cloned();
-        let entries = dotenv::parse(input.dotenv.unwrap_or_default(), false, &interpolation, &lookup)
-            .map_err(|(line, message)| ImportError::at(".env", line, message))?;
+        let entries = dotenv::parse(
+            input.dotenv.unwrap_or_default(),
+            Reading::Expanding,
+            &interpolation,
+            &lookup,
+        )
+        .map_err(|(line, message)| ImportError::at(".env", line, message))?;
         let dotenv = entries
             .into_iter()
             .filter_map(|(name, value)| Some((name, value?)))
@@ -302,7 +308,7 @@ impl<'a> Project<'a> {
             let path = paths::join(directory, path);
             let text = self.load(&path, node)?;
             extra.extend(
-                self.environment_file(&path, &text, false)?
+                self.environment_file(&path, &text, Reading::Expanding)?
                     .into_iter()
                     .filter_map(|(n, v)| Some((n, v?))),
             );
@@ -315,9 +321,9 @@ impl<'a> Project<'a> {
         &self,
         path: &str,
         text: &str,
-        raw: bool,
+        reading: Reading,
     ) -> Result<dotenv::Entries, ImportError> {
-        dotenv::parse(text, raw, &self.interpolation, &|name| self.lookup(name))
+        dotenv::parse(text, reading, &self.interpolation, &|name| self.lookup(name))
             .map_err(|(line, message)| ImportError::at(path, line, message))
     }
 }

@@ -15,7 +15,7 @@ mod paths;
 mod ports;
 mod volumes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 
@@ -144,8 +144,8 @@ fn refuse_circles(
     let mut waiting: Vec<&String> = services.keys().collect();
     loop {
         let before = waiting.len();
-        let still = waiting.clone();
-        waiting.retain(|name| services[*name].after.iter().any(|after| still.contains(&after)));
+        let still: BTreeSet<&String> = waiting.iter().copied().collect();
+        waiting.retain(|name| services[*name].after.iter().any(|after| still.contains(after)));
         match (waiting.first(), waiting.len() == before) {
             (None, _) => return Ok(()),
             (Some(_), false) => {}

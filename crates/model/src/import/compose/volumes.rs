@@ -57,6 +57,13 @@ pub(super) fn places(service: &Node) -> Places {
     places
 }
 
+/// Whether a path looks like that of a file: its last part has an extension.
+fn is_file_name(path: &str) -> bool {
+    path.rsplit('/')
+        .next()
+        .is_some_and(|last| last.trim_start_matches('.').contains('.'))
+}
+
 /// Whether a path leads out of where it starts.
 fn is_outside(path: &str) -> bool {
     path.starts_with('/') || path.split('/').any(|part| part == "..")
@@ -87,10 +94,20 @@ fn place_mount(mount: &Node, inside: Option<&str>, directory: Option<&str>, plac
     let read_only = mount.get_text("read_only") == Some("true");
     match below_directory.or(below_inside.filter(|rest| !rest.is_empty())) {
         Some(_) if read_only => {}
+        // A single file of the directory; it is there anyway.
+        Some(rest) if bind && is_file_name(rest) => {}
         Some(rest) if !is_outside(rest) => places.durable.push(format!("{rest}/")),
         Some(_) => places
             .warnings
             .push(format!("mount `{target}` leads out of the working directory")),
+        None if inside.is_none() && !bind => {
+            let what = source
+                .map(|source| format!("volume `{source}` at "))
+                .unwrap_or_default();
+            places.warnings.push(format!(
+                "{what}`{target}`: name it in `durable`, relative to the working directory, if a restart keeps it"
+            ));
+        }
         None => {
             let what = source.map(|source| format!("`{source}` at ")).unwrap_or_default();
             let effect = if read_only {

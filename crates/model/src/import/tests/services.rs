@@ -146,7 +146,7 @@ fn what_is_lost_is_said() {
         ),
         (
             "{command: x, volumes: ['v:/data']}",
-            "service `a`: mount `v` at `/data` is outside of the working directory; its data is fresh in every trial",
+            "service `a`: volume `v` at `/data`: name it in `durable`, relative to the working directory, if a restart keeps it",
         ),
         (
             "{command: x, volumes: ['./c.conf:/etc/c.conf:ro']}",
