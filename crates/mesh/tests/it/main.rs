@@ -1,0 +1,14 @@
+//! The mesh between real sockets: callers, callees and proxy in one process.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod balance;
+mod context;
+mod gates;
+mod http1;
+mod http2;
+mod kit;
+mod links;
+mod rules;
+mod slot;
+mod tcp;
+mod tls;
