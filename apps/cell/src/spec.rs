@@ -6,6 +6,7 @@
 
 mod access;
 mod check;
+mod cut;
 mod excerpt;
 mod named;
 mod short;
@@ -210,7 +211,9 @@ impl Spec {
 
     /// Reads and checks one service of a spec, and only the ports of the others.
     pub fn parse_for(text: &str, service: &str) -> Result<Self, SpecError> {
-        Self::read(text, |deserializer| Excerpt(service).deserialize(deserializer))
+        let read = |text: &str| Self::read(text, |deserializer| Excerpt(service).deserialize(deserializer));
+        // A cut spec may lack an anchor that another service defines: then the whole text decides.
+        cut::cut(text, service).and_then(|short| read(&short).ok()).map_or_else(|| read(text), Ok)
     }
 
     fn read(

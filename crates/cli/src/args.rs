@@ -76,9 +76,6 @@ pub(crate) enum Command {
     ///
     /// Example: faultscope completions bash > /etc/bash_completion.d/faultscope
     Completions(CompletionsArgs),
-    /// A generic service that behaves as a spec says; the samples are made of it.
-    #[command(hide = true)]
-    Cell(CellArgs),
     /// A process that a bench measures from outside.
     #[command(hide = true)]
     BenchPart(BenchPartArgs),
@@ -317,17 +314,4 @@ pub(crate) struct CompletionsArgs {
     /// The shell.
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CellArgs {
-    /// The spec of all services.
-    #[arg(long)]
-    pub(crate) spec: PathBuf,
-    /// The service to be.
-    #[arg(long)]
-    pub(crate) service: String,
-    /// The port, instead of the spec's.
-    #[arg(long)]
-    pub(crate) port: Option<u16>,
 }

@@ -28,6 +28,10 @@ pub fn main() -> ExitCode {
     if words.get(1).is_some_and(|word| word == "launch") {
         return faultscope_platform::process::launch::launch_main(words.split_off(2));
     }
+    if words.get(1).is_some_and(|word| word == "cell") {
+        let printer = Printer::new(false, args::Color::Never, false);
+        return finish(commands::cell::run(words.split_off(2)), &printer);
+    }
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {
@@ -41,7 +45,11 @@ pub fn main() -> ExitCode {
     };
     let printer = Printer::new(cli.global.json, cli.global.color, cli.global.quiet);
     start_logging(cli.global.verbose);
-    match run(cli, &printer) {
+    finish(run(cli, &printer), &printer)
+}
+
+fn finish(outcome: Result<Exit, CommandError>, printer: &Printer) -> ExitCode {
+    match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {
             printer.error(&error);
@@ -52,8 +60,6 @@ pub fn main() -> ExitCode {
 
 fn run(cli: Cli, printer: &Printer) -> Result<Exit, CommandError> {
     match cli.command {
-        // A cell stays small: it has a runtime of its own, made for one core.
-        Command::Cell(args) => commands::cell::run(args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Init(args) => commands::init::run(&args, printer),
         other => {
@@ -81,7 +87,7 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Bench(args) => bench::run(args, printer).await,
         Command::Fetch(args) => commands::fetch::run(args, printer).await,
         Command::BenchPart(args) => bench::part(args).await,
-        Command::Cell(_) | Command::Completions(_) | Command::Init(_) => {
+        Command::Completions(_) | Command::Init(_) => {
             Err(CommandError::internal("this command runs without a runtime"))
         }
     }
