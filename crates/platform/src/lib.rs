@@ -13,11 +13,13 @@
 pub mod contract;
 mod error;
 mod log;
+pub mod memory;
 pub mod process;
 mod readiness;
 mod types;
 
 pub use error::{PlatformError, PlatformErrorKind};
+pub use memory::{MemoryPlatform, Simulation};
 pub use process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 pub use types::{
     Action, Capabilities, Deployed, Deployment, Execution, Exit, InstanceMetrics, Isolation, LimitsBy,

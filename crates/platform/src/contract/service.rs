@@ -9,7 +9,8 @@ use std::process::ExitCode;
 /// Runs the service: `PORT [say TEXT] [exit CODE] [eat BYTES] [flood BYTES]`, done in this order; then it
 /// listens on all addresses, unless the port is 0.
 ///
-/// It answers `/health`, `/name`, `/append/FILE`, `/size/FILE` and `/call/HOST/PORT/PATH`.
+/// It answers `/health`, `/name`, `/append/FILE`, `/size/FILE`, and `/peer/PATH`, for which it asks the
+/// host and port that the variable `PEER` names.
 pub fn service_main(args: Vec<OsString>) -> ExitCode {
     match serve(&args) {
         Ok(code) => code,
@@ -91,21 +92,15 @@ fn answer(path: &str) -> io::Result<String> {
             Ok(file.metadata()?.len().to_string())
         }
         ["size", file] => Ok(fs::metadata(file).map_or(0, |m| m.len()).to_string()),
-        ["call", rest] => {
-            let mut parts = rest.splitn(3, '/');
-            let (host, port) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-            let port = port.parse().map_err(io::Error::other)?;
-            call(
-                TcpStream::connect((host, port))?,
-                &format!("/{}", parts.next().unwrap_or_default()),
-            )
+        ["peer", path] => {
+            let peer = std::env::var("PEER").map_err(io::Error::other)?;
+            call(TcpStream::connect(peer)?, &format!("/{path}"))
         }
         _ => Err(io::Error::other("no such path")),
     }
 }
 
-/// GETs a path over a connection and returns the body.
-pub fn call(mut stream: TcpStream, path: &str) -> io::Result<String> {
+fn call(mut stream: TcpStream, path: &str) -> io::Result<String> {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes())?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;

@@ -141,6 +141,20 @@ impl Layout {
     }
 }
 
+/// Fills in `${port}` where every instance has the ports it declares.
+pub(crate) fn name_own(plan: &InstancePlan, command: &mut [String], env: &mut BTreeMap<String, String>) {
+    let own = plan.ports.iter().map(|p| (p.port, p.port)).collect();
+    let ports = Ports {
+        own,
+        others: BTreeMap::new(),
+    };
+    // The first declared, not the lowest: the order in the application file means something.
+    let first = plan.ports.first().map(|p| p.port.to_string()).unwrap_or_default();
+    for text in command.iter_mut().chain(env.values_mut()) {
+        *text = ports.in_text(&text.replace("${port}", &first));
+    }
+}
+
 impl Ports {
     fn in_text(&self, text: &str) -> String {
         let mut text = text.to_owned();

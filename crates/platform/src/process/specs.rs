@@ -13,7 +13,7 @@ use super::life::Life;
 use super::slot::Slot;
 use super::stage::Stage;
 use super::wire::{InitSpec, View};
-use super::{farm, files, reap};
+use super::{farm, files, ports, reap};
 use crate::Execution;
 use crate::types::LimitsBy;
 
@@ -30,6 +30,8 @@ impl Slot {
         if let Some(layout) = stage.layout() {
             layout.check_free(&plan.id).map_err(io::Error::other)?;
             layout.rewrite(&plan.id, &mut command, &mut env);
+        } else {
+            ports::name_own(plan, &mut command, &mut env);
         }
         let durable = plan
             .durable

@@ -1,59 +1,198 @@
-//! Slots with namespaces of their own.
+//! What namespaces make possible: names, fixed ports, fresh disks, commands inside.
+
+use std::fs;
 
 use faultscope_model::SlotId;
-use faultscope_model::plan::Reset;
-use faultscope_platform::contract::call;
-use faultscope_platform::{Platform, WantedIsolation};
+use faultscope_model::plan::{Probe, Reset};
+use faultscope_platform::{Action, Place, Platform, PlatformErrorKind, ProcessPlatform, WantedIsolation};
+use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{App, id, instance, plan, platform, run};
+use crate::support::{App, id, instance, message, plan, platform, run, shell};
+
+const SLOT: SlotId = SlotId(0);
+
+async fn opened(app: &App) -> ProcessPlatform {
+    let platform = platform(WantedIsolation::Netns);
+    platform.open_slot(&app.slot(0)).await.unwrap();
+    platform
+}
 
 #[tokio::test(flavor = "multi_thread")]
-async fn starts_dials_runs_and_stops() {
+async fn tests_reach_services_by_name_and_on_localhost() {
     let app = App::new();
-    let platform = platform(WantedIsolation::Netns);
-    eprintln!("{:?}", platform.capabilities());
-    let slot = SlotId(0);
-    platform.open_slot(&app.slot(0)).await.unwrap();
+    let platform = opened(&app).await;
     let plan = plan(
+        vec![instance("order-1", 8080, &[]), instance("stock-1", 80, &[])],
+        Reset::Restart,
+    );
+    let reservation = platform.reserve(SLOT, &plan).await.unwrap();
+    for listener in reservation.listeners {
+        let name = format!("{} {}", listener.spec.callee, listener.spec.caller.is_some());
+        let socket = tokio::net::TcpListener::from_std(listener.socket).unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, peer)) = socket.accept().await {
+                let _ = stream
+                    .write_all(format!("{name} {}\n", peer.ip()).as_bytes())
+                    .await;
+            }
+        });
+    }
+    let cancel = CancellationToken::new();
+    platform.apply(SLOT, &plan, &cancel).await.unwrap();
+    let script = "import socket,sys\nfor a in sys.argv[1:]:\n  h,p=a.rsplit('+',1)\n  print(socket.create_connection((h,int(p))).makefile().readline(),end='')";
+    let mut python = run("");
+    python.command = [
+        "python3",
+        "-c",
+        script,
+        "order+8080",
+        "stock+80",
+        "localhost+8080",
+        "127.0.0.1+80",
+        "::1+80",
+    ]
+    .map(String::from)
+    .to_vec();
+    let exit = platform.exec(SLOT, &python, &cancel).await.unwrap();
+    let own = "10.200.1.3";
+    let expected = format!(
+        "order false {own}\nstock false {own}\norder true ::1\nstock true 127.0.0.1\nstock true ::1\n"
+    );
+    assert_eq!((exit.stdout, exit.stderr.as_str()), (expected, ""));
+    let look = run("cat /proc/net/dev | grep -c :; getent hosts example.com; exit 0");
+    let exit = platform.exec(SLOT, &look, &cancel).await.unwrap();
+    assert_eq!(exit.stdout, "2\n", "loopback and one wire, and no other names");
+    platform.close_slot(SLOT).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_run_inside_instances_and_prove_readiness() {
+    let app = App::new();
+    let platform = opened(&app).await;
+    let probe = Probe::Command {
+        command: ["test", "-e", "up"].map(String::from).to_vec(),
+    };
+    let plan = plan(
+        vec![shell("worker-1", "touch up; exec sleep 1000", probe)],
+        Reset::Restart,
+    );
+    let cancel = CancellationToken::new();
+    platform.apply(SLOT, &plan, &cancel).await.unwrap();
+    let mut inside = run("hostname; ls; cat /proc/2/comm; setsid sleep 1001 & exit 5");
+    inside.place = Place::Instance(id("worker-1"));
+    let exit = platform.exec(SLOT, &inside, &cancel).await.unwrap();
+    assert_eq!(
+        (exit.code, exit.stdout.as_str()),
+        (Some(5), "worker-1\nup\nsleep\n"),
+        "{}",
+        exit.stderr
+    );
+    inside.command = ["sh", "-c", "pgrep -f 'sleep 1001'; pgrep -fc 'sleep 1000'"]
+        .map(String::from)
+        .to_vec();
+    let exit = platform.exec(SLOT, &inside, &cancel).await.unwrap();
+    assert!(
+        exit.stdout.lines().count() >= 1 && !exit.stdout.contains('\u{0}'),
+        "{exit:?}"
+    );
+    assert!(
+        fs::read_dir(app.path())
+            .unwrap()
+            .all(|e| e.unwrap().file_name() == ".faultscope"),
+        "the tree is untouched"
+    );
+    platform.close_slot(SLOT).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn setup_runs_once_and_is_what_every_trial_starts_from() {
+    let app = App::new();
+    fs::write(app.path().join("seed"), "seed").unwrap();
+    let platform = platform(WantedIsolation::Netns);
+    let mut spec = app.slot(0);
+    spec.setup = Some(
+        ["sh", "-c", "cat seed > made; date +%N >> made; rm seed"]
+            .map(String::from)
+            .to_vec(),
+    );
+    platform.open_slot(&spec).await.unwrap();
+    let cancel = CancellationToken::new();
+    let look = run("cat made; ls; echo changed > made; ls -a .faultscope | wc -l");
+    let first = platform.exec(SLOT, &look, &cancel).await.unwrap();
+    assert!(
+        first.stdout.starts_with("seed") && first.stdout.ends_with("\nmade\n2\n"),
+        "{first:?}"
+    );
+    let again = platform.exec(SLOT, &look, &cancel).await.unwrap();
+    assert_eq!(again.stdout, first.stdout, "nobody changes the template");
+    platform.clear_slot(SLOT).await.unwrap();
+    let mut other = app.slot(1);
+    other.setup = spec.setup.clone();
+    platform.open_slot(&other).await.unwrap();
+    for slot in [SLOT, SlotId(1)] {
+        assert_eq!(
+            platform.exec(slot, &look, &cancel).await.unwrap().stdout,
+            first.stdout,
+            "one template for all"
+        );
+        platform.close_slot(slot).await.unwrap();
+    }
+    let mut failing = app.slot(2);
+    failing.template = "2".into();
+    failing.setup = Some(
+        ["sh", "-c", "echo no database; exit 3"]
+            .map(String::from)
+            .to_vec(),
+    );
+    let error = platform.open_slot(&failing).await.unwrap_err();
+    assert_eq!(error.kind, PlatformErrorKind::BadPlan);
+    assert!(
+        message(&error).contains("exited with 3") && message(&error).contains("no database"),
+        "{error:?}"
+    );
+    assert!(
+        fs::read_dir(app.path().join(".faultscope/slots"))
+            .unwrap()
+            .next()
+            .is_none(),
+        "nothing is left"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_start_after_the_ones_they_need() {
+    let app = App::new();
+    let platform = opened(&app).await;
+    let mut front = instance("front-1", 8080, &[]);
+    front.after = vec!["back".parse().unwrap()];
+    let mut wanted = plan(
         vec![
-            instance("order-1", 8080, &["say", "hello"]),
-            instance("order-2", 8080, &[]),
+            front,
+            instance("back-1", 8081, &[]),
+            instance("back-2", 8081, &[]),
         ],
         Reset::Restart,
     );
-    let reservation = platform.reserve(slot, &plan).await.unwrap();
-    eprintln!("{reservation:?}");
-    let cancel = CancellationToken::new();
-    let deployment = platform.apply(slot, &plan, &cancel).await.unwrap();
-    eprintln!("{deployment:?}");
-    let stream = platform
-        .dial(slot, &id("order-2"), 8080)
-        .await
-        .unwrap()
-        .into_std()
-        .unwrap();
-    stream.set_nonblocking(false).unwrap();
-    let name = tokio::task::spawn_blocking(move || call(stream, "/name"))
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(name, "order-2");
-    assert_eq!(platform.logs(slot, &id("order-1")).await.unwrap(), ["hello"]);
-    let exit = platform
-        .exec(slot, &run("cat /etc/hosts; hostname; id -u; ps ax"), &cancel)
+    let mut events = platform.events(SLOT);
+    platform
+        .apply(SLOT, &wanted, &CancellationToken::new())
         .await
         .unwrap();
-    eprintln!("{}{}", exit.stdout, exit.stderr);
-    assert_eq!(exit.code, Some(0));
-    eprintln!("{:?}", platform.metrics(slot).await.unwrap());
-    platform.close_slot(slot).await.unwrap();
-    assert!(
-        !app.path()
-            .join(".faultscope/slots")
-            .read_dir()
-            .unwrap()
-            .next()
-            .is_some()
+    let mut order = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        order.push(format!("{event:?}"));
+    }
+    assert!(order.len() == 3 && order[2].contains("front"), "{order:?}");
+    wanted.instances[1].after = vec!["front".parse().unwrap()];
+    let error = platform
+        .apply(SLOT, &wanted, &CancellationToken::new())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind.clone(), message(&error).contains("back, front")),
+        (PlatformErrorKind::BadPlan, true)
     );
+    platform.act(SLOT, &id("front-1"), Action::Kill).await.unwrap();
+    platform.close_slot(SLOT).await.unwrap();
 }

@@ -9,14 +9,16 @@ use faultscope_model::circumstance::Circumstance;
 use faultscope_model::plan::{InstancePlan, Limits, Plan, PortPlan, Probe, Readiness, Reset};
 use faultscope_model::units::ByteSize;
 use faultscope_model::{InstanceId, NodeId, Protocol, SlotId};
-use faultscope_platform::{Execution, Place, ProcessOptions, ProcessPlatform, SlotSpec, WantedIsolation};
+use faultscope_platform::{
+    Execution, Place, PlatformError, ProcessOptions, ProcessPlatform, SlotSpec, WantedIsolation,
+};
 
 pub(crate) fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_faultscope-launch"))
 }
 
 pub(crate) struct App {
-    pub(crate) folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl App {
@@ -24,6 +26,12 @@ impl App {
         Self {
             folder: tempfile::tempdir().unwrap(),
         }
+    }
+
+    /// A number no other application of this test run has.
+    pub(crate) fn number(&self) -> u32 {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        std::process::id() * 10 + NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -131,4 +139,38 @@ pub(crate) fn run(script: &str) -> Execution {
 
 pub(crate) fn id(text: &str) -> InstanceId {
     text.parse().unwrap()
+}
+
+/// An error with its causes, as people see it.
+pub(crate) fn message(error: &PlatformError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+/// How many `sleep` processes of this machine carry the mark.
+pub(crate) fn processes(mark: &str) -> usize {
+    let commands = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let folder = entry.ok()?.path();
+        let state = std::fs::read_to_string(folder.join("stat")).ok()?;
+        let alive = !state.rsplit_once(')')?.1.trim_start().starts_with('Z');
+        alive.then(|| std::fs::read(folder.join("cmdline")).ok())?
+    });
+    let wanted = format!("sleep\0{mark}\0");
+    commands.filter(|command| command == wanted.as_bytes()).count()
+}
+
+/// Waits until so many processes carry the mark.
+pub(crate) async fn until_processes(mark: &str, count: usize) {
+    let seen = async {
+        while processes(mark) != count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let seen = tokio::time::timeout(Duration::from_secs(20), seen).await;
+    assert!(seen.is_ok(), "{} processes rather than {count}", processes(mark));
 }

@@ -43,6 +43,10 @@ pub(super) fn furnish(view: &View) -> io::Result<()> {
     let _ = mount_bind(&resolver, "/etc/resolv.conf");
     overlay(&view.lower, &upper, &work, &view.target, view.user)
         .map_err(|e| named("lay data over the application", &e))?;
+    for path in &view.durable {
+        // Like a volume, a durable directory is there even if the application brings none.
+        let _ = fs::create_dir_all(view.target.join(path));
+    }
     if let Some(hidden) = &view.hide {
         mount("none", hidden, "tmpfs", MountFlags::RDONLY, c"size=4k")
             .map_err(|e| named("hide the tool's folder", &e.into()))?;

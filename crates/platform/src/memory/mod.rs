@@ -1,0 +1,331 @@
+//! A simulated application with known faults, for tests and for studies of scale: nothing runs, time passes
+//! on the runtime's clock, and a test that pauses the clock waits for nothing.
+
+mod simulation;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use faultscope_model::plan::{InstancePlan, Plan};
+use faultscope_model::units::ByteSize;
+use faultscope_model::wiring::{Caller, Endpoint};
+use faultscope_model::{InstanceId, NodeId, SlotId};
+use tokio::net::TcpStream;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+pub use simulation::{Condition, Cost, Effect, Fault, Simulation};
+
+use self::simulation::Chance;
+use crate::{
+    Action, Capabilities, Deployed, Deployment, Execution, Exit, InstanceMetrics, Isolation, LimitsBy,
+    MeshPlace, Platform, PlatformError, PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec,
+    Snapshot,
+};
+
+const NAME: &str = "memory";
+
+/// The simulated back end.
+#[derive(Debug)]
+pub struct MemoryPlatform {
+    simulation: Simulation,
+    slots: Mutex<BTreeMap<SlotId, Slot>>,
+    /// How often each circumstance was met, so that repetitions differ and yet can be repeated.
+    met: Mutex<BTreeMap<String, u64>>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    events: broadcast::Sender<PlatformEvent>,
+    running: Vec<InstancePlan>,
+    plan: Option<Plan>,
+    destroyed: usize,
+    passed: Duration,
+    chance: Chance,
+}
+
+impl MemoryPlatform {
+    /// Simulates this.
+    pub fn new(simulation: Simulation) -> Self {
+        Self {
+            simulation,
+            slots: Mutex::default(),
+            met: Mutex::default(),
+        }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<SlotId, Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, id: SlotId, action: impl FnOnce(&mut Slot) -> T) -> Result<T, PlatformError> {
+        let mut slots = self.slots();
+        let missing = || error(PlatformErrorKind::BadPlan, format!("find {id}")).because("it is not open");
+        slots.get_mut(&id).map(action).ok_or_else(missing)
+    }
+
+    async fn pass(
+        &self,
+        id: SlotId,
+        time: Duration,
+        cancel: &CancellationToken,
+    ) -> Result<(), PlatformError> {
+        let cancelled = tokio::select! {
+            biased;
+            () = cancel.cancelled() => true,
+            () = tokio::time::sleep(time) => false,
+        };
+        if cancelled {
+            return Err(error(PlatformErrorKind::Cancelled, "go on"));
+        }
+        self.with(id, |slot| slot.passed += time)
+    }
+
+    /// The first fault that applies now.
+    fn fault(&self, plan: &Plan, chance: &mut Chance, wanted: impl Fn(&Effect) -> bool) -> Option<Effect> {
+        let mut applies = |fault: &&Fault| {
+            // Drawn for every fault, so that one fault's chance does not hang on another's condition.
+            let drawn = chance.uniform() < fault.probability;
+            drawn && wanted(&fault.effect) && fault.when.holds(&plan.circumstance)
+        };
+        self.simulation
+            .faults
+            .iter()
+            .find(|fault| applies(fault))
+            .map(|fault| fault.effect.clone())
+    }
+}
+
+#[async_trait]
+impl Platform for MemoryPlatform {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            isolation: Isolation::Simulated,
+            limits: LimitsBy::Simulated,
+            mesh: MeshPlace::Nowhere,
+            snapshots: false,
+            pause: false,
+            most_slots: None,
+            notes: vec!["nothing runs: the application is simulated".into()],
+        }
+    }
+
+    async fn open_slot(&self, spec: &SlotSpec) -> Result<(), PlatformError> {
+        let slot = Slot {
+            events: broadcast::Sender::new(1024),
+            running: Vec::new(),
+            plan: None,
+            destroyed: 0,
+            passed: Duration::ZERO,
+            chance: Chance::new(self.simulation.seed, ""),
+        };
+        match self.slots().insert(spec.id, slot) {
+            None => Ok(()),
+            Some(_) => {
+                Err(error(PlatformErrorKind::BadPlan, format!("open {}", spec.id))
+                    .because("it is open already"))
+            }
+        }
+    }
+
+    async fn reserve(&self, slot: SlotId, plan: &Plan) -> Result<Reservation, PlatformError> {
+        self.with(slot, |slot| {
+            let actions = plan.actions_from(&slot.running);
+            slot.destroyed += actions.destroy.len();
+            slot.running.retain(|i| actions.keep.contains(&i.id));
+            slot.passed = Duration::ZERO;
+        })?;
+        let caller = |instance: InstanceId, node| Caller {
+            instance,
+            node,
+            address: None,
+        };
+        let callers = plan.instances.iter().map(|i| caller(i.id.clone(), i.node));
+        let callers = callers
+            .chain([caller(InstanceId::test(), NodeId::default())])
+            .collect();
+        let endpoint = |i: &InstancePlan| Endpoint {
+            instance: i.id.clone(),
+            node: i.node,
+            addresses: BTreeMap::new(),
+        };
+        Ok(Reservation {
+            listeners: Vec::new(),
+            callers,
+            endpoints: plan.instances.iter().map(endpoint).collect(),
+        })
+    }
+
+    async fn apply(
+        &self,
+        id: SlotId,
+        plan: &Plan,
+        cancel: &CancellationToken,
+    ) -> Result<Deployment, PlatformError> {
+        let about = serde_json::to_string(&plan.circumstance).unwrap_or_default();
+        let times = {
+            let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+            let times = met.entry(about.clone()).or_default();
+            *times += 1;
+            *times
+        };
+        let mut chance = Chance::new(self.simulation.seed, &format!("{times} {about}"));
+        let (actions, destroyed) = self.with(id, |slot| {
+            let actions = plan.actions_from(&slot.running);
+            let destroyed = std::mem::take(&mut slot.destroyed) + actions.destroy.len();
+            slot.running.retain(|i| actions.keep.contains(&i.id));
+            (actions, destroyed)
+        })?;
+        let took = self.simulation.apply.sample(actions.create.len(), &mut chance);
+        self.pass(id, took, cancel).await?;
+        let not_ready = self.fault(plan, &mut chance, |effect| {
+            matches!(effect, Effect::NotReady { .. })
+        });
+        if let Some(Effect::NotReady { service, reason }) = not_ready {
+            let instance = InstanceId::new(service, 1);
+            let action = format!("get {instance} ready");
+            return Err(error(
+                PlatformErrorKind::NotReady {
+                    instance,
+                    reason,
+                    last_lines: Vec::new(),
+                },
+                action,
+            ));
+        }
+        self.with(id, |slot| {
+            for instance in &actions.create {
+                let _ = slot.events.send(PlatformEvent::Ready {
+                    instance: instance.id.clone(),
+                });
+            }
+            slot.running.clone_from(&plan.instances);
+            slot.plan = Some(plan.clone());
+            slot.chance = chance;
+        })?;
+        let deployed = |i: &InstancePlan| Deployed {
+            id: i.id.clone(),
+            node: i.node,
+            ready_after: took,
+        };
+        Ok(Deployment {
+            instances: plan.instances.iter().map(deployed).collect(),
+            created: actions.create.len(),
+            destroyed,
+            kept: actions.keep.len(),
+        })
+    }
+
+    async fn dial(&self, _: SlotId, instance: &InstanceId, port: u16) -> std::io::Result<TcpStream> {
+        let reason = format!("{instance} is simulated and does not listen on {port}");
+        Err(std::io::Error::new(std::io::ErrorKind::ConnectionRefused, reason))
+    }
+
+    fn events(&self, slot: SlotId) -> broadcast::Receiver<PlatformEvent> {
+        let events = self.with(slot, |slot| slot.events.subscribe());
+        events.unwrap_or_else(|_| broadcast::Sender::new(1).subscribe())
+    }
+
+    async fn act(&self, slot: SlotId, instance: &InstanceId, _: Action) -> Result<(), PlatformError> {
+        let known = self.with(slot, |slot| slot.running.iter().any(|i| i.id == *instance))?;
+        if known {
+            return Ok(());
+        }
+        Err(error(PlatformErrorKind::BadPlan, format!("find {instance}")).because("no such instance"))
+    }
+
+    async fn exec(
+        &self,
+        id: SlotId,
+        _: &Execution,
+        cancel: &CancellationToken,
+    ) -> Result<Exit, PlatformError> {
+        let (plan, mut chance) = self.with(id, |slot| (slot.plan.clone(), slot.chance.clone()))?;
+        let plan =
+            plan.ok_or_else(|| error(PlatformErrorKind::BadPlan, "run a test").because("nothing runs"))?;
+        let took = self.simulation.exec.sample(0, &mut chance);
+        self.pass(id, took, cancel).await?;
+        let fault = self.fault(&plan, &mut chance, |effect| {
+            !matches!(effect, Effect::NotReady { .. })
+        });
+        self.with(id, |slot| slot.chance = chance)?;
+        let (code, stdout) = match fault {
+            Some(Effect::Invalid) => {
+                let refused = error(PlatformErrorKind::Infrastructure, "run a test");
+                return Err(refused.because("the simulation says that the machine refused"));
+            }
+            Some(Effect::Fail { message }) => (1, message),
+            Some(Effect::NotReady { .. }) | None => (0, String::new()),
+        };
+        Ok(Exit {
+            code: Some(code),
+            signal: None,
+            timed_out: false,
+            stdout,
+            stderr: String::new(),
+            took,
+        })
+    }
+
+    async fn metrics(&self, slot: SlotId) -> Result<Vec<InstanceMetrics>, PlatformError> {
+        let idle = |i: &InstancePlan| InstanceMetrics {
+            instance: i.id.clone(),
+            cpu: Duration::ZERO,
+            memory: ByteSize(0),
+            memory_limit: i.limits.memory,
+            cpu_limit: i.limits.cpu,
+            threads: 1,
+        };
+        self.with(slot, |slot| slot.running.iter().map(idle).collect())
+    }
+
+    async fn logs(&self, slot: SlotId, _: &InstanceId) -> Result<Vec<String>, PlatformError> {
+        self.with(slot, |_| Vec::new())
+    }
+
+    async fn snapshot(&self, _: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
+        Err(error(
+            PlatformErrorKind::Unsupported,
+            format!("keep the data of {instance}"),
+        ))
+    }
+
+    async fn restore(&self, _: SlotId, instance: &InstanceId, _: &Snapshot) -> Result<(), PlatformError> {
+        Err(error(
+            PlatformErrorKind::Unsupported,
+            format!("put back the data of {instance}"),
+        ))
+    }
+
+    async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {
+        self.with(slot, |slot| {
+            slot.running.clear();
+            slot.plan = None;
+            slot.destroyed = 0;
+        })
+    }
+
+    async fn close_slot(&self, slot: SlotId) -> Result<(), PlatformError> {
+        self.clear_slot(slot).await?;
+        self.slots().remove(&slot);
+        Ok(())
+    }
+
+    async fn reap_orphans(&self) -> Result<Reaped, PlatformError> {
+        Ok(Reaped::default())
+    }
+
+    fn virtual_time(&self, slot: SlotId) -> Option<Duration> {
+        self.with(slot, |slot| slot.passed).ok()
+    }
+}
+
+fn error(kind: PlatformErrorKind, action: impl Into<String>) -> PlatformError {
+    PlatformError::new(kind, NAME, action)
+}

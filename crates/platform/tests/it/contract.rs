@@ -1,0 +1,49 @@
+//! The contract, for each way in which processes can be kept apart.
+
+use std::process::Command;
+
+use faultscope_platform::contract::{ContractApp, contract};
+use faultscope_platform::{Isolation, Platform, ProcessPlatform, WantedIsolation};
+
+use crate::support::{App, platform, program};
+
+async fn check(platform: &ProcessPlatform) {
+    let app = App::new();
+    let application = ContractApp {
+        slot: Box::new(move |id| app.slot(id.0)),
+        service: vec![program().display().to_string(), "service".into()],
+        image: None,
+    };
+    contract(platform, application).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn netns() {
+    check(&platform(WantedIsolation::Netns)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ports() {
+    let platform = platform(WantedIsolation::Ports);
+    assert_eq!(platform.capabilities().isolation, Isolation::Ports);
+    check(&platform).await;
+}
+
+/// The same test once more, as nobody.
+#[test]
+fn netns_without_privileges() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(std::env::current_exe().unwrap());
+    let output = command
+        .args(["--exact", "contract::netns", "--nocapture"])
+        .env("HOME", "/")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
