@@ -1,0 +1,254 @@
+//! Mistakes in an application file: each names file, line, key and what would be right, and ends with code 3.
+
+use faultscope_testkit::cells;
+use insta::assert_snapshot;
+
+use crate::{tool, tool_with};
+
+/// What `check` says of a file, without the exit code, which must be 3.
+#[track_caller]
+fn complaint(text: &str) -> String {
+    let tool = tool_with(&cells().application(text));
+    let output = tool.run(["check"]).expect(3);
+    assert_eq!(output.stdout, "");
+    output.stderr
+}
+
+#[test]
+fn no_file() {
+    assert_snapshot!(tool().run(["check"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: cannot read faultscope.yaml
+      because: No such file or directory (os error 2)
+
+    hint: `faultscope init` writes one from a Compose file or a Procfile; `faultscope demo` needs none
+    ");
+}
+
+#[test]
+fn a_folder_without_a_file() {
+    let tool = tool();
+    tool.write("empty/.keep", "");
+    assert_snapshot!(tool.run(["check", "empty"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: cannot read empty/faultscope.yaml
+      because: No such file or directory (os error 2)
+
+    hint: `faultscope init` writes one from a Compose file or a Procfile; `faultscope demo` needs none
+    ");
+}
+
+#[test]
+fn an_unreadable_file() {
+    let tool = tool();
+    std::fs::write(tool.folder().join("faultscope.yaml"), b"name: \xff\xfe").unwrap();
+    assert_snapshot!(tool.run(["check"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: cannot read faultscope.yaml
+      because: stream did not contain valid UTF-8
+    ");
+}
+
+#[test]
+fn an_empty_file() {
+    assert_snapshot!(complaint("\n"), @"
+    error: faultscope.yaml: the file is empty
+
+    hint: `faultscope init` writes one from a Compose file or a Procfile
+    ");
+}
+
+#[test]
+fn not_yaml() {
+    assert_snapshot!(complaint("services:\n  one: { command: [\n"), @"error: faultscope.yaml:2: unclosed bracket '['");
+}
+
+#[test]
+fn an_unknown_key_with_a_near_one() {
+    assert_snapshot!(complaint("name: x\nservces:\n  one: { command: [a] }\n"), @"
+    error: faultscope.yaml:2: servces: unknown key
+
+    hint: did you mean `services`?
+    ");
+}
+
+#[test]
+fn an_unknown_key_of_a_service() {
+    assert_snapshot!(complaint("services:\n  one:\n    command: [a]\n    porst: [80]\n"), @"
+    error: faultscope.yaml:4: porst: unknown key
+
+    hint: did you mean `ports`?
+    ");
+}
+
+#[test]
+fn an_unknown_key_far_from_all() {
+    assert_snapshot!(complaint("services:\n  one: { command: [a] }\ntests:\n  - { name: x, zzzzzzzz: 1 }\n"), @"
+    error: faultscope.yaml:4: zzzzzzzz: unknown key
+
+    hint: valid here: `name`, `run`, `http`, `steps`, `discover`, `failure`, `directory`, `env`, `within`
+    ");
+}
+
+#[test]
+fn an_unknown_protocol() {
+    assert_snapshot!(complaint("services:\n  one: { command: [a], ports: [1], protocol: htpp }\n"), @"
+    error: faultscope.yaml:2: htpp: unknown value
+
+    hint: did you mean `http`?
+    ");
+}
+
+#[test]
+fn no_services() {
+    assert_snapshot!(complaint("name: x\n"), @"error: faultscope.yaml: services: an application has at least one service");
+}
+
+#[test]
+fn a_service_without_a_command() {
+    assert_snapshot!(complaint("services:\n  one: { ports: [80] }\n"), @r#"
+    error: faultscope.yaml:2: services.one: a service has a `command`, an `image` or a `build`
+
+    hint: command: ["python3", "order.py"]
+    "#);
+}
+
+#[test]
+fn a_port_out_of_range() {
+    assert_snapshot!(complaint("services:\n  one:\n    command: [a]\n    ports: [80000]\n"), @"error: faultscope.yaml:4: services.one.ports: a port lies between 1 and 65535");
+}
+
+#[test]
+fn a_key_that_is_there_twice() {
+    assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests: []\ntests: []\n"), @"error: faultscope.yaml:3: duplicate mapping key: tests");
+}
+
+#[test]
+fn a_text_where_a_list_belongs() {
+    assert_snapshot!(complaint("services:\n  a:\n    command: python3 a.py\n"), @"error: faultscope.yaml:3: services.a.command: expected sequence start");
+}
+
+#[test]
+fn a_service_that_is_not_there() {
+    assert_snapshot!(
+        complaint("services:\n  order: { command: [a] }\nfailing:\n  instances:\n    oder: 3\n"), @"
+    error: faultscope.yaml:5: failing.instances.oder: there is no service `oder`
+
+    hint: did you mean `order`?
+    ");
+}
+
+#[test]
+fn services_that_wait_for_one_another() {
+    assert_snapshot!(
+        complaint("services:\n  a: { command: [a], after: [b] }\n  b: { command: [b], after: [a] }\n"), @"error: faultscope.yaml:2: services.a.after: these wait for one another to start: a, b");
+}
+
+#[test]
+fn a_duration_without_sense() {
+    assert_snapshot!(
+        complaint("services:\n  a:\n    command: [a]\n    ports: [80]\n    ready: { within: soon }\n"), @"error: faultscope.yaml:5: services.a.ready.within: `soon` is not a duration; write it like `250ms` or `10s`");
+}
+
+#[test]
+fn two_tests_with_one_name() {
+    assert_snapshot!(
+        complaint("services: { a: { command: [a] } }\ntests:\n  - { name: x, run: [a] }\n  - { name: x, run: [b] }\n"), @"error: faultscope.yaml:4: tests.1.name: two tests are called `x`");
+}
+
+#[test]
+fn a_test_with_nothing_to_do() {
+    assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - name: x\n"), @"error: faultscope.yaml:3: tests.0: a test has just one of `run`, `http`, `steps`, or `discover` with `run`");
+}
+
+#[test]
+fn a_failure_that_is_no_pattern() {
+    assert_snapshot!(
+        complaint("services: { a: { command: [a] } }\ntests:\n  - name: x\n    run: [a]\n    failure: \"(\"\n"), @"error: faultscope.yaml:5: tests.0.failure: not a regular expression: error: unclosed group");
+}
+
+#[test]
+fn junit_without_a_place_for_the_report() {
+    assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - { discover: junit, run: [a] }\n"), @"error: faultscope.yaml:3: tests.0: `discover: junit` needs `{out}` in `run`, the file of the report");
+}
+
+#[test]
+fn a_limit_that_is_no_size() {
+    assert_snapshot!(
+        complaint("services:\n  a: { command: [a] }\nfailing:\n  config:\n    a:\n      memory: lots\n"), @"
+    error: faultscope.yaml:6: failing.config.a.memory: `lots` is not a size
+
+    hint: memory: 64MiB
+    ");
+}
+
+#[test]
+fn a_configuration_item_nobody_knows() {
+    assert_snapshot!(complaint("services:\n  a: { command: [a] }\nfailing:\n  config:\n    a: { memroy: 1MiB }\n"), @"
+    error: faultscope.yaml:5: failing.config.a.memroy: unknown configuration item
+
+    hint: did you mean `memory`?
+    ");
+}
+
+#[test]
+fn an_order_of_one_call() {
+    assert_snapshot!(
+        complaint("services:\n  a: { command: [a] }\nfailing:\n  sequence:\n    - { from: a, in: GET /x, order: [a GET /y] }\n"), @"error: faultscope.yaml:5: failing.sequence.0: an order has at least two calls");
+}
+
+#[test]
+fn a_constraint_on_a_delta_that_is_not_there() {
+    assert_snapshot!(
+        complaint(
+            "services:\n  a: { command: [a] }\nfailing: { instances: { a: 2 } }\nconstraints:\n  - { if: instance a, then: instance b }\n"
+        ), @"
+    error: faultscope.yaml:5: constraints.0: there is no delta `instance b`
+
+    hint: did you mean `instance a`?
+    ");
+}
+
+#[test]
+fn a_mistake_in_the_file_that_is_extended() {
+    let tool = tool_with(&cells().replace("ready: { http: /health }", "ready: { htttp: /health }"));
+    tool.write("case.yaml", "extends: faultscope.yaml\n");
+    assert_snapshot!(tool.run(["check", "case.yaml"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: faultscope.yaml:6: htttp: unknown key
+
+    hint: did you mean `http`?
+    ");
+}
+
+#[test]
+fn extending_a_file_that_is_not_there() {
+    assert_snapshot!(complaint("name: x\nextends: other.yaml\n"), @"error: faultscope.yaml:2: extends: cannot read `other.yaml`: No such file or directory (os error 2)");
+}
+
+#[test]
+fn extending_in_a_circle() {
+    let tool = tool_with(&cells().application("extends: other.yaml\n"));
+    tool.write("other.yaml", "extends: faultscope.yaml\n");
+    assert_snapshot!(tool.run(["check"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: faultscope.yaml:1: extends: files extend one another in a circle
+    ");
+}
+
+#[test]
+fn errors_reach_json_users_too() {
+    let output = tool_with(&cells().application("nme: x\n")).run(["check", "--json"]);
+    assert_snapshot!(output.exact(), @"
+    exit code 3
+    --- stderr
+    error: faultscope.yaml:1: nme: unknown key
+
+    hint: did you mean `name`?
+    ");
+}

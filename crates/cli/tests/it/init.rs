@@ -1,0 +1,279 @@
+//! `faultscope init`: from Compose files and Procfiles to a file that passes `check`.
+
+use insta::assert_snapshot;
+
+use crate::tool;
+
+const COMPOSE: &str = r#"
+services:
+  web:
+    build: .
+    command: ["python3", "web.py"]
+    ports: ["8080:80"]
+    environment:
+      BACKEND: http://api:${API_PORT:-5000}
+    env_file: [web.env]
+    depends_on: [api]
+  api:
+    image: example/api:1
+    command: python3 api.py --port 5000
+    expose: ["5000"]
+    deploy: { resources: { limits: { memory: 64M } } }
+  debug:
+    image: example/debug
+    profiles: [dev]
+    command: ["sleep", "infinity"]
+"#;
+
+const OVERRIDE: &str = r#"
+services:
+  api:
+    environment: { LEVEL: high }
+    healthcheck: { test: ["CMD", "curl", "-f", "http://localhost:5000/health"] }
+"#;
+
+const MORE: &str = r#"
+services:
+  web:
+    environment: { COLOUR: blue }
+  cache:
+    image: redis:7
+    command: ["redis-server"]
+    ports: ["6379"]
+"#;
+
+fn compose() -> faultscope_testkit::Faultscope {
+    let tool = tool();
+    tool.write("compose.yaml", COMPOSE)
+        .write("compose.override.yaml", OVERRIDE)
+        .write("more.yaml", MORE)
+        .write(".env", "API_PORT=5000\n")
+        .write("web.env", "# of the web\nSECRET=\"a b\"\nCOLOUR=red\n");
+    tool
+}
+
+#[test]
+fn from_compose_with_its_override() {
+    let tool = compose();
+    assert_snapshot!(tool.run(["init"]).exact(), @"
+    exit code 0
+    --- stdout
+    wrote faultscope.yaml with 2 services
+    next: add tests to it, then `faultscope check faultscope.yaml`
+    --- stderr
+    warning: left out because their profiles are not chosen: `debug`
+    ");
+    assert_snapshot!(tool.read("faultscope.yaml"), @r#"
+    # Made by `faultscope init` from compose.yaml, compose.override.yaml.
+    # Replicas and limits of the running system are under `failing`: the simplest circumstance
+    # has one instance of each service, without limits.
+    name: app
+    services:
+      web:
+        command: ["python3", "web.py"]
+        build: "."
+        ports: [80]
+        publish: { 80: 8080 }
+        env:
+          BACKEND: "http://api:5000"
+          COLOUR: "red"
+          SECRET: "a b"
+        after: [api]
+      api:
+        command: ["python3", "api.py", "--port", "5000"]
+        image: "example/api:1"
+        ports: [5000]
+        env:
+          LEVEL: "high"
+        ready: { http: "/health", within: 90s }
+    external: []
+    tests: []
+    failing:
+      config:
+        api: { memory: 64MiB }
+    "#);
+    assert_snapshot!(tool.run(["check"]).exact(), @"
+    exit code 0
+    --- stdout
+    app: 2 services, 0 tests, 1 delta between simplest and failing
+    rank  dimension      delta              from   to     cost
+    1     configuration  config api.memory  unset  64MiB  60ms
+    ");
+}
+
+#[test]
+fn from_several_files_and_a_profile() {
+    let tool = compose();
+    let files = ["-f", "compose.yaml", "-f", "compose.override.yaml", "-f", "more.yaml"];
+    let words = ["init"].into_iter().chain(files).chain(["--profile", "dev", "-o", "app.yaml"]);
+    assert_snapshot!(tool.run(words).exact(), @"
+    exit code 0
+    --- stdout
+    wrote app.yaml with 4 services
+    next: add tests to it, then `faultscope check app.yaml`
+    ");
+    assert_snapshot!(tool.read("app.yaml"), @r#"
+    # Made by `faultscope init` from compose.yaml, compose.override.yaml, more.yaml.
+    # Replicas and limits of the running system are under `failing`: the simplest circumstance
+    # has one instance of each service, without limits.
+    name: app
+    services:
+      web:
+        command: ["python3", "web.py"]
+        build: "."
+        ports: [80]
+        publish: { 80: 8080 }
+        env:
+          BACKEND: "http://api:5000"
+          COLOUR: "blue"
+          SECRET: "a b"
+        after: [api]
+      api:
+        command: ["python3", "api.py", "--port", "5000"]
+        image: "example/api:1"
+        ports: [5000]
+        env:
+          LEVEL: "high"
+        ready: { http: "/health", within: 90s }
+      debug:
+        command: ["sleep", "infinity"]
+        image: "example/debug"
+      cache:
+        command: ["redis-server"]
+        image: "redis:7"
+        ports: [6379]
+    external: []
+    tests: []
+    failing:
+      config:
+        api: { memory: 64MiB }
+    "#);
+    tool.run(["check", "app.yaml"]).expect(0);
+}
+
+#[test]
+fn printed_or_as_json() {
+    let tool = compose();
+    let printed = tool.run(["init", "-o", "-"]).expect(0).stdout;
+    let json = tool.json(["init"], 0);
+    assert_eq!((json["file"].as_str(), json["services"].as_u64()), (Some("faultscope.yaml"), Some(2)));
+    assert_eq!(tool.read("faultscope.yaml").trim_end(), printed.trim_end());
+}
+
+#[test]
+fn refuses_to_overwrite() {
+    let tool = compose();
+    tool.write("faultscope.yaml", "mine");
+    assert_snapshot!(tool.run(["init"]).exact(), @"
+    exit code 2
+    --- stderr
+    warning: left out because their profiles are not chosen: `debug`
+    error: cannot write faultscope.yaml
+      because: File exists (os error 17)
+
+    hint: `--force` writes over it, `-o FILE` writes another
+    ");
+    assert_eq!(tool.read("faultscope.yaml"), "mine");
+    tool.run(["init", "--force"]).expect(0);
+    assert_ne!(tool.read("faultscope.yaml"), "mine");
+}
+
+#[test]
+fn from_a_procfile_to_a_passing_test() {
+    let tool = tool();
+    tool.write(
+        "Procfile",
+        "# ours\nweb: python3 -m http.server $PORT --directory pages\nclock: exec sleep 1000\n",
+    )
+    .write(".env", "GREETING=hello\n")
+    .write("pages/index.html", "front page");
+    assert_snapshot!(tool.run(["init"]).exact(), @"
+    exit code 0
+    --- stdout
+    wrote faultscope.yaml with 2 services
+    next: add tests to it, then `faultscope check faultscope.yaml`
+    --- stderr
+    warning: service `clock`: its command does not mention PORT; if it never listens on 5100, remove `ports`
+    ");
+    let written = tool.read("faultscope.yaml");
+    assert_snapshot!(written, @r#"
+    # Made by `faultscope init` from Procfile.
+    # Each process has its port in PORT, as foreman gives them.
+    name: app
+    services:
+      web:
+        command: ["sh", "-c", "exec python3 -m http.server $PORT --directory pages"]
+        ports: [5000]
+        env:
+          GREETING: "hello"
+          PORT: "5000"
+      clock:
+        command: ["sleep", "1000"]
+        ports: [5100]
+        env:
+          GREETING: "hello"
+          PORT: "5100"
+        ready: { command: ["true"] }
+    external: []
+    tests: []
+    "#);
+    assert_snapshot!(tool.run(["check"]).exact(), @"
+    exit code 0
+    --- stdout
+    app: 2 services, 0 tests, 0 deltas between simplest and failing
+    no `failing:` circumstance yet, so there is nothing to reduce
+    ");
+    let test = "tests: [ { name: page, http: { get: \"http://web:5000/\", expect: { body: front } } } ]";
+    tool.write("faultscope.yaml", &written.replace("tests: []", test));
+    let run = tool.tested([] as [&str; 0], 0);
+    assert_eq!(run.calls(), ["test-1 -> web-1 GET / http1 200 root"]);
+}
+
+#[test]
+fn nothing_to_start_from() {
+    assert_snapshot!(tool().run(["init"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: there is no Compose file and no Procfile here
+
+    hint: name one with `-f FILE`
+    ");
+}
+
+#[test]
+fn mistakes_in_compose_files() {
+    let tool = tool();
+    tool.write("compose.yaml", "services:\n  web:\n    image: x\n    prots: [80]\n");
+    assert_snapshot!(tool.run(["init", "-o", "-"]).exact(), @r#"
+    exit code 0
+    --- stdout
+    # Made by `faultscope init` from compose.yaml.
+    name: app
+    services:
+      web:
+        image: "x"
+    external: []
+    tests: []
+    --- stderr
+    warning: service `web`: image `x` has no command; the process platform needs one to run it
+    warning: service `web`: not keys of Compose: prots
+    "#);
+    tool.write("compose.yaml", "services:\n  web: { image: x, env_file: nowhere.env }\n");
+    assert_snapshot!(tool.run(["init", "-o", "-"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: compose.yaml:2: cannot read `nowhere.env`: No such file or directory (os error 2)
+    ");
+    tool.write("compose.yaml", "services:\n  web: { image: \"${NAME:?must be set}\" }\n");
+    assert_snapshot!(tool.run(["init", "-o", "-"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: compose.yaml:2: variable `NAME` is not set: must be set
+    ");
+    assert_snapshot!(tool.run(["init", "-f", "nowhere.yaml"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: cannot read nowhere.yaml
+      because: No such file or directory (os error 2)
+    ");
+}

@@ -1,0 +1,299 @@
+//! What the tool says of itself: help, usage, completions; and `fetch`, which needs no application.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+
+use insta::assert_snapshot;
+
+use crate::tool;
+
+#[test]
+fn help() {
+    assert_snapshot!(tool().run(["--help"]).exact(), @"
+    exit code 0
+    --- stdout
+    Finds out why a microservice system fails.
+
+    Faultscope deploys an application under a chosen circumstance, drives its tests through a mesh that
+    sees and steers every call, and keeps what happened as runs.
+
+    Usage: faultscope [OPTIONS] <COMMAND>
+
+    Commands:
+      demo         Starts a sample system of 42 services, runs its tests and shows what the mesh saw
+      check        Checks an application file and lists every delta
+      init         Writes an application file from Compose files or a Procfile
+      up           Starts an application and keeps it running, recording every call, until Ctrl-C
+      test         Runs the tests of an application in a fresh deployment
+      runs         Lists and shows stored runs
+      clean        Removes what a killed tool left behind, and old campaigns
+      bench        Measures the tool against named peers and bounds
+      fetch        Sends one HTTP request and prints the answer; fails when the status is 400 or above
+      completions  Prints a completion script for a shell
+      help         Print this message or the help of the given subcommand(s)
+
+    Options:
+          --json
+              Print results as JSON
+
+          --color <WHEN>
+              When to use colours; NO_COLOR works too
+
+              [default: auto]
+              [possible values: auto, always, never]
+
+      -q, --quiet
+              Show no progress
+
+      -v, --verbose...
+              Say more about what happens inside; repeat for more
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Exit codes:
+        0  done, nothing wrong was found
+        1  a failure was found (a test failed)
+        2  the command line is wrong
+        3  the application file is wrong
+        4  the platform is unavailable
+        5  the trial could not be judged
+        6  the environment spoiled trials or changed under them
+       70  the tool itself broke
+      130  interrupted
+    ");
+}
+
+#[test]
+fn help_of_commands_has_examples() {
+    let tool = tool();
+    for command in ["check", "init", "up", "test", "bench", "completions"] {
+        let text = tool.run([command, "--help"]).expect(0).stdout;
+        assert!(text.contains("Example: faultscope"), "{command}: {text}");
+    }
+    assert_snapshot!(tool.run(["test", "--help"]).exact(), @r#"
+    exit code 0
+    --- stdout
+    Runs the tests of an application in a fresh deployment.
+
+    Example: faultscope test --test "pay twice" --set config.order.memory=64MiB --repeat 4 --slots 2
+
+    Usage: faultscope test [OPTIONS] [FILE]
+
+    Arguments:
+      [FILE]
+              The application file, or the folder it is in
+
+              [default: faultscope.yaml]
+
+    Options:
+          --json
+              Print results as JSON
+
+          --platform <PLATFORM>
+              What runs the application
+
+              Possible values:
+              - process: Processes on this machine
+
+              [default: process]
+
+          --color <WHEN>
+              When to use colours; NO_COLOR works too
+
+              [default: auto]
+              [possible values: auto, always, never]
+
+          --isolation <ISOLATION>
+              How processes are kept apart; as the file says by default
+
+              Possible values:
+              - auto:  Namespaces where possible, otherwise ports
+              - netns: Network, mount and process namespaces
+              - ports: Ports of the loopback interface
+
+          --failing
+              Use the failing circumstance of the file instead of the simplest
+
+      -q, --quiet
+              Show no progress
+
+          --delta <NAME>
+              Add one delta, by its name in `faultscope check`
+
+      -v, --verbose...
+              Say more about what happens inside; repeat for more
+
+          --set <SETTING>
+              Change one setting: nodes=3, instances.order=2, config.order.memory=64MiB,
+              config.order.env.TTL=5
+
+          --record <RECORD>
+              How much of each call is recorded
+
+              Possible values:
+              - timing:  Names, times, sizes, status
+              - headers: Also headers
+              - bodies:  Also the first KiB of each body
+
+          --seed <SEED>
+              Decides every random choice
+
+              [default: 1]
+
+          --test <NAME>
+              Run only this test; repeat for several
+
+          --repeat <REPEAT>
+              How many trials, each in a fresh deployment
+
+              [default: 1]
+
+          --slots <SLOTS>
+              How many trials at the same time
+
+              [default: 1]
+
+          --fail-fast
+              Stop at the first failing trial
+
+          --sentinel-every <TRIALS>
+              After how many trials a known one is repeated to see whether the environment is still the
+              same
+
+              [default: 0]
+
+      -h, --help
+              Print help (see a summary with '-h')
+    "#);
+}
+
+#[test]
+fn version() {
+    assert_snapshot!(tool().run(["--version"]).exact(), @"
+    exit code 0
+    --- stdout
+    faultscope 0.1.0
+    ");
+}
+
+#[test]
+fn wrong_usage() {
+    let tool = tool();
+    assert_snapshot!(tool.run(["tset"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: unrecognized subcommand 'tset'
+
+      tip: a similar subcommand exists: 'test'
+
+    Usage: faultscope [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(tool.run(["test", "--repeat", "0"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: invalid value '0' for '--repeat <REPEAT>': 0 is not in 1..=10000
+
+    For more information, try '--help'.
+    ");
+    assert_snapshot!(tool.run(["test", "--failing", "--delta", "x"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: the argument '--failing' cannot be used with '--delta <NAME>'
+
+    Usage: faultscope test --failing [FILE]
+
+    For more information, try '--help'.
+    ");
+    assert_eq!(tool.run([] as [&str; 0]).code, Some(2));
+}
+
+#[test]
+fn completions() {
+    let tool = tool();
+    for (shell, sign) in
+        [("bash", "complete -F"), ("zsh", "#compdef faultscope"), ("fish", "complete -c faultscope")]
+    {
+        let text = tool.run(["completions", shell]).expect(0).stdout;
+        assert!(text.contains(sign), "{shell}");
+        assert!(text.contains("publish-from"), "{shell}");
+    }
+}
+
+/// Answers one request with these bytes; gives its own address and, at its end, what it was asked.
+fn answering(answer: &'static str) -> (String, thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let served = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        let mut byte = [0];
+        while !request.ends_with(b"\r\n\r\n") && connection.read(&mut byte).unwrap() > 0 {
+            request.push(byte[0]);
+        }
+        connection.write_all(answer.as_bytes()).unwrap();
+        String::from_utf8(request).unwrap()
+    });
+    (address, served)
+}
+
+#[test]
+fn fetch_prints_the_answer() {
+    let (address, served) = answering("HTTP/1.1 200 OK\r\ncontent-length: 3\r\nx-a: b\r\n\r\nyes");
+    let output = tool().run(["fetch", &format!("http://{address}/a?b=c"), "-H", "X-Mine: 1", "-X", "PUT"]);
+    assert_snapshot!(output.exact(), @"
+    exit code 0
+    --- stdout
+    yes
+    ");
+    let asked = served.join().unwrap();
+    assert!(asked.starts_with("PUT /a?b=c HTTP/1.1\r\n") && asked.contains("x-mine: 1"), "{asked}");
+}
+
+#[test]
+fn fetch_as_json_and_with_an_error() {
+    let (address, served) = answering("HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno");
+    let json = tool().json(["fetch", &format!("http://{address}/"), "-d", "x=1"], 1);
+    assert_eq!(
+        json,
+        serde_json::json!({ "status": 404, "headers": [["content-length", "2"]], "body": "no" })
+    );
+    served.join().unwrap();
+}
+
+#[test]
+fn fetch_of_nothing() {
+    // A port that was free a moment ago, and that nobody else gets so soon.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert_snapshot!(tool().run(["fetch", &format!("http://{closed}/")]).shown(), @"
+    exit code 1
+    --- stderr
+    error: GET http://127.0.0.1:<port>/
+      because: Connection refused (os error 111)
+    ");
+    assert_snapshot!(tool().run(["fetch", "https://localhost/"]).exact(), @"
+    exit code 1
+    --- stderr
+    error: GET https://localhost/
+      because: only http URLs can be fetched
+    ");
+}
+
+#[test]
+fn fetch_does_not_wait_for_ever() {
+    // The kernel accepts for us; nobody answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    assert_snapshot!(tool().run(["fetch", &format!("http://{address}/"), "--within", "50ms"]).shown(), @"
+    exit code 1
+    --- stderr
+    error: GET http://127.0.0.1:<port>/
+      because: no answer in time
+    ");
+}

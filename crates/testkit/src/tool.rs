@@ -1,0 +1,155 @@
+//! The tool in a folder of its own.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::fixture::Fixture;
+use crate::output::Output;
+use crate::running::Running;
+use crate::view::RunView;
+
+/// Longer than anything takes on a busy machine; a tool that hangs must not hang the tests.
+const WITHIN: Duration = Duration::from_secs(120);
+
+/// The tool, with a folder for the application and another one for temporary files.
+#[derive(Debug)]
+pub struct Faultscope {
+    program: PathBuf,
+    folder: TempDir,
+    before: Vec<OsString>,
+    env: BTreeMap<String, String>,
+}
+
+impl Faultscope {
+    /// The built program in an empty folder.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        let folder = tempfile::Builder::new().prefix("fs-test-").tempdir().expect("a temporary folder");
+        for name in ["app", "tmp"] {
+            fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        Self { program: program.into(), folder, before: Vec::new(), env: BTreeMap::new() }
+    }
+
+    /// The built program in a folder with this application.
+    pub fn with(program: impl Into<PathBuf>, fixture: &Fixture) -> Self {
+        let tool = Self::new(program);
+        fixture.write(&tool.folder());
+        tool
+    }
+
+    /// Adds a variable to the tool's environment.
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.env.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Runs the tool as a user without rights, from a copy that this user can reach.
+    pub fn unprivileged(mut self) -> Self {
+        const NOBODY: u32 = 65534;
+        let copy = self.folder.path().join("faultscope");
+        fs::copy(&self.program, &copy).expect("a copy of the program");
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("permissions");
+        self.program = copy;
+        for path in [self.folder.path().to_owned(), self.folder(), self.temporary()] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("permissions");
+        }
+        self.before = ["setpriv", "--clear-groups", "--inh-caps=-all"]
+            .into_iter()
+            .map(OsString::from)
+            .chain([format!("--reuid={NOBODY}").into(), format!("--regid={NOBODY}").into()])
+            .collect();
+        self.env.insert("HOME".into(), "/nonexistent".into());
+        self
+    }
+
+    /// The application's folder, in which the tool runs.
+    pub fn folder(&self) -> PathBuf {
+        self.folder.path().join("app")
+    }
+
+    /// The folder for temporary files.
+    pub fn temporary(&self) -> PathBuf {
+        self.folder.path().join("tmp")
+    }
+
+    /// The tool's own program.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Writes a file into the application's folder.
+    pub fn write(&self, path: &str, text: &str) -> &Self {
+        let path = self.folder().join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+        self
+    }
+
+    /// Reads a file of the application's folder.
+    #[track_caller]
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.folder().join(path)).expect("a file")
+    }
+
+    /// Runs the tool to its end.
+    #[track_caller]
+    pub fn run<S: AsRef<str>>(&self, words: impl IntoIterator<Item = S>) -> Output {
+        self.start(words).finish(WITHIN)
+    }
+
+    /// Starts the tool and leaves it running.
+    #[track_caller]
+    pub fn start<S: AsRef<str>>(&self, words: impl IntoIterator<Item = S>) -> Running {
+        let words: Vec<String> = words.into_iter().map(|w| w.as_ref().to_owned()).collect();
+        let mut line = self.before.clone();
+        line.push(self.program.clone().into());
+        line.extend(words.iter().map(OsString::from));
+        let mut command = Command::new(&line[0]);
+        command
+            .args(&line[1..])
+            .current_dir(self.folder())
+            // What the developer has set for the tool must not change what the tests see.
+            .env_remove("FAULTSCOPE_LOG")
+            .env_remove("FAULTSCOPE_ENVOY")
+            .env("NO_COLOR", "1")
+            .env("COLUMNS", "100")
+            .env("TMPDIR", self.temporary())
+            .envs(&self.env);
+        let masks = [
+            (self.folder().display().to_string(), "<folder>"),
+            (self.temporary().display().to_string(), "<tmp>"),
+            (self.program.display().to_string(), "<faultscope>"),
+        ];
+        let masks = masks.map(|(path, name)| (path, name.to_owned()));
+        Running::start(command, words.join(" "), masks.to_vec())
+    }
+
+    /// Runs the tool with `--json`, expects an exit code, and gives what it printed.
+    #[track_caller]
+    pub fn json<S: AsRef<str>>(&self, words: impl IntoIterator<Item = S>, code: i32) -> serde_json::Value {
+        let words = words.into_iter().map(|w| w.as_ref().to_owned());
+        let output = self.run(words.chain(["--json".to_owned()]));
+        output.expect(code).json()
+    }
+
+    /// Runs `test` with these words, expects an exit code, and gives the newest run with its calls.
+    #[track_caller]
+    pub fn tested<S: AsRef<str>>(&self, words: impl IntoIterator<Item = S>, code: i32) -> RunView {
+        let words = words.into_iter().map(|w| w.as_ref().to_owned());
+        self.run(["test".to_owned()].into_iter().chain(words)).expect(code);
+        self.last_run()
+    }
+
+    /// The newest stored run with its calls.
+    #[track_caller]
+    pub fn last_run(&self) -> RunView {
+        RunView::new(self.json(["runs", "show"], 0))
+    }
+}
