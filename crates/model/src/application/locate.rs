@@ -47,6 +47,37 @@ impl Tree {
         (found, line.filter(|&line| line > 0))
     }
 
+    /// The key whose value stands at a place of the text, as a dotted path; empty where that is unknown.
+    pub(super) fn key_at(&self, line: u64, column: u64) -> String {
+        let mut last = String::new();
+        self.last_before((line, column), "", &mut last);
+        last
+    }
+
+    /// Keys come before their values, so the last key before a place is the one the place belongs to.
+    fn last_before(&self, place: (u64, u64), above: &str, last: &mut String) {
+        let below = |name: &str| {
+            if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") }
+        };
+        match self {
+            Self::Map(entries) => {
+                for (key, value) in entries {
+                    if (key.defined.line(), key.defined.column()) > place {
+                        return;
+                    }
+                    *last = below(&key.value);
+                    value.last_before(place, &below(&key.value), last);
+                }
+            }
+            Self::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    item.last_before(place, &below(&index.to_string()), last);
+                }
+            }
+            Self::Leaf => {}
+        }
+    }
+
     fn first_line(&self) -> Option<u64> {
         match self {
             Self::Map(entries) => entries.first().map(|(key, _)| key.defined.line()),
@@ -128,5 +159,14 @@ mod tests {
         assert_eq!(tree.line(&["e", "1", "h"]).1, Some(8));
         assert_eq!(tree.line(&["e", "0", "zzz"]).1, Some(6));
         assert_eq!(tree.line(&["nothing"]).1, None);
+    }
+
+    #[test]
+    fn finds_keys() {
+        let tree = Tree::read("a:\n  b: { c: 1, d: 2 }\n  e: [3]\nf:\n  - g: 4\n  - g: 5\n");
+        for (line, column, key) in [(2, 11, "a.b.c"), (2, 17, "a.b.d"), (3, 7, "a.e"), (6, 8, "f.1.g")] {
+            assert_eq!(tree.key_at(line, column), key);
+        }
+        assert_eq!(Tree::Leaf.key_at(1, 1), "");
     }
 }

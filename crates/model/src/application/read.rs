@@ -48,10 +48,7 @@ impl Application {
     pub fn read(text: &str, file: &str, load: Loader<'_>) -> Result<Self, SpecError> {
         let mut sources = Vec::new();
         let mut raw = parse(text, file)?;
-        sources.push(Source {
-            file: file.to_owned(),
-            tree: Tree::read(text),
-        });
+        sources.push(Source { file: file.to_owned(), tree: Tree::read(text) });
         while let Some(path) = raw.extends.take() {
             let from = sources.last().map(|s| s.file.clone()).unwrap_or_default();
             let complain = |problem: String| Reader { sources: &sources }.error(&["extends"], problem);
@@ -61,10 +58,7 @@ impl Application {
             let (text, name) =
                 load(&from, &path).map_err(|e| complain(format!("cannot read `{path}`: {e}")))?;
             let base = parse(&text, &name)?;
-            sources.push(Source {
-                file: name,
-                tree: Tree::read(&text),
-            });
+            sources.push(Source { file: name, tree: Tree::read(&text) });
             let next = base.extends.clone();
             raw = raw.over(base);
             raw.extends = next;
@@ -79,20 +73,10 @@ impl Application {
 }
 
 fn parse(text: &str, file: &str) -> Result<RawApplication, SpecError> {
-    let error = |line, key: String, problem, hint| SpecError {
-        file: file.to_owned(),
-        line,
-        key,
-        problem,
-        hint,
-    };
+    let error =
+        |line, key: String, problem, hint| SpecError { file: file.to_owned(), line, key, problem, hint };
     if text.len() > MOST_BYTES {
-        return Err(error(
-            None,
-            String::new(),
-            "the file is larger than 4 MiB".into(),
-            None,
-        ));
+        return Err(error(None, String::new(), "the file is larger than 4 MiB".into(), None));
     }
     if text.trim().is_empty() {
         let hint = "`faultscope init` writes one from a Compose file or a Procfile".to_owned();
@@ -108,9 +92,7 @@ fn parse(text: &str, file: &str) -> Result<RawApplication, SpecError> {
                 "unknown key".into(),
                 nearest_hint(field, expected.iter().copied()),
             ),
-            serde_saphyr::Error::SerdeUnknownVariant {
-                variant, expected, ..
-            } => error(
+            serde_saphyr::Error::SerdeUnknownVariant { variant, expected, .. } => error(
                 line,
                 variant.clone(),
                 "unknown value".into(),
@@ -119,18 +101,25 @@ fn parse(text: &str, file: &str) -> Result<RawApplication, SpecError> {
             serde_saphyr::Error::SerdeMissingField { field, .. } => {
                 error(line, (*field).to_owned(), "this key is missing".into(), None)
             }
-            other => error(line, String::new(), one_line(&other.to_string()), None),
+            other => {
+                let key = other
+                    .location()
+                    .map_or_else(String::new, |place| Tree::read(text).key_at(place.line(), place.column()));
+                error(line, key, without_place(&one_line(&other.to_string())).to_owned(), None)
+            }
         }
     })
 }
 
+/// A message without the place, which we name ourselves, and without advice to those who call the parser.
+fn without_place(message: &str) -> &str {
+    [" at line ", ", set DuplicateKeyPolicy"]
+        .iter()
+        .fold(message, |text, cut| text.split_once(cut).map_or(text, |(before, _)| before))
+}
+
 fn one_line(text: &str) -> String {
-    text.lines()
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .take(300)
-        .collect()
+    text.lines().next().unwrap_or_default().chars().take(300).collect()
 }
 
 /// The valid word that is nearest to a wrong one, or all of them when none is near.
@@ -169,13 +158,7 @@ impl Reader<'_> {
             }
         }
         let (_, file, line) = best.unwrap_or_default();
-        SpecError {
-            file: file.to_owned(),
-            line,
-            key: path.join("."),
-            problem: problem.into(),
-            hint: None,
-        }
+        SpecError { file: file.to_owned(), line, key: path.join("."), problem: problem.into(), hint: None }
     }
 
     fn service(&self, path: &[&str], name: &str, known: &Names) -> Result<ServiceName, SpecError> {
@@ -183,10 +166,7 @@ impl Reader<'_> {
             return Ok(found.clone());
         }
         let hint = nearest_hint(name, known.iter().map(ServiceName::as_str));
-        Err(SpecError {
-            hint,
-            ..self.error(path, format!("there is no service `{name}`"))
-        })
+        Err(SpecError { hint, ..self.error(path, format!("there is no service `{name}`")) })
     }
 
     fn application(&self, raw: RawApplication) -> Result<Application, SpecError> {
@@ -195,9 +175,8 @@ impl Reader<'_> {
         }
         let mut names = Names::new();
         for name in raw.services.keys() {
-            let parsed: ServiceName = name
-                .parse()
-                .map_err(|e| self.error(&["services", name], format!("{e}")))?;
+            let parsed: ServiceName =
+                name.parse().map_err(|e| self.error(&["services", name], format!("{e}")))?;
             if name == ServiceName::TEST || name == "localhost" {
                 return Err(self.error(&["services", name], "this name stands for the test itself"));
             }
@@ -215,10 +194,9 @@ impl Reader<'_> {
             let test = self.test(index, test)?;
             if tests.iter().any(|t| t.name == test.name) {
                 let at = index.to_string();
-                return Err(self.error(
-                    &["tests", &at, "name"],
-                    format!("two tests are called `{}`", test.name),
-                ));
+                return Err(
+                    self.error(&["tests", &at, "name"], format!("two tests are called `{}`", test.name))
+                );
             }
             tests.push(test);
         }
@@ -227,10 +205,7 @@ impl Reader<'_> {
             && !tests.iter().any(|t| matches!(t.body, TestBody::Discover { .. }))
         {
             let hint = nearest_hint(name, tests.iter().map(|t| t.name.as_str()));
-            return Err(SpecError {
-                hint,
-                ..self.error(&["test"], format!("there is no test `{name}`"))
-            });
+            return Err(SpecError { hint, ..self.error(&["test"], format!("there is no test `{name}`")) });
         }
         let simplest = self.circumstance("simplest", raw.simplest.unwrap_or_default(), &services, &names)?;
         let failing = match raw.failing {
@@ -255,10 +230,9 @@ impl Reader<'_> {
         };
         for (index, link) in application.links.iter().enumerate() {
             if !(0.0..=1.0).contains(&link.loss) {
-                return Err(self.error(
-                    &["links", &index.to_string(), "loss"],
-                    "a share lies between 0 and 1",
-                ));
+                return Err(
+                    self.error(&["links", &index.to_string(), "loss"], "a share lies between 0 and 1")
+                );
             }
         }
         // Constraints name deltas, which exist only once the circumstances are known.
@@ -275,24 +249,13 @@ impl Reader<'_> {
         let mut externals: Vec<ExternalHost> = Vec::new();
         for (index, external) in raw.into_iter().enumerate() {
             let at = index.to_string();
-            let service: ServiceName = external
-                .host
-                .parse()
-                .map_err(|e| self.error(&["external", &at, "host"], format!("{e}")))?;
+            let service: ServiceName =
+                external.host.parse().map_err(|e| self.error(&["external", &at, "host"], format!("{e}")))?;
             if names.contains(&service) || externals.iter().any(|e| e.service == service) {
                 return Err(self.error(&["external", &at, "host"], format!("`{service}` is named twice")));
             }
-            let ports = if external.ports.is_empty() {
-                vec![80, 443]
-            } else {
-                external.ports
-            };
-            externals.push(ExternalHost {
-                host: external.host,
-                service,
-                allow: external.allow,
-                ports,
-            });
+            let ports = if external.ports.is_empty() { vec![80, 443] } else { external.ports };
+            externals.push(ExternalHost { host: external.host, service, allow: external.allow, ports });
         }
         Ok(externals)
     }
@@ -306,44 +269,21 @@ impl Reader<'_> {
     ) -> Result<Service, SpecError> {
         let here = |key| ["services", name, key];
         if raw.command.is_empty() && raw.image.is_none() && raw.build.is_none() {
-            let error = self.error(
-                &["services", name],
-                "a service has a `command`, an `image` or a `build`",
-            );
-            return Err(SpecError {
-                hint: Some("command: [\"python3\", \"order.py\"]".into()),
-                ..error
-            });
+            let error = self.error(&["services", name], "a service has a `command`, an `image` or a `build`");
+            return Err(SpecError { hint: Some("command: [\"python3\", \"order.py\"]".into()), ..error });
         }
         let mut ports: Vec<PortPlan> = Vec::new();
         for port in &raw.ports {
             if port.port == 0 || ports.iter().any(|p| p.port == port.port) {
-                return Err(self.error(
-                    &here("ports"),
-                    format!("port {} is zero or there twice", port.port),
-                ));
+                return Err(self.error(&here("ports"), format!("port {} is zero or there twice", port.port)));
             }
-            let protocol = port
-                .protocol
-                .or(raw.protocol)
-                .unwrap_or_else(|| Protocol::of_port(port.port));
-            ports.push(PortPlan {
-                port: port.port,
-                protocol,
-            });
+            let protocol = port.protocol.or(raw.protocol).unwrap_or_else(|| Protocol::of_port(port.port));
+            ports.push(PortPlan { port: port.port, protocol });
         }
         let calls = match &raw.calls {
-            None => names
-                .iter()
-                .chain(externals.iter().map(|e| &e.service))
-                .cloned()
-                .collect(),
+            None => names.iter().chain(externals.iter().map(|e| &e.service)).cloned().collect(),
             Some(list) => {
-                let all: Names = names
-                    .iter()
-                    .chain(externals.iter().map(|e| &e.service))
-                    .cloned()
-                    .collect();
+                let all: Names = names.iter().chain(externals.iter().map(|e| &e.service)).cloned().collect();
                 let find = |other: &String| self.service(&["services", name, "calls"], other, &all);
                 list.iter().map(find).collect::<Result<_, _>>()?
             }
@@ -356,10 +296,9 @@ impl Reader<'_> {
         }
         for alias in &raw.aliases {
             if alias.parse::<ServiceName>().is_err() || names.contains(alias.as_str()) {
-                return Err(self.error(
-                    &here("aliases"),
-                    format!("`{alias}` is no host name or names a service"),
-                ));
+                return Err(
+                    self.error(&here("aliases"), format!("`{alias}` is no host name or names a service"))
+                );
             }
         }
         for &own in raw.publish.keys() {
@@ -368,9 +307,7 @@ impl Reader<'_> {
             }
         }
         let text = |env: &IndexMap<String, raw::Scalar>| -> BTreeMap<String, String> {
-            env.iter()
-                .map(|(key, value)| (key.clone(), value.0.clone()))
-                .collect()
+            env.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect()
         };
         let versions = raw.versions.iter().map(|(version, v)| {
             let version_of = Version {
@@ -381,10 +318,7 @@ impl Reader<'_> {
             };
             (version.clone(), version_of)
         });
-        let after = raw
-            .after
-            .iter()
-            .map(|other| self.service(&here("after"), other, names));
+        let after = raw.after.iter().map(|other| self.service(&here("after"), other, names));
         let after = after.collect::<Result<Vec<_>, _>>()?;
         Ok(Service {
             command: raw.command.clone(),
@@ -419,49 +353,27 @@ impl Reader<'_> {
             Some(port) => Err(self.error(&here, format!("{port} is none of its ports"))),
             None => Err(self.error(&here, "it has no port to look at")),
         };
-        let ways = [
-            raw.http.is_some(),
-            raw.tcp.is_some(),
-            raw.log.is_some(),
-            raw.command.is_some(),
-        ];
+        let ways = [raw.http.is_some(), raw.tcp.is_some(), raw.log.is_some(), raw.command.is_some()];
         if ways.iter().filter(|way| **way).count() > 1 {
             return Err(self.error(&here, "say one of `http`, `tcp`, `log`, `command`"));
         }
         let probe = match raw {
-            RawReadiness {
-                http: Some(path),
-                port,
-                ..
-            } => {
+            RawReadiness { http: Some(path), port, .. } => {
                 if !path.starts_with('/') {
                     return Err(self.error(&here, format!("the path `{path}` starts with `/`")));
                 }
-                Probe::Http {
-                    path,
-                    port: own(port)?,
-                }
+                Probe::Http { path, port: own(port)? }
             }
-            RawReadiness { tcp: Some(port), .. } => Probe::Tcp {
-                port: own(Some(port))?,
-            },
-            RawReadiness {
-                log: Some(pattern), ..
-            } => {
+            RawReadiness { tcp: Some(port), .. } => Probe::Tcp { port: own(Some(port))? },
+            RawReadiness { log: Some(pattern), .. } => {
                 regex::Regex::new(&pattern).map_err(|e| self.error(&here, one_line_regex(&e)))?;
                 Probe::Log { pattern }
             }
-            RawReadiness {
-                command: Some(command),
-                ..
-            } if !command.is_empty() => Probe::Command { command },
+            RawReadiness { command: Some(command), .. } if !command.is_empty() => Probe::Command { command },
             RawReadiness { command: Some(_), .. } => return Err(self.error(&here, "the command is empty")),
             _ => first.map_or(Probe::Started, |port| Probe::Tcp { port }),
         };
-        Ok(Readiness {
-            probe,
-            within: raw.within.unwrap_or(Duration::from_secs(30)),
-        })
+        Ok(Readiness { probe, within: raw.within.unwrap_or(Duration::from_secs(30)) })
     }
 
     fn no_circle(&self, services: &IndexMap<ServiceName, Service>) -> Result<(), SpecError> {
@@ -473,11 +385,8 @@ impl Reader<'_> {
                 .map(|(name, _)| name)
                 .collect();
             if next.is_empty() {
-                let stuck: Vec<_> = services
-                    .keys()
-                    .filter(|n| !settled.contains(n))
-                    .map(ServiceName::as_str)
-                    .collect();
+                let stuck: Vec<_> =
+                    services.keys().filter(|n| !settled.contains(n)).map(ServiceName::as_str).collect();
                 let first = stuck.first().copied().unwrap_or_default();
                 let problem = format!("these wait for one another to start: {}", stuck.join(", "));
                 return Err(self.error(&["services", first, "after"], problem));
@@ -492,29 +401,15 @@ impl Reader<'_> {
         let here = |problem: &str| self.error(&["tests", &at], problem);
         let command = |run: Vec<String>| TestCommand {
             run,
-            env: raw
-                .env
-                .iter()
-                .map(|(key, value)| (key.clone(), value.0.clone()))
-                .collect(),
+            env: raw.env.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect(),
             directory: raw.directory.clone().unwrap_or_default(),
         };
-        let body = match (
-            raw.discover.as_deref(),
-            raw.run.clone(),
-            raw.http.clone(),
-            raw.steps.clone(),
-        ) {
+        let body = match (raw.discover.as_deref(), raw.run.clone(), raw.http.clone(), raw.steps.clone()) {
             (Some("junit"), Some(run), None, None) if !run.is_empty() => {
                 if !run.iter().any(|arg| arg.contains("{out}")) {
-                    return Err(here(
-                        "`discover: junit` needs `{out}` in `run`, the file of the report",
-                    ));
+                    return Err(here("`discover: junit` needs `{out}` in `run`, the file of the report"));
                 }
-                TestBody::Discover {
-                    format: ReportFormat::Junit,
-                    command: command(run),
-                }
+                TestBody::Discover { format: ReportFormat::Junit, command: command(run) }
             }
             (Some(other), ..) if other != "junit" => {
                 return Err(here("the only form to discover is `junit`"));
@@ -525,18 +420,10 @@ impl Reader<'_> {
             }
             (None, None, None, Some(steps)) if !steps.is_empty() => {
                 let parse = |(n, step)| self.step(&["tests", &at, "steps", &usize::to_string(&n)], step);
-                TestBody::Steps(
-                    steps
-                        .into_iter()
-                        .enumerate()
-                        .map(parse)
-                        .collect::<Result<_, _>>()?,
-                )
+                TestBody::Steps(steps.into_iter().enumerate().map(parse).collect::<Result<_, _>>()?)
             }
             _ => {
-                return Err(here(
-                    "a test has just one of `run`, `http`, `steps`, or `discover` with `run`",
-                ));
+                return Err(here("a test has just one of `run`, `http`, `steps`, or `discover` with `run`"));
             }
         };
         if let Some(pattern) = &raw.failure {
@@ -565,14 +452,9 @@ impl Reader<'_> {
             ("PATCH", raw.patch),
             ("HEAD", raw.head),
         ];
-        let mut given = methods
-            .into_iter()
-            .filter_map(|(method, url)| Some((method, url?)));
+        let mut given = methods.into_iter().filter_map(|(method, url)| Some((method, url?)));
         let (Some((method, url)), None) = (given.next(), given.next()) else {
-            return Err(self.error(
-                path,
-                "a step has one of `get`, `post`, `put`, `delete`, `patch`, `head`",
-            ));
+            return Err(self.error(path, "a step has one of `get`, `post`, `put`, `delete`, `patch`, `head`"));
         };
         if !url.starts_with("http://") {
             return Err(self.error(path, format!("`{url}` starts with `http://`")));
@@ -583,22 +465,13 @@ impl Reader<'_> {
             (None, body) => body.map(StepBody::Text),
         };
         let expect: Expectation = raw.expect.unwrap_or_default();
-        for pattern in expect
-            .body
-            .iter()
-            .chain(expect.json.values())
-            .chain(expect.headers.values())
-        {
+        for pattern in expect.body.iter().chain(expect.json.values()).chain(expect.headers.values()) {
             regex::Regex::new(pattern).map_err(|e| self.error(path, one_line_regex(&e)))?;
         }
         Ok(Step {
             method: method.to_owned(),
             url,
-            headers: raw
-                .headers
-                .into_iter()
-                .map(|(key, value)| (key, value.0))
-                .collect(),
+            headers: raw.headers.into_iter().map(|(key, value)| (key, value.0)).collect(),
             body,
             expect,
             save: raw.save.into_iter().collect(),
@@ -612,10 +485,7 @@ impl Reader<'_> {
         services: &IndexMap<ServiceName, Service>,
         names: &Names,
     ) -> Result<Circumstance, SpecError> {
-        let mut circumstance = Circumstance {
-            nodes: raw.nodes.unwrap_or(1),
-            ..Circumstance::default()
-        };
+        let mut circumstance = Circumstance { nodes: raw.nodes.unwrap_or(1), ..Circumstance::default() };
         if circumstance.nodes == 0 || u32::from(circumstance.nodes) > MOST_INSTANCES {
             return Err(self.error(&[which, "nodes"], "there are 1 to 1000 nodes"));
         }
@@ -675,34 +545,22 @@ impl Reader<'_> {
             if order.len() < 2 {
                 return Err(self.error(&path, "an order has at least two calls"));
             }
-            if circumstance
-                .sequence
-                .iter()
-                .any(|o: &Order| o.from == from && o.handling == handling)
-            {
+            if circumstance.sequence.iter().any(|o: &Order| o.from == from && o.handling == handling) {
                 return Err(self.error(&path, "this series has an order already"));
             }
-            circumstance.sequence.push(Order {
-                from,
-                handling,
-                order,
-            });
+            circumstance.sequence.push(Order { from, handling, order });
         }
         Ok(circumstance)
     }
 
     fn constraints(&self, raw: Vec<raw::RawConstraint>) -> Result<Vec<Constraint>, SpecError> {
         let convert = |(index, raw): (usize, raw::RawConstraint)| match raw {
-            raw::RawConstraint {
-                when: Some(delta),
-                then: Some(needs),
-                not: None,
-            } => Ok(Constraint::Needs { delta, needs }),
-            raw::RawConstraint {
-                when: None,
-                then: None,
-                not: Some(deltas),
-            } if deltas.len() > 1 => Ok(Constraint::Excludes(deltas)),
+            raw::RawConstraint { when: Some(delta), then: Some(needs), not: None } => {
+                Ok(Constraint::Needs { delta, needs })
+            }
+            raw::RawConstraint { when: None, then: None, not: Some(deltas) } if deltas.len() > 1 => {
+                Ok(Constraint::Excludes(deltas))
+            }
             _ => Err(self.error(
                 &["constraints", &index.to_string()],
                 "a constraint reads `{ if: A, then: B }` or `{ not: [A, B] }`",
@@ -714,10 +572,7 @@ impl Reader<'_> {
 
 fn one_line_regex(error: &regex::Error) -> String {
     let text = error.to_string();
-    format!(
-        "not a regular expression: {}",
-        text.lines().last().unwrap_or_default().trim()
-    )
+    format!("not a regular expression: {}", text.lines().last().unwrap_or_default().trim())
 }
 
 type Complaint = (String, Option<String>);
@@ -728,22 +583,13 @@ fn check_config(key: &str, value: &str) -> Result<(), Complaint> {
         "memory" if !raw::is_size(value) => {
             Err((format!("`{value}` is not a size"), Some("memory: 64MiB".into())))
         }
-        "cpu" if !positive(value) => Err((
-            format!("`{value}` is not a number of cores"),
-            Some("cpu: 0.5".into()),
-        )),
-        "pids" if value.parse::<u32>().is_ok_and(|n| n > 0) => Ok(()),
-        "pids" => Err((
-            format!("`{value}` is not a number of processes"),
-            Some("pids: 100".into()),
-        )),
-        "memory" | "cpu" => Ok(()),
-        _ if key
-            .strip_prefix("env.")
-            .is_some_and(|name| !name.is_empty() && !name.contains('=')) =>
-        {
-            Ok(())
+        "cpu" if !positive(value) => {
+            Err((format!("`{value}` is not a number of cores"), Some("cpu: 0.5".into())))
         }
+        "pids" if value.parse::<u32>().is_ok_and(|n| n > 0) => Ok(()),
+        "pids" => Err((format!("`{value}` is not a number of processes"), Some("pids: 100".into()))),
+        "memory" | "cpu" => Ok(()),
+        _ if key.strip_prefix("env.").is_some_and(|name| !name.is_empty() && !name.contains('=')) => Ok(()),
         _ => {
             let hint = nearest_hint(key, ["memory", "cpu", "pids", "env.NAME"].into_iter());
             Err(("unknown configuration item".into(), hint))

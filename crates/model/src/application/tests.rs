@@ -41,19 +41,9 @@ fn reads_the_whole_file() {
     let order = &shop.services["order"];
     assert_eq!(order.env["RETRIES"], "3");
     assert_eq!(order.env["FAST"], "true");
-    assert_eq!(
-        order.ready.probe,
-        Probe::Http {
-            path: "/health".into(),
-            port: 8080
-        }
-    );
+    assert_eq!(order.ready.probe, Probe::Http { path: "/health".into(), port: 8080 });
     assert_eq!(shop.services["stock"].ready.probe, Probe::Tcp { port: 8081 });
-    assert_eq!(
-        shop.services["stock"].calls.len(),
-        3,
-        "all services and hosts when the file does not say"
-    );
+    assert_eq!(shop.services["stock"].calls.len(), 3, "all services and hosts when the file does not say");
     assert_eq!(shop.tests.len(), 4);
     assert_eq!(shop.externals[0].ports, [80, 443]);
     assert_eq!(shop.failing.config["order"]["env.CACHE_TTL"], "300");
@@ -62,25 +52,10 @@ fn reads_the_whole_file() {
 #[test]
 fn plans_instances_over_nodes() {
     let shop = read(SHOP).unwrap();
-    let expansion = Expansion {
-        program: "/bin/fs".into(),
-        slot: SlotId(7),
-    };
+    let expansion = Expansion { program: "/bin/fs".into(), slot: SlotId(7) };
     let plan = shop.plan(&shop.failing, &expansion).unwrap();
-    let placed: Vec<_> = plan
-        .instances
-        .iter()
-        .map(|i| format!("{} {}", i.id, i.node))
-        .collect();
-    assert_eq!(
-        placed,
-        [
-            "stock-1 node-0",
-            "order-1 node-1",
-            "order-2 node-0",
-            "order-3 node-1"
-        ]
-    );
+    let placed: Vec<_> = plan.instances.iter().map(|i| format!("{} {}", i.id, i.node)).collect();
+    assert_eq!(placed, ["stock-1 node-0", "order-1 node-1", "order-2 node-0", "order-3 node-1"]);
     let order = &plan.instances[1];
     assert_eq!(order.command, ["/bin/fs", "cell", "--slot", "7", "order-1"]);
     assert_eq!(order.env["CACHE_TTL"], "300");
@@ -94,10 +69,7 @@ fn extends_another_file() {
         assert_eq!((base, path), ("cases/f1.yaml", "../shop.yaml"));
         // Without discovered tests every name is known.
         Ok((
-            SHOP.replace(
-                "  - { discover: junit, run: [\"pytest\", \"--junitxml={out}\"] }\n",
-                "",
-            ),
+            SHOP.replace("  - { discover: junit, run: [\"pytest\", \"--junitxml={out}\"] }\n", ""),
             "shop.yaml".to_owned(),
         ))
     };
@@ -107,10 +79,8 @@ fn extends_another_file() {
     assert_eq!(case.failing.nodes, 1);
     let error = Application::read("extends: ../shop.yaml\ntest: lst\n", "cases/f1.yaml", &load).unwrap_err();
     assert_eq!(error.to_string(), "cases/f1.yaml:2: test: there is no test `lst`");
-    let error = Application::read("extends: a\n", "b", &|_, _| {
-        Ok(("extends: a\n".into(), "a".into()))
-    })
-    .unwrap_err();
+    let error =
+        Application::read("extends: a\n", "b", &|_, _| Ok(("extends: a\n".into(), "a".into()))).unwrap_err();
     assert!(error.problem.contains("circle"), "{error}");
 }
 
@@ -124,12 +94,7 @@ fn complaints_name_line_key_and_the_nearest_valid_one() {
             "shop.yaml:6: prots: unknown key",
             "did you mean `ports`?",
         ),
-        (
-            "protocol: grpc",
-            "protocol: grcp",
-            "shop.yaml:6: grcp: unknown value",
-            "did you mean `grpc`?",
-        ),
+        ("protocol: grpc", "protocol: grcp", "shop.yaml:6: grcp: unknown value", "did you mean `grpc`?"),
         (
             "{ order: 3 }",
             "{ ordre: 3 }",
@@ -163,7 +128,7 @@ fn complaints_name_line_key_and_the_nearest_valid_one() {
         (
             "within: 10s",
             "within: soon",
-            "shop.yaml:8: `soon` is not a duration; write it like `250ms` or `10s`",
+            "shop.yaml:8: services.order.ready.within: `soon` is not a duration; write it like `250ms` or `10s`",
             "",
         ),
         (
@@ -200,10 +165,7 @@ fn complaints_name_line_key_and_the_nearest_valid_one() {
     for (old, new, complaint, hint) in cases {
         assert!(SHOP.contains(old), "{old}");
         let error = read(&SHOP.replacen(old, new, 1)).expect_err(new);
-        assert!(
-            error.to_string().starts_with(complaint),
-            "{new}\n  wanted {complaint}\n  got    {error}"
-        );
+        assert!(error.to_string().starts_with(complaint), "{new}\n  wanted {complaint}\n  got    {error}");
         assert_eq!(error.hint.unwrap_or_default(), hint, "{new}");
     }
 }
@@ -212,18 +174,8 @@ fn complaints_name_line_key_and_the_nearest_valid_one() {
 fn empty_and_broken_files() {
     assert!(read("").unwrap_err().hint.unwrap().contains("faultscope init"));
     assert!(read("services: [").unwrap_err().line.is_some());
-    assert!(
-        read("name: x\n")
-            .unwrap_err()
-            .problem
-            .contains("at least one service")
-    );
-    assert!(
-        read(&"a".repeat(5 << 20))
-            .unwrap_err()
-            .problem
-            .contains("larger than")
-    );
+    assert!(read("name: x\n").unwrap_err().problem.contains("at least one service"));
+    assert!(read(&"a".repeat(5 << 20)).unwrap_err().problem.contains("larger than"));
 }
 
 proptest! {

@@ -44,10 +44,7 @@ pub fn from_procfile(
         None => FIRST_PORT,
     };
 
-    let mut application = ImportedApplication {
-        name: name.to_owned(),
-        ..ImportedApplication::default()
-    };
+    let mut application = ImportedApplication { name: name.to_owned(), ..ImportedApplication::default() };
     let mut warnings = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let number = u32::try_from(index + 1).unwrap_or(0);
@@ -77,10 +74,7 @@ pub fn from_procfile(
             );
         }
         let offset = application.services.len();
-        let port = u16::try_from(offset)
-            .ok()
-            .filter(|_| offset < MOST)
-            .and_then(|n| base_plus(base, n));
+        let port = u16::try_from(offset).ok().filter(|_| offset < MOST).and_then(|n| base_plus(base, n));
         let port = port.ok_or_else(|| refuse("there are more processes than ports".to_owned()))?;
         let service = service(command, port, &shared).map_err(|message| refuse(message.to_owned()))?;
         if service.ready.is_some() {
@@ -97,10 +91,7 @@ pub fn from_procfile(
         format!("Made by `faultscope init` from {file}."),
         "Each process has its port in PORT, as foreman gives them.".to_owned(),
     ];
-    Ok(Imported {
-        application,
-        warnings,
-    })
+    Ok(Imported { application, warnings })
 }
 
 fn base_plus(base: u16, n: u16) -> Option<u16> {
@@ -114,11 +105,13 @@ fn service(
 ) -> Result<ImportedService, &'static str> {
     // Only a process that uses its port can be waited for there; a worker counts as ready at once.
     let listens = command.contains("PORT");
-    let ready = (!listens).then(|| ImportedReadiness {
-        command: vec!["true".to_owned()],
-        ..Default::default()
-    });
-    let words = split_words(command)?;
+    let ready =
+        (!listens).then(|| ImportedReadiness { command: vec!["true".to_owned()], ..Default::default() });
+    let mut words = split_words(command)?;
+    // A word of the shell, and no program; without a shell there is nothing to take the place of.
+    if words.first().is_some_and(|word| word == "exec") {
+        words.remove(0);
+    }
     let command = if needs_shell(command) || words.is_empty() {
         // `exec` lets signals reach the program instead of the shell, where it is a single command.
         let single = !command.contains(['|', '&', ';', '(', '\n', '=']);
