@@ -22,6 +22,7 @@ mod server;
 mod settings;
 mod store;
 mod template;
+mod trim;
 mod units;
 mod work;
 

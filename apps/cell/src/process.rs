@@ -50,6 +50,7 @@ pub fn run(options: CellOptions) -> Result<(), CellError> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))
             .await
             .map_err(|source| CellError::Listen { port, source })?;
+        crate::trim::give_back_code();
         serve(Arc::clone(&cell), listener, async {
             tokio::select! {
                 _ = terminate.recv() => {}

@@ -22,13 +22,7 @@ pub(crate) struct CommandError {
 
 impl CommandError {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self {
-            exit,
-            message: message.into(),
-            causes: Vec::new(),
-            hint: None,
-            lines: Vec::new(),
-        }
+        Self { exit, message: message.into(), causes: Vec::new(), hint: None, lines: Vec::new() }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -52,17 +46,12 @@ impl CommandError {
 }
 
 fn chain(error: &dyn std::error::Error) -> Vec<String> {
-    std::iter::successors(Some(error), |e| e.source())
-        .map(ToString::to_string)
-        .collect()
+    std::iter::successors(Some(error), |e| e.source()).map(ToString::to_string).collect()
 }
 
 impl From<SpecError> for CommandError {
     fn from(error: SpecError) -> Self {
-        Self {
-            hint: error.hint.clone(),
-            ..Self::new(Exit::Spec, error.to_string())
-        }
+        Self { hint: error.hint.clone(), ..Self::new(Exit::Spec, error.to_string()) }
     }
 }
 
@@ -70,10 +59,7 @@ impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
         let mut texts = chain(&error);
         let message = texts.remove(0);
-        Self {
-            causes: texts,
-            ..Self::new(Exit::Internal, message)
-        }
+        Self { causes: texts, ..Self::new(Exit::Internal, message) }
     }
 }
 
@@ -81,31 +67,14 @@ impl From<PlatformError> for CommandError {
     fn from(error: PlatformError) -> Self {
         let mut texts = chain(&error);
         let message = texts.remove(0);
-        let base = Self {
-            causes: texts,
-            ..Self::new(Exit::Platform, message)
-        };
+        let base = Self { causes: texts, ..Self::new(Exit::Platform, message) };
         match error.kind {
-            PlatformErrorKind::NotReady {
-                reason, last_lines, ..
-            } => Self {
-                exit: Exit::Unresolved,
-                causes: vec![reason],
-                lines: last_lines,
-                ..base
-            },
-            PlatformErrorKind::BadPlan => Self {
-                exit: Exit::Spec,
-                ..base
-            },
-            PlatformErrorKind::Infrastructure => Self {
-                exit: Exit::Environment,
-                ..base
-            },
-            PlatformErrorKind::Cancelled => Self {
-                exit: Exit::Interrupted,
-                ..base
-            },
+            PlatformErrorKind::NotReady { reason, last_lines, .. } => {
+                Self { exit: Exit::Unresolved, causes: vec![reason], lines: last_lines, ..base }
+            }
+            PlatformErrorKind::BadPlan => Self { exit: Exit::Spec, ..base },
+            PlatformErrorKind::Infrastructure => Self { exit: Exit::Environment, ..base },
+            PlatformErrorKind::Cancelled => Self { exit: Exit::Interrupted, ..base },
             PlatformErrorKind::Unavailable | PlatformErrorKind::Unsupported => base,
         }
     }
@@ -124,10 +93,7 @@ impl From<EngineError> for CommandError {
                 };
                 let mut texts = chain(&other);
                 let message = texts.remove(0);
-                Self {
-                    causes: texts,
-                    ..Self::new(exit, message)
-                }
+                Self { causes: texts, ..Self::new(exit, message) }
             }
         }
     }

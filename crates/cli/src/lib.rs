@@ -36,11 +36,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() {
-                Exit::Usage.into()
-            } else {
-                Exit::Done.into()
-            };
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
     };
     let printer = Printer::new(cli.global.json, cli.global.color, cli.global.quiet);

@@ -71,28 +71,16 @@ impl Printer {
             let _ = writeln!(out, "  | {line}");
         }
         if let Some(hint) = &error.hint {
-            let _ = writeln!(
-                out,
-                "\n{} {hint}",
-                self.err_style("hint:", Style::new().cyan().bold())
-            );
+            let _ = writeln!(out, "\n{} {hint}", self.err_style("hint:", Style::new().cyan().bold()));
         }
     }
 
     fn err_style(&self, text: &str, style: Style) -> String {
-        if self.color_err {
-            text.style(style).to_string()
-        } else {
-            text.to_owned()
-        }
+        if self.color_err { text.style(style).to_string() } else { text.to_owned() }
     }
 
     fn style(&self, text: &str, style: Style) -> String {
-        if self.color_out {
-            text.style(style).to_string()
-        } else {
-            text.to_owned()
-        }
+        if self.color_out { text.style(style).to_string() } else { text.to_owned() }
     }
 
     pub(crate) fn good(&self, text: &str) -> String {

@@ -33,11 +33,8 @@ struct State {
 impl Progress {
     pub(crate) fn start(session: &Arc<Session>, global: &Global, printer: &Printer) -> Self {
         let shown = !global.quiet && !printer.json;
-        let target = if shown {
-            ProgressDrawTarget::stderr_with_hz(20)
-        } else {
-            ProgressDrawTarget::hidden()
-        };
+        let target =
+            if shown { ProgressDrawTarget::stderr_with_hz(20) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         let style = ProgressStyle::with_template("{spinner} {elapsed}  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
@@ -57,12 +54,7 @@ impl Progress {
                     if let Event::Note { text } = &*event {
                         bar.println(text);
                     }
-                    if let Event::TrialInvalid {
-                        trial,
-                        reason,
-                        next_try,
-                    } = &*event
-                    {
+                    if let Event::TrialInvalid { trial, reason, next_try } = &*event {
                         bar.println(format!("{trial} was spoiled ({reason}); try {next_try} begins"));
                     }
                     state.apply(&event);
@@ -76,10 +68,7 @@ impl Progress {
                 }
             }
         });
-        Self {
-            task: Some(task),
-            bar,
-        }
+        Self { task: Some(task), bar }
     }
 
     /// Takes the line away.
@@ -107,11 +96,8 @@ impl State {
             Event::TrialStarted { trial, .. } => {
                 self.running.insert(*trial, "starting".into());
             }
-            Event::InstanceReady {
-                trial, ready, all, ..
-            } => {
-                self.running
-                    .insert(*trial, format!("{ready} of {all} instances ready"));
+            Event::InstanceReady { trial, ready, all, .. } => {
+                self.running.insert(*trial, format!("{ready} of {all} instances ready"));
             }
             Event::TestStarted { trial, test } => {
                 self.running.insert(*trial, format!("testing: {test}"));

@@ -28,11 +28,7 @@ pub(crate) struct Project {
 impl Project {
     /// Reads an application file, given itself or its folder.
     pub(crate) fn read(path: &Path) -> Result<Self, CommandError> {
-        let file = if path.is_dir() {
-            path.join(FILE_NAME)
-        } else {
-            path.to_owned()
-        };
+        let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
         let text = std::fs::read_to_string(&file).map_err(|e| {
             let error = CommandError::new(Exit::Spec, format!("cannot read {}", file.display()));
             let error = if e.kind() == std::io::ErrorKind::NotFound {
@@ -111,11 +107,7 @@ impl Project {
         }
         let spec = |e: &dyn std::fmt::Display| CommandError::new(Exit::Spec, e.to_string());
         let space = application.space().map_err(|e| spec(&e))?;
-        let mut set = if under.failing {
-            space.full()
-        } else {
-            DeltaSet::new()
-        };
+        let mut set = if under.failing { space.full() } else { DeltaSet::new() };
         for name in &under.deltas {
             let found = space.deltas.iter().position(|delta| &delta.name == name);
             let Some(found) = found else {
@@ -130,20 +122,14 @@ impl Project {
             program: String::new(),
             slot: faultscope_model::SlotId(0),
         };
-        application
-            .plan(&circumstance, &expansion)
-            .map_err(|e| CommandError::usage(e.to_string()))?;
+        application.plan(&circumstance, &expansion).map_err(|e| CommandError::usage(e.to_string()))?;
         Ok((space, set))
     }
 }
 
 /// The folder that campaigns of an application are kept in.
 pub(crate) fn state_folder(path: &Path) -> PathBuf {
-    let folder = if path.is_file() {
-        folder_of(path)
-    } else {
-        path.to_owned()
-    };
+    let folder = if path.is_file() { folder_of(path) } else { path.to_owned() };
     folder.join(".faultscope")
 }
 
@@ -168,10 +154,7 @@ fn root_of(file: &Path, text: &str) -> Option<PathBuf> {
     let mut text = text.to_owned();
     // Reading has refused longer chains.
     for _ in 0..16 {
-        let Some(next) = serde_saphyr::from_str::<Head>(&text)
-            .ok()
-            .and_then(|head| head.extends)
-        else {
+        let Some(next) = serde_saphyr::from_str::<Head>(&text).ok().and_then(|head| head.extends) else {
             return Some(folder_of(&here));
         };
         here = folder_of(&here).join(next);
@@ -191,36 +174,21 @@ fn change(
     };
     let (key, value) = setting.split_once('=').ok_or_else(wrong)?;
     let service = |name: &str| {
-        services
-            .iter()
-            .find(|s| s.as_str() == name)
-            .cloned()
-            .ok_or_else(|| {
-                let names: Vec<_> = services.iter().map(ServiceName::as_str).collect();
-                CommandError::usage(format!("there is no service `{name}`"))
-                    .hint(format!("services: {}", names.join(", ")))
-            })
+        services.iter().find(|s| s.as_str() == name).cloned().ok_or_else(|| {
+            let names: Vec<_> = services.iter().map(ServiceName::as_str).collect();
+            CommandError::usage(format!("there is no service `{name}`"))
+                .hint(format!("services: {}", names.join(", ")))
+        })
     };
     if key == "nodes" {
         circumstance.nodes = value.parse().ok().filter(|&n| n > 0).ok_or_else(wrong)?;
     } else if let Some(name) = key.strip_prefix("instances.") {
-        let count = value
-            .parse()
-            .ok()
-            .filter(|&n: &u32| (1..=1000).contains(&n))
-            .ok_or_else(wrong)?;
+        let count = value.parse().ok().filter(|&n: &u32| (1..=1000).contains(&n)).ok_or_else(wrong)?;
         circumstance.instances.insert(service(name)?, count);
     } else if let Some(rest) = key.strip_prefix("config.") {
         // A service's name may hold dots: the longest that fits is meant.
-        let fits = |s: &&ServiceName| {
-            rest.strip_prefix(s.as_str())
-                .is_some_and(|rest| rest.starts_with('.'))
-        };
-        let name = services
-            .iter()
-            .filter(fits)
-            .max_by_key(|s| s.as_str().len())
-            .ok_or_else(wrong)?;
+        let fits = |s: &&ServiceName| rest.strip_prefix(s.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        let name = services.iter().filter(fits).max_by_key(|s| s.as_str().len()).ok_or_else(wrong)?;
         let item = &rest[name.as_str().len() + 1..];
         if !matches!(item, "memory" | "cpu" | "pids") && !item.starts_with("env.") {
             return Err(wrong());

@@ -81,11 +81,7 @@ pub async fn run(
         known: None,
         since_sentinel: 0,
         sentinels: 0,
-        finished: Finished {
-            runs: Vec::new(),
-            cancelled: 0,
-            stopped: false,
-        },
+        finished: Finished { runs: Vec::new(), cancelled: 0, stopped: false },
     };
     let result = state.turn(stop).await;
     // Cancelled trials clear their slots themselves; waiting for them is what makes that a promise.
@@ -131,12 +127,8 @@ impl Loop<'_> {
             self.start(TrialId(SENTINELS + self.sentinels), set, slot, true)?;
         }
         let slots: Vec<SlotView> = self.session.slots.keys().map(|&slot| self.view(slot)).collect();
-        let in_flight: Vec<TrialId> = self
-            .busy
-            .iter()
-            .filter(|(_, b)| !b.sentinel)
-            .map(|(&t, _)| t)
-            .collect();
+        let in_flight: Vec<TrialId> =
+            self.busy.iter().filter(|(_, b)| !b.sentinel).map(|(&t, _)| t).collect();
         let moves = self.search.plan(&slots, &in_flight);
         for trial in moves.cancel {
             if let Some(busy) = self.busy.get(&trial) {
@@ -150,25 +142,12 @@ impl Loop<'_> {
     }
 
     fn view(&self, slot: SlotId) -> SlotView {
-        let busy = self
-            .busy
-            .iter()
-            .find(|(_, b)| b.slot == slot)
-            .map(|(&trial, _)| trial);
-        SlotView {
-            slot,
-            current: self.deployed.get(&slot).cloned(),
-            busy,
-        }
+        let busy = self.busy.iter().find(|(_, b)| b.slot == slot).map(|(&trial, _)| trial);
+        SlotView { slot, current: self.deployed.get(&slot).cloned(), busy }
     }
 
     fn free_slots(&self) -> Vec<SlotId> {
-        self.session
-            .slots
-            .keys()
-            .copied()
-            .filter(|&slot| self.view(slot).busy.is_none())
-            .collect()
+        self.session.slots.keys().copied().filter(|&slot| self.view(slot).busy.is_none()).collect()
     }
 
     fn start(
@@ -187,26 +166,15 @@ impl Loop<'_> {
         };
         let cancel = CancellationToken::new();
         self.deployed.insert(slot, set.clone());
-        self.busy.insert(
-            trial,
-            Busy {
-                slot,
-                set,
-                cancel: cancel.clone(),
-                sentinel,
-            },
-        );
+        self.busy.insert(trial, Busy { slot, set, cancel: cancel.clone(), sentinel });
         let session = self.session.clone();
-        self.tasks
-            .spawn(async move { (trial, session.trial(slot, &request, &cancel).await) });
+        self.tasks.spawn(async move { (trial, session.trial(slot, &request, &cancel).await) });
         Ok(())
     }
 
     fn handle(&mut self, trial: TrialId, end: TrialEnd) -> Result<(), EngineError> {
         let Some(busy) = self.busy.remove(&trial) else {
-            return Err(EngineError::Internal(format!(
-                "{trial} ended but had not been started"
-            )));
+            return Err(EngineError::Internal(format!("{trial} ended but had not been started")));
         };
         let run = match end {
             TrialEnd::Cancelled => {
@@ -238,10 +206,6 @@ impl Loop<'_> {
             return Ok(());
         }
         let before = before.map_or("nothing", Outcome::word).to_owned();
-        Err(EngineError::Sentinel {
-            trial,
-            before,
-            now: run.outcome.word().to_owned(),
-        })
+        Err(EngineError::Sentinel { trial, before, now: run.outcome.word().to_owned() })
     }
 }

@@ -20,10 +20,7 @@ pub struct EventBus {
 
 impl EventBus {
     pub(crate) fn new(campaign: Arc<Campaign>) -> Self {
-        Self {
-            campaign,
-            sender: broadcast::Sender::new(CAPACITY),
-        }
+        Self { campaign, sender: broadcast::Sender::new(CAPACITY) }
     }
 
     /// All events from now on.

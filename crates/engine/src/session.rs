@@ -82,9 +82,7 @@ pub struct Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("campaign", &self.campaign.id())
-            .finish_non_exhaustive()
+        f.debug_struct("Session").field("campaign", &self.campaign.id()).finish_non_exhaustive()
     }
 }
 
@@ -115,10 +113,9 @@ impl Session {
             seed: options.seed,
         })?);
         let mesh = match platform.capabilities().mesh {
-            MeshPlace::Local => Some(Mesh::start(MeshOptions {
-                workers: options.mesh_workers,
-                ..MeshOptions::default()
-            })?),
+            MeshPlace::Local => {
+                Some(Mesh::start(MeshOptions { workers: options.mesh_workers, ..MeshOptions::default() })?)
+            }
             MeshPlace::Sidecar | MeshPlace::Nowhere => None,
         };
         let events = EventBus::new(campaign.clone());
@@ -127,10 +124,7 @@ impl Session {
             let id = SlotId(number);
             let recorder = Arc::new(SlotRecorder::new(campaign.sink(), id));
             let hooks = |recorder: Arc<SlotRecorder>| Hooks {
-                dialer: Arc::new(PlatformDialer {
-                    platform: platform.clone(),
-                    slot: id,
-                }),
+                dialer: Arc::new(PlatformDialer { platform: platform.clone(), slot: id }),
                 recorder,
                 restarter: Arc::new(PlatformRestarter {
                     platform: platform.clone(),
@@ -149,22 +143,9 @@ impl Session {
                 log_limit: ByteSize(1 << 20),
                 control: None,
             };
-            let expansion = Expansion {
-                program: options.program.to_string_lossy().into_owned(),
-                slot: id,
-            };
+            let expansion = Expansion { program: options.program.to_string_lossy().into_owned(), slot: id };
             let mesh = mesh.as_ref().map(|mesh| mesh.open(id, hooks(recorder.clone())));
-            slots.insert(
-                id,
-                SlotState {
-                    id,
-                    mesh,
-                    recorder,
-                    expansion,
-                    spec,
-                    opened: OnceCell::new(),
-                },
-            );
+            slots.insert(id, SlotState { id, mesh, recorder, expansion, spec, opened: OnceCell::new() });
         }
         events.emit(Event::CampaignStarted {
             campaign: campaign.id().clone(),
@@ -172,15 +153,7 @@ impl Session {
             slots: options.slots,
             seed: options.seed,
         });
-        Ok(Self {
-            application: Arc::new(application),
-            options,
-            platform,
-            slots,
-            campaign,
-            events,
-            mesh,
-        })
+        Ok(Self { application: Arc::new(application), options, platform, slots, campaign, events, mesh })
     }
 
     /// The campaign's id, the name of its folder.
@@ -215,27 +188,13 @@ impl Session {
 
     /// The id under which a trial's run is stored: the campaign's first letters and the trial's number.
     pub(crate) fn run_id(&self, trial: TrialId) -> Result<RunId, EngineError> {
-        let short = self
-            .campaign
-            .id()
-            .as_str()
-            .split('-')
-            .next()
-            .unwrap_or_default()
-            .to_owned();
-        format!("{short}.{}", trial.0)
-            .parse()
-            .map_err(|e| EngineError::Internal(format!("{e}")))
+        let short = self.campaign.id().as_str().split('-').next().unwrap_or_default().to_owned();
+        format!("{short}.{}", trial.0).parse().map_err(|e| EngineError::Internal(format!("{e}")))
     }
 
     pub(crate) async fn slot(&self, id: SlotId) -> Result<&SlotState, EngineError> {
-        let slot = self
-            .slots
-            .get(&id)
-            .ok_or_else(|| EngineError::Internal(format!("there is no {id}")))?;
-        slot.opened
-            .get_or_try_init(|| self.platform.open_slot(&slot.spec))
-            .await?;
+        let slot = self.slots.get(&id).ok_or_else(|| EngineError::Internal(format!("there is no {id}")))?;
+        slot.opened.get_or_try_init(|| self.platform.open_slot(&slot.spec)).await?;
         Ok(slot)
     }
 
@@ -252,9 +211,7 @@ impl Session {
             }
         }
         drop(self.mesh);
-        self.events.emit(Event::CampaignFinished {
-            summary: summary.to_owned(),
-        });
+        self.events.emit(Event::CampaignFinished { summary: summary.to_owned() });
         self.campaign.flush().await?;
         first_error.map_or(Ok(()), |error| Err(error.into()))
     }

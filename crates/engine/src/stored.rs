@@ -37,9 +37,8 @@ impl Session {
         let reader = self.campaign.reader()?;
         // Readers wait for the disk.
         let task = tokio::task::spawn_blocking(move || query(&reader));
-        let answer = task
-            .await
-            .map_err(|e| EngineError::Internal(format!("reading the store broke: {e}")))?;
+        let answer =
+            task.await.map_err(|e| EngineError::Internal(format!("reading the store broke: {e}")))?;
         Ok(answer?)
     }
 }

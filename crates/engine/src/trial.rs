@@ -81,10 +81,8 @@ impl Session {
         });
         let mut tries = 0;
         loop {
-            let attempt = tokio::time::timeout(
-                self.options.trial_within,
-                self.attempt(slot, request, tries, cancel),
-            );
+            let attempt =
+                tokio::time::timeout(self.options.trial_within, self.attempt(slot, request, tries, cancel));
             let attempt = match attempt.await {
                 Ok(attempt) => attempt?,
                 Err(_) => Attempt::Invalid(format!("it took longer than {:?}", self.options.trial_within)),
@@ -103,11 +101,7 @@ impl Session {
                     tries += 1;
                     self.clear(slot).await?;
                     if tries > self.options.retries {
-                        return Err(EngineError::Invalid {
-                            trial: request.trial,
-                            tries,
-                            reason,
-                        });
+                        return Err(EngineError::Invalid { trial: request.trial, tries, reason });
                     }
                     self.events.emit(Event::TrialInvalid {
                         trial: request.trial,
@@ -127,10 +121,7 @@ impl Session {
         cancel: &CancellationToken,
     ) -> Result<Attempt, EngineError> {
         let (started, started_us) = (Instant::now(), now_us());
-        let seed = self
-            .options
-            .seed
-            .wrapping_add(request.trial.0.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let seed = self.options.seed.wrapping_add(request.trial.0.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut happenings = self.platform.events(slot.id);
         let deployed = match self.deploy(slot, request, seed, cancel).await {
             Ok(deployed) => deployed,
@@ -149,10 +140,7 @@ impl Session {
                 cost.created = count(deployment.created);
                 cost.destroyed = count(deployment.destroyed);
                 cost.kept = count(deployment.kept);
-                self.events.emit(Event::TrialDeployed {
-                    trial: request.trial,
-                    took,
-                });
+                self.events.emit(Event::TrialDeployed { trial: request.trial, took });
                 let tests_started = Instant::now();
                 match self.run_tests(slot, request, cancel).await {
                     Ok(results) => evidence.tests = results,
@@ -173,24 +161,15 @@ impl Session {
         evidence.spans_dropped = self.campaign.dropped();
         let outcome = trouble
             .or_else(|| unresolved_by_gates(request, &reports))
-            .map_or_else(
-                || self.judge(request, &evidence.tests),
-                |reason| Outcome::Unresolved { reason },
-            );
+            .map_or_else(|| self.judge(request, &evidence.tests), |reason| Outcome::Unresolved { reason });
         evidence.gates = reports.gates;
-        let hits = |h: faultscope_mesh::RuleHits| RuleHits {
-            rule: h.rule,
-            matched: h.matched,
-            applied: h.applied,
-        };
+        let hits =
+            |h: faultscope_mesh::RuleHits| RuleHits { rule: h.rule, matched: h.matched, applied: h.applied };
         evidence.rules = reports.rules.into_iter().map(hits).collect();
         if outcome != Outcome::Pass {
             self.keep_logs(slot, &mut evidence).await;
         }
-        cost.total = self
-            .platform
-            .virtual_time(slot.id)
-            .unwrap_or_else(|| started.elapsed());
+        cost.total = self.platform.virtual_time(slot.id).unwrap_or_else(|| started.elapsed());
         let run = Run {
             id: self.run_id(request.trial)?,
             trial: request.trial,
@@ -225,15 +204,7 @@ impl Session {
         if let Some(mesh) = &slot.mesh {
             let record = self.options.record.unwrap_or(self.application.record);
             let (callers, endpoints) = (reservation.callers, reservation.endpoints);
-            mesh.configure(wire::wiring(
-                &self.application,
-                &plan,
-                slot.id,
-                seed,
-                callers,
-                endpoints,
-                record,
-            ));
+            mesh.configure(wire::wiring(&self.application, &plan, slot.id, seed, callers, endpoints, record));
             for listener in reservation.listeners {
                 mesh.listen(listener.spec, listener.socket);
             }
@@ -257,21 +228,12 @@ impl Session {
         match applied {
             Ok(deployment) => Ok(Deployed::Ready(deployment, started.elapsed())),
             Err(PlatformError {
-                kind:
-                    PlatformErrorKind::NotReady {
-                        instance,
-                        reason,
-                        last_lines,
-                    },
-                ..
+                kind: PlatformErrorKind::NotReady { instance, reason, last_lines }, ..
             }) => {
                 let mut evidence = Evidence::default();
                 let text = format!("{instance} did not become ready: {reason}");
                 evidence.notes.push(text.clone());
-                evidence.exits.push(InstanceExit {
-                    instance: instance.clone(),
-                    reason,
-                });
+                evidence.exits.push(InstanceExit { instance: instance.clone(), reason });
                 evidence.logs.insert(instance, last_lines);
                 Ok(Deployed::NotReady(evidence, text))
             }
@@ -295,10 +257,7 @@ impl Session {
         };
         let mut results = Vec::new();
         for test in &request.tests {
-            self.events.emit(Event::TestStarted {
-                trial: request.trial,
-                test: test.name.clone(),
-            });
+            self.events.emit(Event::TestStarted { trial: request.trial, test: test.name.clone() });
             let one = tokio::select! {
                 one = bed.run(test, cancel) => one?,
                 () = cancel.cancelled() => break,
@@ -331,13 +290,10 @@ impl Session {
         let pattern_of = |result: &TestResult| {
             let test = request.tests.iter().find(|t| t.name == result.test);
             // The pattern was checked when the file was read.
-            test.and_then(|t| t.failure.as_deref())
-                .and_then(|p| Regex::new(p).ok())
+            test.and_then(|t| t.failure.as_deref()).and_then(|p| Regex::new(p).ok())
         };
-        let failures: Vec<Signature> = results
-            .iter()
-            .filter_map(|r| r.signature(pattern_of(r).as_ref()))
-            .collect();
+        let failures: Vec<Signature> =
+            results.iter().filter_map(|r| r.signature(pattern_of(r).as_ref())).collect();
         judge(&failures, request.wanted.as_ref())
     }
 
@@ -388,14 +344,11 @@ impl Session {
 
     fn spoiled(&self, error: EngineError) -> Result<Attempt, EngineError> {
         match error {
-            EngineError::Platform(PlatformError {
-                kind: PlatformErrorKind::Cancelled,
-                ..
-            }) => Ok(Attempt::Cancelled),
+            EngineError::Platform(PlatformError { kind: PlatformErrorKind::Cancelled, .. }) => {
+                Ok(Attempt::Cancelled)
+            }
             EngineError::Platform(error) if error.kind == PlatformErrorKind::Infrastructure => {
-                let cause = std::error::Error::source(&error)
-                    .map(|c| format!(": {c}"))
-                    .unwrap_or_default();
+                let cause = std::error::Error::source(&error).map(|c| format!(": {c}")).unwrap_or_default();
                 Ok(Attempt::Invalid(format!("{error}{cause}")))
             }
             other => Err(other),
@@ -414,11 +367,7 @@ fn unresolved_by_gates(request: &TrialRequest, reports: &MeshReports) -> Option<
             continue;
         }
         let names = |calls: &[faultscope_model::series::CallName]| {
-            calls
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", ")
+            calls.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
         for report in own {
             let reason = match &report.outcome {
@@ -447,12 +396,7 @@ fn exits(happenings: &mut broadcast::Receiver<PlatformEvent>) -> Vec<InstanceExi
     let mut exits = Vec::new();
     loop {
         match happenings.try_recv() {
-            Ok(PlatformEvent::Exited {
-                instance,
-                code,
-                signal,
-                out_of_memory,
-            }) => {
+            Ok(PlatformEvent::Exited { instance, code, signal, out_of_memory }) => {
                 let reason = match (out_of_memory, code, signal) {
                     (true, ..) => "killed: out of memory".to_owned(),
                     (_, Some(code), _) => format!("exited with {code}"),
@@ -462,10 +406,7 @@ fn exits(happenings: &mut broadcast::Receiver<PlatformEvent>) -> Vec<InstanceExi
                 exits.push(InstanceExit { instance, reason });
             }
             Ok(PlatformEvent::OutOfMemory { instance }) => {
-                exits.push(InstanceExit {
-                    instance,
-                    reason: "a child was killed: out of memory".into(),
-                });
+                exits.push(InstanceExit { instance, reason: "a child was killed: out of memory".into() });
             }
             Ok(PlatformEvent::Ready { .. }) | Err(broadcast::error::TryRecvError::Lagged(_)) => {}
             Err(_) => return exits,

@@ -42,9 +42,7 @@ impl Restarter for PlatformRestarter {
         // The mesh asks from a runtime of its own; readers of the new process's output must live longer.
         let task = self.runtime.spawn(async move {
             platform.act(slot, &instance, Action::Restart).await.map_err(|e| {
-                let cause = std::error::Error::source(&e)
-                    .map(|c| format!(": {c}"))
-                    .unwrap_or_default();
+                let cause = std::error::Error::source(&e).map(|c| format!(": {c}")).unwrap_or_default();
                 format!("{e}{cause}")
             })
         });
@@ -62,12 +60,7 @@ pub(crate) struct SlotRecorder {
 
 impl SlotRecorder {
     pub(crate) fn new(sink: SpanSink, slot: SlotId) -> Self {
-        Self {
-            sink,
-            slot,
-            trial: AtomicU64::new(0),
-            recorded: AtomicU64::new(0),
-        }
+        Self { sink, slot, trial: AtomicU64::new(0), recorded: AtomicU64::new(0) }
     }
 
     /// Spans from now on belong to this trial.
@@ -85,8 +78,7 @@ impl SlotRecorder {
 impl Recorder for SlotRecorder {
     fn record(&self, span: Span) {
         self.recorded.fetch_add(1, Ordering::Relaxed);
-        self.sink
-            .record(TrialId(self.trial.load(Ordering::Relaxed)), self.slot, span);
+        self.sink.record(TrialId(self.trial.load(Ordering::Relaxed)), self.slot, span);
     }
 }
 
@@ -100,29 +92,18 @@ pub(crate) fn wiring(
     endpoints: Vec<Endpoint>,
     record: RecordLevel,
 ) -> Wiring {
-    let mut by_service: BTreeMap<ServiceName, Vec<Endpoint>> = application
-        .services
-        .keys()
-        .map(|name| (name.clone(), Vec::new()))
-        .collect();
+    let mut by_service: BTreeMap<ServiceName, Vec<Endpoint>> =
+        application.services.keys().map(|name| (name.clone(), Vec::new())).collect();
     for endpoint in endpoints {
-        by_service
-            .entry(endpoint.instance.service.clone())
-            .or_default()
-            .push(endpoint);
+        by_service.entry(endpoint.instance.service.clone()).or_default().push(endpoint);
     }
-    let balance = application
-        .services
-        .iter()
-        .filter(|(_, s)| s.balance != Balance::RoundRobin);
+    let balance = application.services.iter().filter(|(_, s)| s.balance != Balance::RoundRobin);
     Wiring {
         slot,
         seed,
         callers,
         endpoints: by_service,
-        balance: balance
-            .map(|(name, s)| (name.clone(), s.balance.clone()))
-            .collect(),
+        balance: balance.map(|(name, s)| (name.clone(), s.balance.clone())).collect(),
         links: application.links.clone(),
         rules: plan.circumstance.perturbations.clone(),
         gates: application.gates(&plan.circumstance),

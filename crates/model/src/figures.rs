@@ -66,16 +66,7 @@ impl Figure {
     /// A figure without a goal.
     pub fn new(name: impl Into<String>, value: f64, unit: &str, better: Better) -> Self {
         let (name, unit) = (name.into(), unit.to_owned());
-        Self {
-            name,
-            value,
-            unit,
-            better,
-            goal: None,
-            peer: None,
-            peer_value: None,
-            met: None,
-        }
+        Self { name, value, unit, better, goal: None, peer: None, peer_value: None, met: None }
     }
 
     /// The same with a goal.

@@ -42,20 +42,12 @@ impl FromStr for ServiceName {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        let refuse = |reason| {
-            Err(InvalidId {
-                what: "service name",
-                text: text.chars().take(80).collect(),
-                reason,
-            })
-        };
+        let refuse =
+            |reason| Err(InvalidId { what: "service name", text: text.chars().take(80).collect(), reason });
         if text.is_empty() || text.len() > 63 {
             return refuse("it has 1 to 63 characters");
         }
-        if !text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
-        {
+        if !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
             return refuse("it has letters, digits, `-`, `_` and `.` only");
         }
         if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) {
@@ -108,19 +100,10 @@ impl FromStr for InstanceId {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        let refuse = |reason| InvalidId {
-            what: "instance",
-            text: text.chars().take(80).collect(),
-            reason,
-        };
-        let (service, ordinal) = text
-            .rsplit_once('-')
-            .ok_or_else(|| refuse("it reads like `order-1`"))?;
+        let refuse = |reason| InvalidId { what: "instance", text: text.chars().take(80).collect(), reason };
+        let (service, ordinal) = text.rsplit_once('-').ok_or_else(|| refuse("it reads like `order-1`"))?;
         let ordinal = ordinal.parse().map_err(|_| refuse("it ends with a number"))?;
-        Ok(Self {
-            service: service.parse()?,
-            ordinal,
-        })
+        Ok(Self { service: service.parse()?, ordinal })
     }
 }
 
@@ -254,11 +237,7 @@ impl FromStr for SpanId {
 }
 
 fn parse_hex(text: &str, most: usize, what: &'static str) -> Result<u128, InvalidId> {
-    let refuse = |reason| InvalidId {
-        what,
-        text: text.chars().take(80).collect(),
-        reason,
-    };
+    let refuse = |reason| InvalidId { what, text: text.chars().take(80).collect(), reason };
     if text.is_empty() || text.len() > most || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(refuse("it has 1 to 16 (span) or 32 (trace) hexadecimal digits"));
     }

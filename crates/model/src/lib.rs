@@ -18,6 +18,7 @@ pub mod run;
 pub mod series;
 pub mod space;
 pub mod span;
+pub mod trace;
 pub mod units;
 pub mod wiring;
 

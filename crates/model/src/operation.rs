@@ -78,10 +78,7 @@ impl FromStr for OperationPattern {
         {
             return Err(invalid());
         }
-        Ok(Self {
-            method: method.to_ascii_uppercase(),
-            path: path.to_owned(),
-        })
+        Ok(Self { method: method.to_ascii_uppercase(), path: path.to_owned() })
     }
 }
 
@@ -99,9 +96,7 @@ impl Serialize for OperationPattern {
 
 impl<'de> Deserialize<'de> for OperationPattern {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -50,11 +50,7 @@ pub struct Signature {
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.test, self.ending)?;
-        if self.message.is_empty() {
-            Ok(())
-        } else {
-            write!(f, ": {}", self.message)
-        }
+        if self.message.is_empty() { Ok(()) } else { write!(f, ": {}", self.message) }
     }
 }
 
@@ -120,11 +116,7 @@ impl TestResult {
             Some(found) => normalise(found.as_str()),
             None => normalise(&failure.message),
         };
-        Some(Signature {
-            test: self.test.clone(),
-            ending: failure.ending,
-            message,
-        })
+        Some(Signature { test: self.test.clone(), ending: failure.ending, message })
     }
 }
 
@@ -134,17 +126,11 @@ impl TestResult {
 pub fn judge(failures: &[Signature], wanted: Option<&Signature>) -> Outcome {
     match (failures, wanted) {
         ([], _) => Outcome::Pass,
-        ([first, ..], None) => Outcome::Fail {
-            signature: first.clone(),
-        },
-        ([only], Some(wanted)) if only == wanted => Outcome::Fail {
-            signature: only.clone(),
-        },
+        ([first, ..], None) => Outcome::Fail { signature: first.clone() },
+        ([only], Some(wanted)) if only == wanted => Outcome::Fail { signature: only.clone() },
         (failures, Some(wanted)) => {
             let other = failures.iter().find(|f| *f != wanted).unwrap_or(&failures[0]);
-            Outcome::Unresolved {
-                reason: format!("another failure: {other}"),
-            }
+            Outcome::Unresolved { reason: format!("another failure: {other}") }
         }
     }
 }
@@ -167,14 +153,8 @@ pub fn normalise(message: &str) -> String {
         let mask = |pattern: &str, to| (Regex::new(pattern).expect("a constant pattern"), to);
         vec![
             mask(r"\x1b\[[0-9;]*[A-Za-z]", ""),
-            mask(
-                r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b",
-                "<id>",
-            ),
-            mask(
-                r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?",
-                "<time>",
-            ),
+            mask(r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<id>"),
+            mask(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
             mask(r"\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?\b", "<time>"),
             mask(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b", "<address>"),
             mask(r"\[[0-9a-fA-F:]*:[0-9a-fA-F:]*\](?::\d+)?", "<address>"),
@@ -188,22 +168,14 @@ pub fn normalise(message: &str) -> String {
     });
     // The masks are linear, but a message may be a whole log.
     let tail: String = {
-        let lines: Vec<&str> = message
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
+        let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         lines[lines.len().saturating_sub(8)..].join("\n")
     };
     let mut text: String = tail.chars().take(8 * MOST_MESSAGE).collect();
     for (pattern, to) in MASKS.iter() {
         text = pattern.replace_all(&text, *to).into_owned();
     }
-    text.chars()
-        .take(MOST_MESSAGE)
-        .collect::<String>()
-        .trim()
-        .to_owned()
+    text.chars().take(MOST_MESSAGE).collect::<String>().trim().to_owned()
 }
 
 #[cfg(test)]
@@ -213,27 +185,17 @@ mod tests {
     use super::*;
 
     fn signature(test: &str) -> Signature {
-        Signature {
-            test: test.into(),
-            ending: Ending::Code(1),
-            message: "balance 3 != 4".into(),
-        }
+        Signature { test: test.into(), ending: Ending::Code(1), message: "balance 3 != 4".into() }
     }
 
     #[test]
     fn masks() {
         let same = [
             ("2026-11-15T10:00:01.123Z failed", "2025-01-02 11:22:33 failed"),
-            (
-                "connect to 127.0.0.1:41233 refused",
-                "connect to 10.200.0.3:8080 refused",
-            ),
+            ("connect to 127.0.0.1:41233 refused", "connect to 10.200.0.3:8080 refused"),
             ("object at 0x7f00aa", "object at 0x12"),
             ("took 12.5ms", "took 3 s"),
-            (
-                "trace 0af7651916cd43dd8448eb211c80319c",
-                "trace 1bf7651916cd43dd8448eb211c80319d",
-            ),
+            ("trace 0af7651916cd43dd8448eb211c80319c", "trace 1bf7651916cd43dd8448eb211c80319d"),
             ("\u{1b}[31mred\u{1b}[0m", "red"),
         ];
         for (a, b) in same {
@@ -246,10 +208,7 @@ mod tests {
     fn judging() {
         let (a, b) = (signature("a"), signature("b"));
         assert_eq!(judge(&[], Some(&a)), Outcome::Pass);
-        assert_eq!(
-            judge(&[a.clone()], Some(&a)),
-            Outcome::Fail { signature: a.clone() }
-        );
+        assert_eq!(judge(&[a.clone()], Some(&a)), Outcome::Fail { signature: a.clone() });
         assert_eq!(judge(&[b.clone()], None).word(), "fail");
         assert_eq!(judge(&[b.clone()], Some(&a)).word(), "unresolved");
         assert_eq!(judge(&[a.clone(), b], Some(&a)).word(), "unresolved");
@@ -259,18 +218,12 @@ mod tests {
     fn pattern_chooses_the_message() {
         let result = TestResult {
             test: "pay".into(),
-            failure: Some(Failure {
-                ending: Ending::Code(1),
-                message: "long text".into(),
-            }),
+            failure: Some(Failure { ending: Ending::Code(1), message: "long text".into() }),
             took: Duration::ZERO,
             output: "x\nbalance 3 != 4\ny".into(),
         };
         let pattern = Regex::new("balance .* != .*").unwrap();
-        assert_eq!(
-            result.signature(Some(&pattern)).unwrap().message,
-            "balance 3 != 4"
-        );
+        assert_eq!(result.signature(Some(&pattern)).unwrap().message, "balance 3 != 4");
         assert_eq!(result.signature(None).unwrap().message, "long text");
     }
 

@@ -169,12 +169,7 @@ impl Plan {
                 actions.destroy.push(instance.id.clone());
             }
         }
-        actions.create = self
-            .instances
-            .iter()
-            .filter(|i| !kept.contains(&i.id))
-            .cloned()
-            .collect();
+        actions.create = self.instances.iter().filter(|i| !kept.contains(&i.id)).cloned().collect();
         actions
     }
 
@@ -182,14 +177,8 @@ impl Plan {
     /// instance (and the test) gets its own, for platforms that cannot tell callers by their address.
     pub fn listeners(&self, per_caller: bool) -> Vec<ListenerSpec> {
         let externals = self.externals.iter().map(|e| {
-            let ports = e
-                .ports
-                .iter()
-                .map(|&port| PortPlan {
-                    port,
-                    protocol: Protocol::of_port(port),
-                })
-                .collect();
+            let ports =
+                e.ports.iter().map(|&port| PortPlan { port, protocol: Protocol::of_port(port) }).collect();
             (e.service.clone(), ports)
         });
         let ports: BTreeMap<ServiceName, Vec<PortPlan>> =
@@ -207,13 +196,9 @@ impl Plan {
             return ports.keys().flat_map(|callee| specs(callee, None)).collect();
         }
         let test = InstanceId::test();
-        let from_instances = self
-            .instances
-            .iter()
-            .flat_map(|i| i.calls.iter().flat_map(|callee| specs(callee, Some(&i.id))));
-        from_instances
-            .chain(ports.keys().flat_map(|callee| specs(callee, Some(&test))))
-            .collect()
+        let from_instances =
+            self.instances.iter().flat_map(|i| i.calls.iter().flat_map(|callee| specs(callee, Some(&i.id))));
+        from_instances.chain(ports.keys().flat_map(|callee| specs(callee, Some(&test)))).collect()
     }
 }
 
@@ -229,30 +214,18 @@ mod tests {
             image: None,
             directory: String::new(),
             env: BTreeMap::new(),
-            ports: vec![PortPlan {
-                port: 8080,
-                protocol: Protocol::Http,
-            }],
+            ports: vec![PortPlan { port: 8080, protocol: Protocol::Http }],
             calls: Vec::new(),
             after: Vec::new(),
-            limits: Limits {
-                memory: memory.map(ByteSize),
-                ..Limits::default()
-            },
-            ready: Readiness {
-                probe: Probe::Started,
-                within: Duration::from_secs(1),
-            },
+            limits: Limits { memory: memory.map(ByteSize), ..Limits::default() },
+            ready: Readiness { probe: Probe::Started, within: Duration::from_secs(1) },
             durable: Vec::new(),
             stop_within: Duration::from_secs(1),
         }
     }
 
     fn plan(instances: Vec<InstancePlan>, reset: Reset) -> Plan {
-        let ports = instances
-            .iter()
-            .map(|i| (i.id.service.clone(), i.ports.clone()))
-            .collect();
+        let ports = instances.iter().map(|i| (i.id.service.clone(), i.ports.clone())).collect();
         Plan {
             circumstance: Circumstance::default(),
             instances,
@@ -266,22 +239,13 @@ mod tests {
     #[test]
     fn keeping_counts_only_differences() {
         let running = vec![instance(1, None)];
-        let wanted = plan(
-            (1..=6).map(|n| instance(n, Some(64 << 20))).collect(),
-            Reset::Keep,
-        );
+        let wanted = plan((1..=6).map(|n| instance(n, Some(64 << 20))).collect(), Reset::Keep);
         let actions = wanted.actions_from(&running);
-        assert_eq!(
-            (actions.destroy.len(), actions.create.len(), actions.keep.len()),
-            (1, 6, 0)
-        );
+        assert_eq!((actions.destroy.len(), actions.create.len(), actions.keep.len()), (1, 6, 0));
 
         let more = plan((1..=3).map(|n| instance(n, None)).collect(), Reset::Keep);
         let actions = more.actions_from(&running);
-        assert_eq!(
-            (actions.destroy.len(), actions.create.len(), actions.keep.len()),
-            (0, 2, 1)
-        );
+        assert_eq!((actions.destroy.len(), actions.create.len(), actions.keep.len()), (0, 2, 1));
     }
 
     #[test]
@@ -297,11 +261,8 @@ mod tests {
         caller.calls = vec!["order".parse().unwrap()];
         let plan = plan(vec![caller], Reset::Restart);
         assert_eq!(plan.listeners(false).len(), 1);
-        let callers: Vec<_> = plan
-            .listeners(true)
-            .into_iter()
-            .map(|l| l.caller.unwrap().to_string())
-            .collect();
+        let callers: Vec<_> =
+            plan.listeners(true).into_iter().map(|l| l.caller.unwrap().to_string()).collect();
         assert_eq!(callers, ["order-1", "test-1"]);
     }
 }

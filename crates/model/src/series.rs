@@ -51,11 +51,7 @@ impl FromStr for CallName {
 impl fmt::Display for CallName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.callee, self.operation)?;
-        if self.ordinal > 1 {
-            write!(f, "#{}", self.ordinal)
-        } else {
-            Ok(())
-        }
+        if self.ordinal > 1 { write!(f, "#{}", self.ordinal) } else { Ok(()) }
     }
 }
 
@@ -67,9 +63,7 @@ impl Serialize for CallName {
 
 impl<'de> Deserialize<'de> for CallName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -141,14 +135,7 @@ mod tests {
         for text in ["stock PUT /s", "stock PUT /s#2"] {
             assert_eq!(text.parse::<CallName>().unwrap().to_string(), text);
         }
-        for bad in [
-            "",
-            "stock",
-            "stock PUT",
-            "stock PUT /s#0",
-            "stock PUT /s#x",
-            "a/b GET /x",
-        ] {
+        for bad in ["", "stock", "stock PUT", "stock PUT /s#0", "stock PUT /s#x", "a/b GET /x"] {
             assert!(bad.parse::<CallName>().is_err(), "{bad}");
         }
     }

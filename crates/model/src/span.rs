@@ -78,11 +78,7 @@ impl Span {
     pub fn operation(&self) -> String {
         match self.wire {
             Wire::Http1 | Wire::Http2 | Wire::WebSocket => {
-                format!(
-                    "{} {}",
-                    self.method,
-                    self.path.split('?').next().unwrap_or_default()
-                )
+                format!("{} {}", self.method, self.path.split('?').next().unwrap_or_default())
             }
             Wire::Tcp => "connection".to_owned(),
             Wire::Tls => "tls connection".to_owned(),
@@ -146,8 +142,6 @@ mod bytes_as_base64 {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        STANDARD
-            .decode(String::deserialize(deserializer)?)
-            .map_err(serde::de::Error::custom)
+        STANDARD.decode(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }

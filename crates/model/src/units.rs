@@ -23,11 +23,8 @@ impl FromStr for ByteSize {
     type Err = InvalidUnit;
 
     fn from_str(text: &str) -> Result<Self, InvalidUnit> {
-        let invalid = || InvalidUnit {
-            what: "size",
-            text: text.chars().take(40).collect(),
-            example: "`64MiB`",
-        };
+        let invalid =
+            || InvalidUnit { what: "size", text: text.chars().take(40).collect(), example: "`64MiB`" };
         let (number, unit) = split_unit(text);
         let factor: u64 = match unit.to_ascii_lowercase().as_str() {
             "" | "b" => 1,
@@ -48,12 +45,8 @@ impl FromStr for ByteSize {
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 4] = [
-            (1 << 40, "TiB"),
-            (1 << 30, "GiB"),
-            (1 << 20, "MiB"),
-            (1 << 10, "KiB"),
-        ];
+        const UNITS: [(u64, &str); 4] =
+            [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
         for (factor, unit) in UNITS {
             if self.0 >= factor {
                 return if self.0.is_multiple_of(factor) {
@@ -157,9 +150,7 @@ pub mod duration {
 
 fn split_unit(text: &str) -> (f64, &str) {
     let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (text[..end].parse().unwrap_or(f64::NAN), text[end..].trim())
 }
 
@@ -210,13 +201,9 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [
-            ("64MiB", 64 << 20),
-            ("64m", 64 << 20),
-            ("1.5Gi", 3 << 29),
-            ("12", 12),
-            ("1 KB", 1024),
-        ] {
+        for (text, bytes) in
+            [("64MiB", 64 << 20), ("64m", 64 << 20), ("1.5Gi", 3 << 29), ("12", 12), ("1 KB", 1024)]
+        {
             assert_eq!(text.parse::<ByteSize>().unwrap().0, bytes, "{text}");
         }
         for bad in ["", "x", "-1", "1e9", "1q", "99999999T", "1..2"] {

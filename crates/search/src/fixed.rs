@@ -29,17 +29,8 @@ pub struct Fixed {
 impl Fixed {
     /// Tries these sets.
     pub fn new(sets: Vec<DeltaSet>) -> Self {
-        let waiting = sets
-            .into_iter()
-            .zip(1..)
-            .map(|(set, number)| (TrialId(number), set))
-            .collect();
-        Self {
-            waiting,
-            running: BTreeMap::new(),
-            outcomes: Vec::new(),
-            stop_at_failure: false,
-        }
+        let waiting = sets.into_iter().zip(1..).map(|(set, number)| (TrialId(number), set)).collect();
+        Self { waiting, running: BTreeMap::new(), outcomes: Vec::new(), stop_at_failure: false }
     }
 
     /// The same, but the first failing trial makes the others needless.
@@ -54,9 +45,7 @@ impl Fixed {
     }
 
     fn has_failure(&self) -> bool {
-        self.outcomes
-            .iter()
-            .any(|(_, _, outcome)| matches!(outcome, Outcome::Fail { .. }))
+        self.outcomes.iter().any(|(_, _, outcome)| matches!(outcome, Outcome::Fail { .. }))
     }
 }
 
@@ -65,10 +54,7 @@ impl Search for Fixed {
         if self.stop_at_failure && self.has_failure() {
             self.waiting.clear();
             self.running.clear();
-            return Moves {
-                start: Vec::new(),
-                cancel: in_flight.to_vec(),
-            };
+            return Moves { start: Vec::new(), cancel: in_flight.to_vec() };
         }
         let mut moves = Moves::default();
         for slot in slots.iter().filter(|slot| slot.busy.is_none()) {
@@ -76,11 +62,7 @@ impl Search for Fixed {
                 break;
             };
             self.running.insert(trial, set.clone());
-            moves.start.push(Start {
-                trial,
-                set,
-                slot: slot.slot,
-            });
+            moves.start.push(Start { trial, set, slot: slot.slot });
         }
         moves
     }

@@ -27,9 +27,7 @@ impl Shape {
     /// A POST with a body of 1 KiB, answered with as much.
     pub(super) fn kibibyte() -> Self {
         let head = "POST /kibibyte HTTP/1.1\r\nhost: upstream\r\nuser-agent: bench\r\ncontent-type: text/plain\r\ncontent-length: 1024\r\n\r\n";
-        Self {
-            request: [head.as_bytes(), &[b'x'; 1024]].concat(),
-        }
+        Self { request: [head.as_bytes(), &[b'x'; 1024]].concat() }
     }
 }
 
@@ -92,8 +90,7 @@ pub(super) async fn paced(
     }
     let mut all = Histogram::<u64>::new(3).map_err(|e| e.to_string())?;
     while let Some(done) = tasks.join_next().await {
-        all.add(done.map_err(|e| e.to_string())??)
-            .map_err(|e| e.to_string())?;
+        all.add(done.map_err(|e| e.to_string())??).map_err(|e| e.to_string())?;
     }
     Ok(all)
 }
@@ -105,21 +102,13 @@ struct Line {
 
 impl Line {
     async fn open(address: SocketAddr) -> Result<Self, String> {
-        let stream = TcpStream::connect(address)
-            .await
-            .map_err(|e| format!("connect to {address}: {e}"))?;
+        let stream = TcpStream::connect(address).await.map_err(|e| format!("connect to {address}: {e}"))?;
         stream.set_nodelay(true).map_err(|e| e.to_string())?;
-        Ok(Self {
-            stream,
-            buffer: vec![0; 16 << 10],
-        })
+        Ok(Self { stream, buffer: vec![0; 16 << 10] })
     }
 
     async fn exchange(&mut self, shape: &Shape) -> Result<(), String> {
-        self.stream
-            .write_all(&shape.request)
-            .await
-            .map_err(|e| format!("send: {e}"))?;
+        self.stream.write_all(&shape.request).await.map_err(|e| format!("send: {e}"))?;
         let mut filled = 0;
         let whole = loop {
             let room = self
@@ -127,11 +116,7 @@ impl Line {
                 .get_mut(filled..)
                 .filter(|room| !room.is_empty())
                 .ok_or("the answer is too large")?;
-            let read = self
-                .stream
-                .read(room)
-                .await
-                .map_err(|e| format!("receive: {e}"))?;
+            let read = self.stream.read(room).await.map_err(|e| format!("receive: {e}"))?;
             if read == 0 {
                 return Err("the connection was closed".into());
             }
@@ -146,11 +131,7 @@ impl Line {
                 .get_mut(filled..)
                 .filter(|room| !room.is_empty())
                 .ok_or("the answer is too large")?;
-            let read = self
-                .stream
-                .read(room)
-                .await
-                .map_err(|e| format!("receive: {e}"))?;
+            let read = self.stream.read(room).await.map_err(|e| format!("receive: {e}"))?;
             if read == 0 {
                 return Err("the answer broke off".into());
             }
@@ -173,8 +154,7 @@ fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
     }
     let body = lines.find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length")
-            .then(|| value.trim().parse::<usize>().ok())?
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
     });
     Ok(Some(head + 4 + body.ok_or("the answer has no content-length")?))
 }

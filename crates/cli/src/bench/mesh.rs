@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use faultscope_model::figures::{Better, Figure};
 use faultscope_model::wiring::RecordLevel;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 use super::client::{self, Shape};
-use super::part::Part;
+use super::part::{Kept, Part};
 use super::usage;
 use crate::args::BenchArgs;
 use crate::error::CommandError;
@@ -21,6 +21,8 @@ use crate::project;
 
 /// Connections of the load client.
 const CONNECTIONS: usize = 64;
+/// How long a proxy gets to finish what it has queued before its CPU time is read.
+const SETTLE: Duration = Duration::from_millis(300);
 /// Rounds in which proxies take turns, so that other load on the machine hits all alike.
 const ROUNDS: usize = 3;
 /// Requests for each second when latency is measured.
@@ -29,6 +31,7 @@ const PACE: u32 = 1_000;
 struct Running {
     child: Child,
     address: SocketAddr,
+    output: Option<Lines<BufReader<ChildStdout>>>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -51,11 +54,7 @@ pub(super) async fn run(
     let folder = Scratch::new()?;
     let time = Duration::from_secs(args.seconds);
     let upstream = start_part(&Part::Upstream).await?;
-    let mesh_part = |record| Part::Mesh {
-        upstream: upstream.address,
-        record,
-        state: folder.0.join("store"),
-    };
+    let mesh_part = |record| Part::Mesh { upstream: upstream.address, record, state: folder.0.join("store") };
     let timing = start_part(&mesh_part(RecordLevel::Timing)).await?;
     let bodies = start_part(&mesh_part(RecordLevel::Bodies { most: 1024 })).await?;
     let envoy = match find_envoy(args.envoy.as_deref()) {
@@ -93,23 +92,13 @@ pub(super) async fn run(
     let [ours_small, envoy_small, ours_large, envoy_large] = tallies.map(Tally::per_cpu_second);
     let mut figures = vec![
         Figure::new("requests, timing recorded", ours_small, "1/CPU s", Better::Higher),
-        Figure::new(
-            "requests, headers and 1 KiB bodies recorded",
-            ours_large,
-            "1/CPU s",
-            Better::Higher,
-        ),
+        Figure::new("requests, headers and 1 KiB bodies recorded", ours_large, "1/CPU s", Better::Higher),
     ];
     if envoy.is_some() {
         figures.push(
-            Figure::new(
-                "against Envoy, timing recorded",
-                ours_small / envoy_small,
-                "x",
-                Better::Higher,
-            )
-            .goal(1.5)
-            .peer("Envoy 1/CPU s", envoy_small),
+            Figure::new("against Envoy, timing recorded", ours_small / envoy_small, "x", Better::Higher)
+                .goal(1.5)
+                .peer("Envoy 1/CPU s", envoy_small),
         );
         figures.push(
             Figure::new(
@@ -132,13 +121,8 @@ pub(super) async fn run(
         added.push(through - direct);
     }
     figures.push(
-        super::lower(
-            "added latency p50 at 1,000 requests/s",
-            super::median(&mut added),
-            "ms",
-            0.3,
-        )
-        .peer("direct p50 ms", super::median(&mut direct_p50)),
+        super::lower("added latency p50 at 1,000 requests/s", super::median(&mut added), "ms", 0.3)
+            .peer("direct p50 ms", super::median(&mut direct_p50)),
     );
     let resident = usage::resident(timing.child.id().unwrap_or_default());
     figures.push(Figure::new(
@@ -147,31 +131,28 @@ pub(super) async fn run(
         "MiB",
         Better::Lower,
     ));
-    for running in [Some(upstream), Some(timing), Some(bodies), envoy]
-        .into_iter()
-        .flatten()
-    {
-        stop(running).await;
+    let mut kept = Kept { recorded: 0, dropped: 0 };
+    for running in [Some(timing), Some(bodies), Some(upstream), envoy].into_iter().flatten() {
+        if let Some(one) = stop(running).await {
+            kept = Kept { recorded: kept.recorded + one.recorded, dropped: kept.dropped + one.dropped };
+        }
     }
+    let share = kept.dropped as f64 / (kept.recorded + kept.dropped).max(1) as f64;
+    figures.push(super::lower("calls that the store could not take", share * 100.0, "%", 0.0));
     Ok(figures)
 }
 
 async fn load(proxy: &Running, shape: &Shape, time: Duration) -> Result<Tally, CommandError> {
     let pid = proxy.child.id().unwrap_or_default();
     let before = usage::cpu(pid);
-    let answers = client::closed(proxy.address, shape, CONNECTIONS, time)
-        .await
-        .map_err(broken)?;
-    Ok(Tally {
-        answers,
-        cpu: usage::cpu(pid) - before,
-    })
+    let answers = client::closed(proxy.address, shape, CONNECTIONS, time).await.map_err(broken)?;
+    // What is still queued for the store counts too.
+    tokio::time::sleep(SETTLE).await;
+    Ok(Tally { answers, cpu: usage::cpu(pid) - before })
 }
 
 async fn pace(address: SocketAddr, shape: &Shape, time: Duration) -> Result<f64, CommandError> {
-    let latencies = client::paced(address, shape, 16, PACE, time / 2)
-        .await
-        .map_err(broken)?;
+    let latencies = client::paced(address, shape, 16, PACE, time / 2).await.map_err(broken)?;
     Ok(latencies.value_at_quantile(0.5) as f64 / 1000.0)
 }
 
@@ -191,30 +172,28 @@ async fn start_part(part: &Part) -> Result<Running, CommandError> {
         .kill_on_drop(true)
         .spawn()
         .map_err(failed)?;
-    let stdout = child
-        .stdout
-        .take()
-        .ok_or_else(|| CommandError::internal("a part has no output"))?;
-    let line = BufReader::new(stdout)
-        .lines()
-        .next_line()
-        .await
-        .map_err(failed)?
-        .unwrap_or_default();
-    let address = line
-        .parse()
-        .map_err(|_| CommandError::internal(format!("a part said `{line}`")))?;
-    Ok(Running { child, address })
+    let stdout = child.stdout.take().ok_or_else(|| CommandError::internal("a part has no output"))?;
+    let mut output = BufReader::new(stdout).lines();
+    let line = output.next_line().await.map_err(failed)?.unwrap_or_default();
+    let address = line.parse().map_err(|_| CommandError::internal(format!("a part said `{line}`")))?;
+    Ok(Running { child, address, output: Some(output) })
 }
 
-async fn stop(mut running: Running) {
+/// Ends a process and gives its last words.
+async fn stop(mut running: Running) -> Option<Kept> {
     drop(running.child.stdin.take());
-    if tokio::time::timeout(Duration::from_secs(5), running.child.wait())
-        .await
-        .is_err()
+    let mut kept = None;
+    if let Some(output) = &mut running.output
+        && let Ok(Ok(Some(line))) = tokio::time::timeout(Duration::from_secs(10), output.next_line()).await
     {
+        kept = serde_json::from_str(&line).ok();
+    } else if running.output.is_none() {
+        let _ = running.child.start_kill();
+    }
+    if tokio::time::timeout(Duration::from_secs(5), running.child.wait()).await.is_err() {
         let _ = running.child.kill().await;
     }
+    kept
 }
 
 fn find_envoy(given: Option<&Path>) -> Option<PathBuf> {
@@ -222,9 +201,7 @@ fn find_envoy(given: Option<&Path>) -> Option<PathBuf> {
         return Some(given.to_owned());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join("envoy"))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join("envoy")).find(|file| file.is_file())
 }
 
 async fn start_envoy(program: &Path, upstream: SocketAddr, folder: &Path) -> Result<Running, CommandError> {
@@ -240,25 +217,16 @@ async fn start_envoy(program: &Path, upstream: SocketAddr, folder: &Path) -> Res
     let child = Command::new(program)
         .arg("-c")
         .arg(&file)
-        .args([
-            "--concurrency",
-            "1",
-            "--log-level",
-            "error",
-            "--disable-hot-restart",
-        ])
+        .args(["--concurrency", "1", "--log-level", "error", "--disable-hot-restart"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
         .map_err(failed)?;
-    let mut running = Running { child, address };
+    let mut running = Running { child, address, output: None };
     for _ in 0..200 {
-        if client::closed(address, &Shape::small(), 1, Duration::from_millis(1))
-            .await
-            .is_ok()
-        {
+        if client::closed(address, &Shape::small(), 1, Duration::from_millis(1)).await.is_ok() {
             load(&running, &Shape::small(), Duration::from_millis(500)).await?;
             return Ok(running);
         }

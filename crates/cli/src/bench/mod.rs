@@ -20,11 +20,7 @@ pub(crate) async fn run(args: BenchArgs, printer: &Printer) -> Result<Exit, Comm
         BenchName::Mesh => ("mesh", mesh::run(&args, printer, &mut notes).await?),
         BenchName::Platform => ("platform", platform::run(&args, printer, &mut notes).await?),
     };
-    let report = BenchReport {
-        bench: bench.to_owned(),
-        environment: environment(args.seed, notes),
-        figures,
-    };
+    let report = BenchReport { bench: bench.to_owned(), environment: environment(args.seed, notes), figures };
     if printer.json {
         printer.result(&report)?;
     } else {
@@ -41,12 +37,7 @@ fn environment(seed: u64, notes: Vec<String>) -> Environment {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Environment {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        profile: if cfg!(debug_assertions) {
-            "debug"
-        } else {
-            "release"
-        }
-        .to_owned(),
+        profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
         system: format!("{} {}", std::env::consts::OS, kernel.trim()),
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         seed,
@@ -84,10 +75,7 @@ fn show(report: &BenchReport, printer: &Printer) {
             figure.name.clone(),
             number(figure.value),
             figure.unit.clone(),
-            figure
-                .goal
-                .map(|goal| format!("{sign} {}", number(goal)))
-                .unwrap_or_default(),
+            figure.goal.map(|goal| format!("{sign} {}", number(goal))).unwrap_or_default(),
             met.to_owned(),
             peer,
         ]);

@@ -43,24 +43,24 @@ pub(super) enum Part {
 pub(super) async fn run(part: &str) -> Result<Exit, CommandError> {
     let part: Part = serde_json::from_str(part).map_err(|e| CommandError::usage("not a part").because(e))?;
     match part {
-        Part::Upstream => upstream()
-            .await
-            .map_err(|e| CommandError::internal("the upstream broke").because(e))?,
-        Part::Mesh {
-            upstream,
-            record,
-            state,
-        } => mesh(upstream, record, &state).await?,
+        Part::Upstream => {
+            upstream().await.map_err(|e| CommandError::internal("the upstream broke").because(e))?
+        }
+        Part::Mesh { upstream, record, state } => mesh(upstream, record, &state).await?,
     }
     Ok(Exit::Done)
 }
 
-#[expect(
-    clippy::print_stdout,
-    reason = "the address is read by the bench that started this process"
-)]
-fn announce(address: SocketAddr) {
-    println!("{address}");
+/// What a mesh handed to its store, said when it ends.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub(super) recorded: u64,
+    pub(super) dropped: u64,
+}
+
+#[expect(clippy::print_stdout, reason = "read by the bench that started this process")]
+fn say(line: &str) {
+    println!("{line}");
 }
 
 async fn until_stdin_ends() {
@@ -71,7 +71,7 @@ async fn until_stdin_ends() {
 
 async fn upstream() -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    announce(listener.local_addr()?);
+    say(&listener.local_addr()?.to_string());
     let accept = async {
         loop {
             let Ok((stream, _)) = listener.accept().await else {
@@ -83,11 +83,8 @@ async fn upstream() -> std::io::Result<()> {
                     let large = request.uri().path() == "/kibibyte";
                     // The body must be read for the connection to be used again.
                     let _ = request.into_body().collect().await;
-                    let body = if large {
-                        Bytes::from_static(&[b'y'; 1024])
-                    } else {
-                        Bytes::from_static(b"hello")
-                    };
+                    let body =
+                        if large { Bytes::from_static(&[b'y'; 1024]) } else { Bytes::from_static(b"hello") };
                     Ok::<_, Infallible>(Response::new(Full::new(body)))
                 });
                 let _ = hyper::server::conn::http1::Builder::new()
@@ -132,10 +129,8 @@ async fn mesh(
     state: &std::path::Path,
 ) -> Result<(), CommandError> {
     let internal = |what: &'static str| move |e: std::io::Error| CommandError::internal(what).because(e);
-    let name = |text: &str| {
-        text.parse::<ServiceName>()
-            .map_err(|e| CommandError::internal("a name").because(e))
-    };
+    let name =
+        |text: &str| text.parse::<ServiceName>().map_err(|e| CommandError::internal("a name").because(e));
     let (client, service) = (name("client")?, name("upstream")?);
     let store = Store::open(state)?;
     let campaign = store.campaign(CampaignMeta {
@@ -163,11 +158,7 @@ async fn mesh(
     slot.configure(Wiring {
         slot: SlotId(0),
         seed: 1,
-        callers: vec![Caller {
-            instance: caller.clone(),
-            node: NodeId(0),
-            address: None,
-        }],
+        callers: vec![Caller { instance: caller.clone(), node: NodeId(0), address: None }],
         endpoints: BTreeMap::from([(service.clone(), vec![endpoint])]),
         balance: BTreeMap::new(),
         links: Vec::new(),
@@ -180,20 +171,14 @@ async fn mesh(
     socket.set_nonblocking(true).map_err(internal("cannot listen"))?;
     let address = socket.local_addr().map_err(internal("cannot listen"))?;
     slot.listen(
-        ListenerSpec {
-            callee: service,
-            port: 80,
-            protocol: Protocol::Http,
-            caller: Some(caller),
-        },
+        ListenerSpec { callee: service, port: 80, protocol: Protocol::Http, caller: Some(caller) },
         socket,
     );
-    announce(address);
+    say(&address.to_string());
     until_stdin_ends().await;
     campaign.flush().await?;
-    if campaign.dropped() > 0 {
-        tracing::warn!(dropped = campaign.dropped(), "the store was too slow");
-    }
+    say(&serde_json::to_string(&Kept { recorded: campaign.sink().recorded(), dropped: campaign.dropped() })
+        .unwrap_or_default());
     drop(mesh);
     Ok(())
 }

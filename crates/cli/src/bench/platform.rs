@@ -64,10 +64,7 @@ async fn open(
     let platform = Arc::new(ProcessPlatform::new(options)?);
     if let Some(notes) = notes {
         let able = faultscope_platform::Platform::capabilities(&*platform);
-        notes.push(format!(
-            "isolation {:?}, limits by {:?}",
-            able.isolation, able.limits
-        ));
+        notes.push(format!("isolation {:?}, limits by {:?}", able.isolation, able.limits));
     }
     let mut options = SessionOptions::new("bench", root.to_owned(), program);
     options.slots = slots;
@@ -87,19 +84,12 @@ fn request(trial: u64, circumstance: Circumstance) -> TrialRequest {
 
 /// Brings a circumstance up once and gives the seconds until everything was ready.
 async fn ready_after(session: &Session, trial: u64, circumstance: Circumstance) -> Result<f64, CommandError> {
-    let end = session
-        .trial(
-            SlotId(0),
-            &request(trial, circumstance),
-            &CancellationToken::new(),
-        )
-        .await?;
+    let end = session.trial(SlotId(0), &request(trial, circumstance), &CancellationToken::new()).await?;
     match end {
         TrialEnd::Finished(run) if run.outcome == Outcome::Pass => Ok(run.cost.deploy.as_secs_f64()),
-        TrialEnd::Finished(run) => Err(CommandError::new(
-            Exit::Unresolved,
-            format!("the sample did not come up: {:?}", run.outcome),
-        )),
+        TrialEnd::Finished(run) => {
+            Err(CommandError::new(Exit::Unresolved, format!("the sample did not come up: {:?}", run.outcome)))
+        }
         TrialEnd::Cancelled => Err(CommandError::new(Exit::Interrupted, "interrupted")),
     }
 }
@@ -130,12 +120,7 @@ async fn forty_cells(folder: &Path, seed: u64, notes: &mut Vec<String>) -> Resul
         times.push(ready_after(&session, trial, Circumstance::default()).await?);
     }
     crate::commands::test::close(session, "measured").await?;
-    Ok(super::lower(
-        "40 cells ready",
-        super::median(&mut times),
-        "s",
-        2.0,
-    ))
+    Ok(super::lower("40 cells ready", super::median(&mut times), "s", 2.0))
 }
 
 async fn one_setting(folder: &Path, reset: Reset, goal: f64, seed: u64) -> Result<Vec<Figure>, CommandError> {
@@ -153,11 +138,7 @@ async fn one_setting(folder: &Path, reset: Reset, goal: f64, seed: u64) -> Resul
     for trial in 2..2 + ROUNDS {
         let mut circumstance = Circumstance::default();
         let value = format!("{}MiB", 100 + trial);
-        circumstance
-            .config
-            .entry(service.clone())
-            .or_default()
-            .insert("memory".into(), value);
+        circumstance.config.entry(service.clone()).or_default().insert("memory".into(), value);
         times.push(ready_after(&session, trial, circumstance).await?);
     }
     let name = match reset {
@@ -176,20 +157,11 @@ async fn one_setting(folder: &Path, reset: Reset, goal: f64, seed: u64) -> Resul
 fn memory(services: usize) -> Vec<Figure> {
     let own = std::process::id();
     let below = usage::descendants(own);
-    let cells: Vec<u32> = below
-        .iter()
-        .filter(|(_, line)| line.contains(" cell "))
-        .map(|(pid, _)| *pid)
-        .collect();
-    let launchers = below
-        .iter()
-        .filter(|(_, line)| line.contains(" launch "))
-        .map(|(pid, _)| *pid);
+    let cells: Vec<u32> =
+        below.iter().filter(|(_, line)| line.contains(" cell ")).map(|(pid, _)| *pid).collect();
+    let launchers = below.iter().filter(|(_, line)| line.contains(" launch ")).map(|(pid, _)| *pid);
     let launchers: u64 = launchers.map(usage::proportional).sum();
-    let mut resident: Vec<f64> = cells
-        .iter()
-        .map(|&pid| usage::resident(pid) as f64 / MIB)
-        .collect();
+    let mut resident: Vec<f64> = cells.iter().map(|&pid| usage::resident(pid) as f64 / MIB).collect();
     let largest = resident.iter().copied().fold(f64::NAN, f64::max);
     vec![
         super::lower(
@@ -198,46 +170,20 @@ fn memory(services: usize) -> Vec<Figure> {
             "MiB",
             80.0,
         ),
-        Figure::new(
-            "its launchers beside it, by their share",
-            launchers as f64 / MIB,
-            "MiB",
-            Better::Lower,
-        ),
-        Figure::new(
-            "a cell, median",
-            super::median(&mut resident),
-            "MiB",
-            Better::Lower,
-        ),
+        Figure::new("its launchers beside it, by their share", launchers as f64 / MIB, "MiB", Better::Lower),
+        Figure::new("a cell, median", super::median(&mut resident), "MiB", Better::Lower),
         super::lower("a cell, largest", largest, "MiB", 8.0),
     ]
 }
 
 async fn four_slots(folder: &Path, seed: u64) -> Result<Figure, CommandError> {
     let application = Project::read(folder)?.application;
-    let space = application
-        .space()
-        .map_err(|e| CommandError::internal("the sample").because(e))?;
-    let brief = Brief {
-        space,
-        tests: application.tests.clone(),
-        wanted: None,
-    };
+    let space = application.space().map_err(|e| CommandError::internal("the sample").because(e))?;
+    let brief = Brief { space, tests: application.tests.clone(), wanted: None };
     let session = open(application, folder, 4, seed, None).await?;
     let mut search = Fixed::new(vec![DeltaSet::new(); 4]);
     let finished = campaign::run(&session, &brief, &mut search, &CancellationToken::new()).await;
     crate::commands::test::close(session, "measured").await?;
-    let passed = finished?
-        .runs
-        .iter()
-        .filter(|run| run.outcome == Outcome::Pass)
-        .count();
-    Ok(Figure::new(
-        "4 slots of ticketing at once, passing",
-        passed as f64,
-        "of 4",
-        Better::Higher,
-    )
-    .goal(4.0))
+    let passed = finished?.runs.iter().filter(|run| run.outcome == Outcome::Pass).count();
+    Ok(Figure::new("4 slots of ticketing at once, passing", passed as f64, "of 4", Better::Higher).goal(4.0))
 }

@@ -6,16 +6,9 @@ use std::time::Duration;
 pub(super) fn cpu(pid: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name may hold blanks and brackets; fields count from behind it.
-    let fields: Vec<&str> = text
-        .rsplit_once(')')
-        .map(|(_, rest)| rest.split_whitespace().collect())
-        .unwrap_or_default();
-    let ticks = |index: usize| {
-        fields
-            .get(index)
-            .and_then(|f| f.parse::<u64>().ok())
-            .unwrap_or_default()
-    };
+    let fields: Vec<&str> =
+        text.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
+    let ticks = |index: usize| fields.get(index).and_then(|f| f.parse::<u64>().ok()).unwrap_or_default();
     // Linux counts these in hundredths of a second for every architecture that user space sees.
     Duration::from_millis((ticks(11) + ticks(12)) * 10)
 }
@@ -32,34 +25,24 @@ pub(super) fn proportional(pid: u32) -> u64 {
 }
 
 fn status_kib(pid: u32, name: &str) -> u64 {
-    field_kib(
-        &std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(),
-        name,
-    )
+    field_kib(&std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(), name)
 }
 
 fn field_kib(text: &str, name: &str) -> u64 {
     let line = text.lines().find(|line| line.starts_with(name));
-    line.and_then(|line| line.split_whitespace().nth(1))
-        .and_then(|n| n.parse().ok())
-        .unwrap_or_default()
+    line.and_then(|line| line.split_whitespace().nth(1)).and_then(|n| n.parse().ok()).unwrap_or_default()
 }
 
 /// All processes below one, with their command lines.
 pub(super) fn descendants(root: u32) -> Vec<(u32, String)> {
     let mut processes = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok())
-        else {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let parent = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+        let parent =
+            stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         processes.push((pid, parent.unwrap_or_default(), line));
@@ -69,10 +52,7 @@ pub(super) fn descendants(root: u32) -> Vec<(u32, String)> {
     while index < found.len() {
         let here = found[index];
         found.extend(
-            processes
-                .iter()
-                .filter(|(pid, parent, _)| *parent == here && *pid != here)
-                .map(|(pid, ..)| *pid),
+            processes.iter().filter(|(pid, parent, _)| *parent == here && *pid != here).map(|(pid, ..)| *pid),
         );
         index += 1;
     }

@@ -44,7 +44,9 @@ mod tests {
         let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
         let options = options(words("--spec a.yaml --service order --port 80")).unwrap();
         assert_eq!((options.service.as_str(), options.port), ("order", Some(80)));
-        for bad in ["--spec a.yaml", "--spec", "--spec a --service b --port x", "--spec a --service b --what c"] {
+        for bad in
+            ["--spec a.yaml", "--spec", "--spec a --service b --port x", "--spec a --service b --what c"]
+        {
             assert!(super::options(words(bad)).is_err(), "{bad}");
         }
     }

@@ -42,15 +42,8 @@ struct Probed {
 
 pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let project = Project::read(&args.target.file)?;
-    let space = project
-        .application
-        .space()
-        .map_err(|e| CommandError::new(Exit::Spec, e.to_string()))?;
-    let probe = if args.probe {
-        Some(probe(&project, &args, global, printer).await?)
-    } else {
-        None
-    };
+    let space = project.application.space().map_err(|e| CommandError::new(Exit::Spec, e.to_string()))?;
+    let probe = if args.probe { Some(probe(&project, &args, global, printer).await?) } else { None };
     let failed = probe.as_ref().is_some_and(|p| p.outcome != Outcome::Pass);
     let checked = Checked {
         application: project.application.name.clone(),
@@ -95,11 +88,7 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
         printer.line("no `failing:` circumstance yet, so there is nothing to reduce");
     }
     let Some(probe) = &checked.probe else { return };
-    printer.line(format!(
-        "\nprobe: {} calls seen, outcome {}",
-        probe.calls,
-        probe.outcome.word()
-    ));
+    printer.line(format!("\nprobe: {} calls seen, outcome {}", probe.calls, probe.outcome.word()));
     if probe.not_propagating.is_empty() {
         printer.line(format!(
             "every service that makes calls hands on trace context ({})",
@@ -115,9 +104,7 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
         ));
     }
     for (host, calls) in &probe.external_calls_refused {
-        printer.line(format!(
-            "{calls} calls to {host} were refused: it is outside, and `allow` is false"
-        ));
+        printer.line(format!("{calls} calls to {host} were refused: it is outside, and `allow` is false"));
     }
     printer.line(format!("see them with `faultscope runs show {}`", probe.run));
 }
@@ -129,13 +116,7 @@ async fn probe(
     printer: &Printer,
 ) -> Result<Probed, CommandError> {
     let platform = project.platform(&args.target)?;
-    let under = Under {
-        failing: false,
-        deltas: Vec::new(),
-        settings: Vec::new(),
-        record: None,
-        seed: 1,
-    };
+    let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: 1 };
     let options = project.session("probe", &under)?;
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
     let progress = Progress::start(&session, global, printer);
@@ -146,9 +127,7 @@ async fn probe(
         tests: project.application.tests.clone(),
         wanted: None,
     };
-    let end = session
-        .trial(SlotId(0), &request, &CancellationToken::new())
-        .await;
+    let end = session.trial(SlotId(0), &request, &CancellationToken::new()).await;
     progress.finish().await;
     let result = match end {
         Ok(TrialEnd::Finished(run)) => {
@@ -162,19 +141,14 @@ async fn probe(
                         propagating.insert(span.caller.service.to_string());
                     }
                     Parentage::Inferred | Parentage::Unknown => {
-                        *not_propagating
-                            .entry(span.caller.service.to_string())
-                            .or_default() += 1;
+                        *not_propagating.entry(span.caller.service.to_string()).or_default() += 1;
                     }
                     Parentage::Root => {}
                 }
             }
             let mut refused: BTreeMap<String, u64> = BTreeMap::new();
             for external in &project.application.externals {
-                let calls = spans
-                    .iter()
-                    .filter(|s| s.callee == external.service && !external.allow)
-                    .count();
+                let calls = spans.iter().filter(|s| s.callee == external.service && !external.allow).count();
                 if calls > 0 {
                     refused.insert(external.host.clone(), calls as u64);
                 }

@@ -30,10 +30,7 @@ pub(crate) async fn run(args: CleanArgs, printer: &Printer) -> Result<Exit, Comm
         && state.is_dir()
     {
         let store = Store::open(&state)?;
-        let retention = Retention {
-            most_campaigns: Some(keep),
-            ..Retention::default()
-        };
+        let retention = Retention { most_campaigns: Some(keep), ..Retention::default() };
         campaigns = store.retain(retention)?.iter().map(ToString::to_string).collect();
     }
     let cleaned = Cleaned { left_over, campaigns };
@@ -41,13 +38,7 @@ pub(crate) async fn run(args: CleanArgs, printer: &Printer) -> Result<Exit, Comm
         printer.result(&cleaned)?;
         return Ok(Exit::Done);
     }
-    let Reaped {
-        processes,
-        cgroups,
-        mounts,
-        containers,
-        folders,
-    } = &cleaned.left_over;
+    let Reaped { processes, cgroups, mounts, containers, folders } = &cleaned.left_over;
     printer.line(format!(
         "removed {processes} processes, {cgroups} control groups, {mounts} mounts, {containers} containers, \
          {folders} folders that a dead tool had left, and {} campaigns",

@@ -17,9 +17,7 @@ use crate::render;
 use crate::samples::TICKETING;
 
 pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let folder = args
-        .into
-        .unwrap_or_else(|| std::env::temp_dir().join(default_name()));
+    let folder = args.into.unwrap_or_else(|| std::env::temp_dir().join(default_name()));
     TICKETING.write(&folder).map_err(|e| {
         CommandError::new(Exit::Environment, format!("cannot write to {}", folder.display())).because(e)
     })?;
@@ -29,22 +27,12 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
         project.application.services.len(),
         folder.display()
     ));
-    let target = Target {
-        file: folder.clone(),
-        platform: PlatformChoice::Process,
-        isolation: None,
-    };
+    let target = Target { file: folder.clone(), platform: PlatformChoice::Process, isolation: None };
     let platform = project.platform(&target)?;
     for note in platform.capabilities().notes {
         printer.talk(format!("note: {note}"));
     }
-    let under = Under {
-        failing: false,
-        deltas: Vec::new(),
-        settings: Vec::new(),
-        record: None,
-        seed: 1,
-    };
+    let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: 1 };
     let options = project.session("demo", &under)?;
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
     let progress = Progress::start(&session, global, printer);
@@ -89,30 +77,12 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
     let tool = tool_name();
     let folder = folder.display();
     for (command, what) in [
-        (
-            format!("{tool} runs show {} --folder {folder}", run.id),
-            "more call trees of this run",
-        ),
-        (
-            format!("{tool} check {folder}/cases/dd-f1.yaml"),
-            "the 36 deltas of a seeded failure",
-        ),
-        (
-            format!("{tool} test {folder}/cases/dd-f1.yaml --failing"),
-            "the failing circumstance, live",
-        ),
-        (
-            format!("{tool} test {folder} --set instances.order=3"),
-            "three instances of one service",
-        ),
-        (
-            format!("{tool} up {folder}"),
-            "the system on your loopback, until Ctrl-C",
-        ),
-        (
-            format!("{tool} init"),
-            "an application file from your Compose file",
-        ),
+        (format!("{tool} runs show {} --folder {folder}", run.id), "more call trees of this run"),
+        (format!("{tool} check {folder}/cases/dd-f1.yaml"), "the 36 deltas of a seeded failure"),
+        (format!("{tool} test {folder}/cases/dd-f1.yaml --failing"), "the failing circumstance, live"),
+        (format!("{tool} test {folder} --set instances.order=3"), "three instances of one service"),
+        (format!("{tool} up {folder}"), "the system on your loopback, until Ctrl-C"),
+        (format!("{tool} init"), "an application file from your Compose file"),
     ] {
         printer.line(format!("  {command:<64} {}", printer.dim(what)));
     }
@@ -131,10 +101,7 @@ fn exit_of(outcome: &Outcome) -> Exit {
 fn default_name() -> PathBuf {
     let user = std::env::var("USER").unwrap_or_default();
     let plain: String = user.chars().filter(char::is_ascii_alphanumeric).collect();
-    PathBuf::from(format!(
-        "faultscope-demo-{}",
-        if plain.is_empty() { "user" } else { &plain }
-    ))
+    PathBuf::from(format!("faultscope-demo-{}", if plain.is_empty() { "user" } else { &plain }))
 }
 
 /// How the tool was called, so that the printed commands work.

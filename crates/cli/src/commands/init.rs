@@ -29,11 +29,7 @@ struct Written {
 }
 
 pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let files = if args.files.is_empty() {
-        look_for()?
-    } else {
-        args.files.clone()
-    };
+    let files = if args.files.is_empty() { look_for()? } else { args.files.clone() };
     let imported = import(&files, &args.profile)?;
     let text = imported.application.to_yaml();
     // What we write must be what we read.
@@ -62,14 +58,8 @@ pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandErr
     if printer.json {
         printer.result(&written)?;
     } else {
-        printer.line(format!(
-            "wrote {} with {} services",
-            written.file, written.services
-        ));
-        printer.line(format!(
-            "next: add tests to it, then `faultscope check {}`",
-            written.file
-        ));
+        printer.line(format!("wrote {} with {} services", written.file, written.services));
+        printer.line(format!("next: add tests to it, then `faultscope check {}`", written.file));
     }
     Ok(Exit::Done)
 }
@@ -77,11 +67,7 @@ pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandErr
 fn look_for() -> Result<Vec<PathBuf>, CommandError> {
     for (name, over) in COMPOSE_NAMES {
         if Path::new(name).is_file() {
-            return Ok([name, over]
-                .into_iter()
-                .map(PathBuf::from)
-                .filter(|p| p.is_file())
-                .collect());
+            return Ok([name, over].into_iter().map(PathBuf::from).filter(|p| p.is_file()).collect());
         }
     }
     if Path::new("Procfile").is_file() {
@@ -95,17 +81,11 @@ fn import(files: &[PathBuf], profiles: &[String]) -> Result<Imported, CommandErr
         std::fs::read_to_string(path)
             .map_err(|e| CommandError::new(Exit::Spec, format!("cannot read {}", path.display())).because(e))
     };
-    let folder = files
-        .first()
-        .and_then(|f| f.parent())
-        .unwrap_or(Path::new(""))
-        .to_owned();
+    let folder = files.first().and_then(|f| f.parent()).unwrap_or(Path::new("")).to_owned();
     let dotenv = std::fs::read_to_string(folder.join(".env")).ok();
     let name = project_name(&folder);
-    let is_procfile = |f: &PathBuf| {
-        f.file_name()
-            .is_some_and(|n| n.to_string_lossy().starts_with("Procfile"))
-    };
+    let is_procfile =
+        |f: &PathBuf| f.file_name().is_some_and(|n| n.to_string_lossy().starts_with("Procfile"));
     let spec = |e: ImportError| CommandError::new(Exit::Spec, e.to_string());
     if let [only] = files
         && is_procfile(only)
@@ -135,16 +115,9 @@ fn import(files: &[PathBuf], profiles: &[String]) -> Result<Imported, CommandErr
 }
 
 fn project_name(folder: &Path) -> String {
-    let folder = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let full = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
-    full.file_name().map_or_else(
-        || "application".into(),
-        |name| name.to_string_lossy().into_owned(),
-    )
+    full.file_name().map_or_else(|| "application".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Writes a file that must not be there yet, unless it is wanted.
@@ -156,16 +129,10 @@ fn write_new(path: &Path, text: &str, force: bool) -> Result<(), CommandError> {
     } else {
         options.create_new(true)
     };
-    let result = options
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
+    let result = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
     result.map_err(|e| {
         let exists = e.kind() == std::io::ErrorKind::AlreadyExists;
         let error = CommandError::usage(format!("cannot write {}", path.display())).because(e);
-        if exists {
-            error.hint("`--force` writes over it, `-o FILE` writes another")
-        } else {
-            error
-        }
+        if exists { error.hint("`--force` writes over it, `-o FILE` writes another") } else { error }
     })
 }

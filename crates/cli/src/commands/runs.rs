@@ -36,11 +36,8 @@ pub(crate) async fn run(args: RunsArgs, printer: &Printer) -> Result<Exit, Comma
 fn open(folder: &std::path::Path) -> Result<Store, CommandError> {
     let state = project::state_folder(folder);
     if !state.is_dir() {
-        return Err(
-            CommandError::usage(format!("there are no runs at {}", state.display())).hint(
-                "runs lie beside the application file: name its folder, or run `faultscope test` first",
-            ),
-        );
+        return Err(CommandError::usage(format!("there are no runs at {}", state.display()))
+            .hint("runs lie beside the application file: name its folder, or run `faultscope test` first"));
     }
     Ok(Store::open(&state)?)
 }
@@ -50,10 +47,7 @@ async fn list(args: &RunsLsArgs, printer: &Printer) -> Result<Exit, CommandError
     let mut listed = Vec::new();
     for campaign in store.campaigns()?.into_iter().take(args.limit) {
         let runs = stored::runs(&campaign.reader()?)?;
-        listed.push(Listed {
-            campaign: campaign.meta,
-            runs,
-        });
+        listed.push(Listed { campaign: campaign.meta, runs });
     }
     if printer.json {
         printer.result(&listed)?;
@@ -62,29 +56,13 @@ async fn list(args: &RunsLsArgs, printer: &Printer) -> Result<Exit, CommandError
     if listed.is_empty() {
         printer.line("no runs yet");
     }
-    let mut table = Table::new(&[
-        "run",
-        "purpose",
-        "application",
-        "when",
-        "outcome",
-        "tests",
-        "calls",
-        "took",
-    ]);
+    let mut table =
+        Table::new(&["run", "purpose", "application", "when", "outcome", "tests", "calls", "took"]);
     for Listed { campaign, runs } in &listed {
         let when = render::time::ago(campaign.started_us);
         if runs.is_empty() {
-            let row = [
-                campaign.id.to_string(),
-                campaign.kind.clone(),
-                campaign.application.clone(),
-                when,
-            ];
-            table.row(
-                row.into_iter()
-                    .chain(["no runs".into(), String::new(), String::new(), String::new()]),
-            );
+            let row = [campaign.id.to_string(), campaign.kind.clone(), campaign.application.clone(), when];
+            table.row(row.into_iter().chain(["no runs".into(), String::new(), String::new(), String::new()]));
             continue;
         }
         for run in runs {
@@ -95,11 +73,7 @@ async fn list(args: &RunsLsArgs, printer: &Printer) -> Result<Exit, CommandError
                 campaign.application.clone(),
                 when.clone(),
                 run.outcome.word().to_owned(),
-                format!(
-                    "{}/{}",
-                    run.evidence.tests.len() - failed,
-                    run.evidence.tests.len()
-                ),
+                format!("{}/{}", run.evidence.tests.len() - failed, run.evidence.tests.len()),
                 run.evidence.spans.to_string(),
                 faultscope_model::units::show_duration(run.cost.total),
             ]);
@@ -119,11 +93,8 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
         return Ok(Exit::Done);
     }
     if let Some(wanted) = &args.trace {
-        let chosen: Vec<_> = spans
-            .iter()
-            .filter(|s| s.trace.to_string().starts_with(wanted.as_str()))
-            .cloned()
-            .collect();
+        let chosen: Vec<_> =
+            spans.iter().filter(|s| s.trace.to_string().starts_with(wanted.as_str())).cloned().collect();
         if chosen.is_empty() {
             return Err(CommandError::usage(format!("the run has no trace `{wanted}`")));
         }

@@ -45,11 +45,7 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
     if args.fail_fast {
         search = search.stop_at_failure();
     }
-    let brief = Brief {
-        space,
-        tests,
-        wanted: None,
-    };
+    let brief = Brief { space, tests, wanted: None };
     let stop = interrupted();
     let finished = campaign::run(&session, &brief, &mut search, &stop).await;
     progress.finish().await;
@@ -62,13 +58,7 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
     let closed = close(session, &summary).await;
     let finished = finished?;
     closed?;
-    let count = |word: &str| {
-        finished
-            .runs
-            .iter()
-            .filter(|run| run.outcome.word() == word)
-            .count()
-    };
+    let count = |word: &str| finished.runs.iter().filter(|run| run.outcome.word() == word).count();
     let tested = Tested {
         campaign: id,
         seed,
@@ -106,11 +96,7 @@ fn show(tested: &Tested, printer: &Printer) {
             tested.passed, tested.failed, tested.unresolved
         ));
     }
-    let interesting = tested
-        .runs
-        .iter()
-        .find(|r| r.outcome != Outcome::Pass)
-        .or(tested.runs.first());
+    let interesting = tested.runs.iter().find(|r| r.outcome != Outcome::Pass).or(tested.runs.first());
     if let Some(run) = interesting {
         printer.line(printer.dim(&format!("see the calls with `faultscope runs show {}`", run.id)));
     }

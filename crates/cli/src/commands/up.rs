@@ -30,9 +30,7 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let within = args.duration.as_deref().map(units::parse_duration).transpose();
     let within = within.map_err(|e| CommandError::usage(e.to_string()))?;
     let (space, set) = project.under(&args.under)?;
-    let circumstance = space
-        .circumstance(&set)
-        .map_err(|e| CommandError::usage(e.to_string()))?;
+    let circumstance = space.circumstance(&set).map_err(|e| CommandError::usage(e.to_string()))?;
     // Ports are taken before anything starts: a taken one is an error of the command line.
     let sockets = bind(&project, args.publish_from)?;
     let platform = project.platform(&args.target)?;
@@ -40,23 +38,14 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
     let progress = Progress::start(&session, global, printer);
     let stop = super::test::interrupted();
-    let request = TrialRequest {
-        trial: TrialId(1),
-        deltas: set,
-        circumstance,
-        tests: Vec::new(),
-        wanted: None,
-    };
+    let request =
+        TrialRequest { trial: TrialId(1), deltas: set, circumstance, tests: Vec::new(), wanted: None };
     let mut happenings = session.platform().events(SlotId(0));
     let up = session.bring_up(SlotId(0), &request, &stop).await;
     progress.finish().await;
     if let Err(error) = up {
         let _ = super::test::close(session, "failed").await;
-        return if stop.is_cancelled() {
-            Ok(Exit::Interrupted)
-        } else {
-            Err(error.into())
-        };
+        return if stop.is_cancelled() { Ok(Exit::Interrupted) } else { Err(error.into()) };
     }
     let published = publish(&session, sockets)?;
     if printer.json {
@@ -64,11 +53,7 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     } else {
         let mut table = Table::new(&["service", "port", "address"]);
         for entry in &published {
-            table.row([
-                entry.service.to_string(),
-                entry.port.to_string(),
-                entry.address.clone(),
-            ]);
+            table.row([entry.service.to_string(), entry.port.to_string(), entry.address.clone()]);
         }
         printer.line(table);
         printer.talk(format!("recording to campaign {}; Ctrl-C ends it", session.id()));
@@ -98,9 +83,7 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let id = session.id().to_string();
     session.take_down(SlotId(0), &request).await?;
     super::test::close(session, "ended").await?;
-    printer.talk(format!(
-        "{calls} calls recorded; see them with `faultscope runs show {id}`"
-    ));
+    printer.talk(format!("{calls} calls recorded; see them with `faultscope runs show {id}`"));
     Ok(Exit::Done)
 }
 
@@ -146,12 +129,9 @@ fn bind(project: &Project, from: Option<u16>) -> Result<Vec<Socket>, CommandErro
 }
 
 fn taken(service: &ServiceName, port: u16, error: std::io::Error) -> CommandError {
-    CommandError::new(
-        Exit::Environment,
-        format!("cannot offer {service} on port {port}"),
-    )
-    .because(error)
-    .hint("something else listens there; `--publish-from 20000` uses other ports")
+    CommandError::new(Exit::Environment, format!("cannot offer {service} on port {port}"))
+        .because(error)
+        .hint("something else listens there; `--publish-from 20000` uses other ports")
 }
 
 fn publish(session: &Session, sockets: Vec<Socket>) -> Result<Vec<Published>, CommandError> {
@@ -160,9 +140,8 @@ fn publish(session: &Session, sockets: Vec<Socket>) -> Result<Vec<Published>, Co
         return Ok(published);
     };
     for (service, port, socket) in sockets {
-        let address = socket
-            .local_addr()
-            .map_err(|e| CommandError::internal("a socket has no address").because(e))?;
+        let address =
+            socket.local_addr().map_err(|e| CommandError::internal("a socket has no address").because(e))?;
         let protocol = session.application().services[&service]
             .ports
             .iter()
@@ -170,20 +149,8 @@ fn publish(session: &Session, sockets: Vec<Socket>) -> Result<Vec<Published>, Co
             .map(|p| p.protocol)
             .unwrap_or_default();
         let caller = "user-1".parse::<InstanceId>().ok();
-        mesh.listen(
-            ListenerSpec {
-                callee: service.clone(),
-                port,
-                protocol,
-                caller,
-            },
-            socket,
-        );
-        published.push(Published {
-            service,
-            port,
-            address: address.to_string(),
-        });
+        mesh.listen(ListenerSpec { callee: service.clone(), port, protocol, caller }, socket);
+        published.push(Published { service, port, address: address.to_string() });
     }
     Ok(published)
 }

@@ -17,19 +17,12 @@ pub(crate) fn map(edges: &[Edge], printer: &Printer) {
     let mut callers: BTreeMap<(usize, &str), Vec<&Edge>> = BTreeMap::new();
     for edge in edges {
         let caller = edge.caller.as_str();
-        callers
-            .entry((depth.get(caller).copied().unwrap_or(usize::MAX), caller))
-            .or_default()
-            .push(edge);
+        callers.entry((depth.get(caller).copied().unwrap_or(usize::MAX), caller)).or_default().push(edge);
     }
     let services: std::collections::BTreeSet<_> = edges.iter().flat_map(|e| [&e.caller, &e.callee]).collect();
     let heading = format!("service map: {} services, {} ways", services.len(), edges.len());
     printer.line(format!("\n{}", printer.strong(&heading)));
-    let widest = edges
-        .iter()
-        .map(|e| e.callee.as_str().len())
-        .max()
-        .unwrap_or_default();
+    let widest = edges.iter().map(|e| e.callee.as_str().len()).max().unwrap_or_default();
     for ((_, caller), mut ways) in callers {
         ways.sort_by(|a, b| b.calls.cmp(&a.calls).then(a.callee.cmp(&b.callee)));
         printer.line(format!("  {}", printer.strong(caller)));

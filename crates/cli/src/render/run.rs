@@ -27,16 +27,8 @@ pub(crate) fn tests(run: &Run, printer: &Printer) {
         show_duration(run.cost.total),
     ));
     for test in tests {
-        let mark = if test.failure.is_some() {
-            printer.bad("FAIL")
-        } else {
-            printer.good("pass")
-        };
-        printer.line(format!(
-            "  {mark}  {:<44} {:>8}",
-            test.test,
-            show_duration(test.took)
-        ));
+        let mark = if test.failure.is_some() { printer.bad("FAIL") } else { printer.good("pass") };
+        printer.line(format!("  {mark}  {:<44} {:>8}", test.test, show_duration(test.took)));
         if let Some(failure) = &test.failure {
             printer.line(format!("        {}", failure.ending));
             let lines: Vec<_> = failure.message.lines().filter(|l| !l.trim().is_empty()).collect();
@@ -51,11 +43,7 @@ pub(crate) fn tests(run: &Run, printer: &Printer) {
 pub(crate) fn evidence(run: &Run, printer: &Printer) {
     let evidence = &run.evidence;
     for exit in &evidence.exits {
-        printer.line(format!(
-            "  {} {}",
-            printer.strong(&exit.instance.to_string()),
-            exit.reason
-        ));
+        printer.line(format!("  {} {}", printer.strong(&exit.instance.to_string()), exit.reason));
     }
     for (instance, lines) in &evidence.logs {
         printer.line(format!("  last lines of {instance}:"));
@@ -76,21 +64,15 @@ pub(crate) fn evidence(run: &Run, printer: &Printer) {
         printer.line(format!("  note: {note}"));
     }
     if evidence.spans_dropped > 0 {
-        printer.line(format!(
-            "  {} calls could not be stored: the disk was too slow",
-            evidence.spans_dropped
-        ));
+        printer
+            .line(format!("  {} calls could not be stored: the disk was too slow", evidence.spans_dropped));
     }
     let circumstance = &run.circumstance;
     if circumstance.nodes > 1 || !circumstance.instances.is_empty() || !circumstance.config.is_empty() {
-        let instances = circumstance
-            .instances
-            .iter()
-            .map(|(service, count)| format!("instances {service}={count}"));
+        let instances =
+            circumstance.instances.iter().map(|(service, count)| format!("instances {service}={count}"));
         let config = circumstance.config.iter().flat_map(|(service, items)| {
-            items
-                .iter()
-                .map(move |(key, value)| format!("config {service}.{key}={value}"))
+            items.iter().map(move |(key, value)| format!("config {service}.{key}={value}"))
         });
         let nodes = (circumstance.nodes > 1).then(|| format!("nodes={}", circumstance.nodes));
         let all: Vec<_> = nodes.into_iter().chain(instances).chain(config).collect();

@@ -10,9 +10,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(heading: &[&str]) -> Self {
-        Self {
-            rows: vec![heading.iter().map(ToString::to_string).collect()],
-        }
+        Self { rows: vec![heading.iter().map(ToString::to_string).collect()] }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {

@@ -39,61 +39,32 @@ struct Drawing<'a> {
 
 fn tree(id: TraceId, spans: &[&Span], printer: &Printer) {
     let start = spans.iter().map(|s| s.start_us).min().unwrap_or_default();
-    let end = spans
-        .iter()
-        .map(|s| s.start_us + s.duration_us)
-        .max()
-        .unwrap_or_default();
+    let end = spans.iter().map(|s| s.start_us + s.duration_us).max().unwrap_or_default();
     let known: BTreeSet<SpanId> = spans.iter().map(|s| s.id).collect();
     let mut children: BTreeMap<Option<SpanId>, Vec<&Span>> = BTreeMap::new();
     for span in spans {
         // A parent that was not recorded makes the call a root of its own.
-        children
-            .entry(span.parent.filter(|p| known.contains(p)))
-            .or_default()
-            .push(span);
+        children.entry(span.parent.filter(|p| known.contains(p))).or_default().push(span);
     }
-    children
-        .values_mut()
-        .for_each(|list| list.sort_by_key(|s| (s.start_us, s.id)));
-    let mut drawing = Drawing {
-        children,
-        start,
-        whole: (end - start).max(1),
-        lines: Vec::new(),
-    };
+    children.values_mut().for_each(|list| list.sort_by_key(|s| (s.start_us, s.id)));
+    let mut drawing = Drawing { children, start, whole: (end - start).max(1), lines: Vec::new() };
     let roots = drawing.children.get(&None).cloned().unwrap_or_default();
     for root in roots {
         drawing.lines.push((String::new(), root));
         drawing.descend(root.id, "", 0);
     }
-    let heading = format!(
-        "trace {id}: {} calls in {}",
-        spans.len(),
-        show_duration(Duration::from_micros(end - start))
-    );
+    let heading =
+        format!("trace {id}: {} calls in {}", spans.len(), show_duration(Duration::from_micros(end - start)));
     printer.line(format!("\n{}", printer.strong(&heading)));
     let label = |prefix: &str, span: &Span| format!("{prefix}{} {}", callee(span), span.operation());
-    let widest = drawing
-        .lines
-        .iter()
-        .map(|(p, s)| label(p, s).chars().count())
-        .max()
-        .unwrap_or_default()
-        .min(90);
+    let widest =
+        drawing.lines.iter().map(|(p, s)| label(p, s).chars().count()).max().unwrap_or_default().min(90);
     for (prefix, span) in &drawing.lines {
         let text: String = label(prefix, span).chars().take(90).collect();
         let status = status(span);
-        let status = if span.failed() {
-            printer.bad(&status)
-        } else {
-            status
-        };
+        let status = if span.failed() { printer.bad(&status) } else { status };
         let took = show_duration(Duration::from_micros(span.duration_us));
-        printer.line(format!(
-            "  {text:<widest$}  {took:>8}  {} {status}",
-            drawing.bar(span)
-        ));
+        printer.line(format!("  {text:<widest$}  {took:>8}  {} {status}", drawing.bar(span)));
     }
 }
 
@@ -105,38 +76,22 @@ impl<'a> Drawing<'a> {
         let children: Vec<&'a Span> = self.children.get(&Some(parent)).cloned().unwrap_or_default();
         let last = children.len().saturating_sub(1);
         for (index, child) in children.into_iter().enumerate() {
-            let (branch, below) = if index == last {
-                ("└─ ", "   ")
-            } else {
-                ("├─ ", "│  ")
-            };
+            let (branch, below) = if index == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
             self.lines.push((format!("{prefix}{branch}"), child));
             self.descend(child.id, &format!("{prefix}{below}"), depth + 1);
         }
     }
 
     fn bar(&self, span: &Span) -> String {
-        let place = |us: u64| {
-            usize::try_from(us * BAR as u64 / self.whole)
-                .unwrap_or(BAR)
-                .min(BAR)
-        };
+        let place = |us: u64| usize::try_from(us * BAR as u64 / self.whole).unwrap_or(BAR).min(BAR);
         let from = place(span.start_us - self.start).min(BAR - 1);
         let to = place(span.start_us - self.start + span.duration_us).max(from + 1);
-        format!(
-            "{}{}{}",
-            " ".repeat(from),
-            "▬".repeat(to - from),
-            " ".repeat(BAR - to)
-        )
+        format!("{}{}{}", " ".repeat(from), "▬".repeat(to - from), " ".repeat(BAR - to))
     }
 }
 
 fn callee(span: &Span) -> String {
-    let name = span
-        .callee_instance
-        .as_ref()
-        .map_or_else(|| span.callee.to_string(), ToString::to_string);
+    let name = span.callee_instance.as_ref().map_or_else(|| span.callee.to_string(), ToString::to_string);
     match span.parentage {
         Parentage::Inferred => format!("{name}?"),
         _ => name,

@@ -21,10 +21,7 @@ impl Case {
     pub(super) fn into_result(self) -> TestResult {
         TestResult {
             test: self.name,
-            failure: self.failure.map(|message| Failure {
-                ending: Ending::Case,
-                message,
-            }),
+            failure: self.failure.map(|message| Failure { ending: Ending::Case, message }),
             took: self.took,
             output: String::new(),
         }
@@ -33,55 +30,33 @@ impl Case {
 
 /// The cases of a report; skipped ones are left out, since they show nothing.
 pub(super) fn parse(text: &str) -> Result<Vec<Case>, String> {
-    let options = roxmltree::ParsingOptions {
-        allow_dtd: false,
-        nodes_limit: 2_000_000,
-        ..Default::default()
-    };
+    let options =
+        roxmltree::ParsingOptions { allow_dtd: false, nodes_limit: 2_000_000, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(text, options).map_err(|e| e.to_string())?;
     let mut cases: Vec<Case> = Vec::new();
-    for node in document
-        .descendants()
-        .filter(|n| n.has_tag_name("testcase"))
-        .take(MOST_CASES)
-    {
+    for node in document.descendants().filter(|n| n.has_tag_name("testcase")).take(MOST_CASES) {
         if node.children().any(|c| c.has_tag_name("skipped")) {
             continue;
         }
         let name = node.attribute("name").unwrap_or("unnamed");
         let class = node.attribute("classname").unwrap_or_default();
-        let mut full = if class.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{class}.{name}")
-        };
+        let mut full = if class.is_empty() { name.to_owned() } else { format!("{class}.{name}") };
         // Parametrised cases may share a name, and a name must mean one test.
-        let same = cases
-            .iter()
-            .filter(|c| c.name == full || c.name.starts_with(&format!("{full}#")))
-            .count();
+        let same = cases.iter().filter(|c| c.name == full || c.name.starts_with(&format!("{full}#"))).count();
         if same > 0 {
             full = format!("{full}#{}", same + 1);
         }
-        let broken = node
-            .children()
-            .find(|c| c.has_tag_name("failure") || c.has_tag_name("error"));
+        let broken = node.children().find(|c| c.has_tag_name("failure") || c.has_tag_name("error"));
         let failure = broken.map(|b| {
             let message = b.attribute("message").unwrap_or_default();
             let detail = b.text().unwrap_or_default();
             let said = if message.is_empty() { detail } else { message };
             said.chars().take(MOST_MESSAGE).collect()
         });
-        let seconds: f64 = node
-            .attribute("time")
-            .and_then(|t| t.replace(',', "").parse().ok())
-            .unwrap_or_default();
+        let seconds: f64 =
+            node.attribute("time").and_then(|t| t.replace(',', "").parse().ok()).unwrap_or_default();
         let took = Duration::try_from_secs_f64(seconds.clamp(0.0, 1e6)).unwrap_or_default();
-        cases.push(Case {
-            name: full,
-            took,
-            failure,
-        });
+        cases.push(Case { name: full, took, failure });
     }
     Ok(cases)
 }
@@ -102,10 +77,7 @@ mod tests {
             <testcase name="boom"/>
         </testsuite></testsuites>"#;
         let cases = parse(text).unwrap();
-        let shown: Vec<_> = cases
-            .iter()
-            .map(|c| (c.name.as_str(), c.failure.as_deref()))
-            .collect();
+        let shown: Vec<_> = cases.iter().map(|c| (c.name.as_str(), c.failure.as_deref())).collect();
         assert_eq!(
             shown,
             [

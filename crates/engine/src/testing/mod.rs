@@ -59,20 +59,13 @@ impl TestBed<'_> {
                         started,
                     )]);
                 };
-                let client = steps::Client {
-                    application: self.application,
-                    mesh,
-                    expansion: self.expansion,
-                };
+                let client = steps::Client { application: self.application, mesh, expansion: self.expansion };
                 let outcome = tokio::time::timeout(test.within, client.run(list)).await;
                 Ok(vec![match outcome {
                     Err(_) => failed(test, Ending::TimedOut, "", started),
-                    Ok(Ok(output)) => TestResult {
-                        test: test.name.clone(),
-                        failure: None,
-                        took: started.elapsed(),
-                        output,
-                    },
+                    Ok(Ok(output)) => {
+                        TestResult { test: test.name.clone(), failure: None, took: started.elapsed(), output }
+                    }
                     Ok(Err(broken)) => TestResult {
                         output: broken.answer,
                         ..failed(test, Ending::Step(broken.number), &broken.message, started)
@@ -109,26 +102,14 @@ impl TestBed<'_> {
         let _ = tokio::fs::remove_file(&report).await;
         let out = report.to_string_lossy();
         let run = command.run.iter().map(|arg| arg.replace("{out}", &out)).collect();
-        let exit = self
-            .exec(
-                test,
-                &TestCommand {
-                    run,
-                    ..command.clone()
-                },
-                cancel,
-            )
-            .await?;
+        let exit = self.exec(test, &TestCommand { run, ..command.clone() }, cancel).await?;
         let cases = match read_bounded(&report).await {
             Ok(text) => junit::parse(&text),
             Err(problem) => Err(problem),
         };
         let whole = |message: String| TestResult {
             test: test.name.clone(),
-            failure: Some(Failure {
-                ending: failure_of(&exit).map_or(Ending::Case, |f| f.ending),
-                message,
-            }),
+            failure: Some(Failure { ending: failure_of(&exit).map_or(Ending::Case, |f| f.ending), message }),
             took: exit.took,
             output: both_outputs(&exit),
         };
@@ -152,8 +133,7 @@ impl TestBed<'_> {
         cancel: &CancellationToken,
     ) -> Result<Exit, PlatformError> {
         let mut env = command.env.clone();
-        env.values_mut()
-            .for_each(|value| *value = self.expansion.expand(value));
+        env.values_mut().for_each(|value| *value = self.expansion.expand(value));
         let run = Execution {
             command: command.run.iter().map(|arg| self.expansion.expand(arg)).collect(),
             env,
@@ -167,16 +147,8 @@ impl TestBed<'_> {
 }
 
 fn failed(test: &TestCase, ending: Ending, message: &str, started: Instant) -> TestResult {
-    let failure = Some(Failure {
-        ending,
-        message: message.to_owned(),
-    });
-    TestResult {
-        test: test.name.clone(),
-        failure,
-        took: started.elapsed(),
-        output: String::new(),
-    }
+    let failure = Some(Failure { ending, message: message.to_owned() });
+    TestResult { test: test.name.clone(), failure, took: started.elapsed(), output: String::new() }
 }
 
 fn failure_of(exit: &Exit) -> Option<Failure> {
@@ -186,15 +158,8 @@ fn failure_of(exit: &Exit) -> Option<Failure> {
         Exit { code: Some(code), .. } => Ending::Code(*code),
         Exit { signal, .. } => Ending::Signal(signal.unwrap_or_default()),
     };
-    let said = if exit.stderr.trim().is_empty() {
-        &exit.stdout
-    } else {
-        &exit.stderr
-    };
-    Some(Failure {
-        ending,
-        message: said.clone(),
-    })
+    let said = if exit.stderr.trim().is_empty() { &exit.stdout } else { &exit.stderr };
+    Some(Failure { ending, message: said.clone() })
 }
 
 fn both_outputs(exit: &Exit) -> String {

@@ -49,11 +49,7 @@ impl Client<'_> {
         let mut saved: BTreeMap<String, String> = BTreeMap::new();
         let mut last = String::new();
         for (step, number) in steps.iter().zip(1..) {
-            let broken = |message: String, answer: &str| Broken {
-                number,
-                message,
-                answer: shorten(answer),
-            };
+            let broken = |message: String, answer: &str| Broken { number, message, answer: shorten(answer) };
             let name = format!("{} {}", step.method, step.url);
             let sent = tokio::time::timeout(STEP_WITHIN, self.send(step, &saved)).await;
             let answer = match sent {
@@ -68,10 +64,7 @@ impl Client<'_> {
             for (key, path) in &step.save {
                 let found = json.as_ref().and_then(|json| look_up(json, path));
                 let Some(found) = found else {
-                    return Err(broken(
-                        format!("{name}: the answer has no `{path}` to save"),
-                        &answer.body,
-                    ));
+                    return Err(broken(format!("{name}: the answer has no `{path}` to save"), &answer.body));
                 };
                 saved.insert(key.clone(), text_of(found));
             }
@@ -87,25 +80,14 @@ impl Client<'_> {
         let host = uri.host().unwrap_or_default();
         let port = uri.port_u16().unwrap_or(80);
         let callee = self.callee(host, port)?;
-        let authority = if port == 80 {
-            host.to_owned()
-        } else {
-            format!("{host}:{port}")
-        };
+        let authority = if port == 80 { host.to_owned() } else { format!("{host}:{port}") };
         let path = uri.path_and_query().map_or("/", |p| p.as_str()).to_owned();
-        let mut request = Request::builder()
-            .method(step.method.as_str())
-            .uri(path)
-            .header("host", authority);
+        let mut request = Request::builder().method(step.method.as_str()).uri(path).header("host", authority);
         let body = match &step.body {
             None => String::new(),
             Some(StepBody::Text(text)) => fill(text),
             Some(StepBody::Json(json)) => {
-                if !step
-                    .headers
-                    .keys()
-                    .any(|name| name.eq_ignore_ascii_case("content-type"))
-                {
+                if !step.headers.keys().any(|name| name.eq_ignore_ascii_case("content-type")) {
                     request = request.header("content-type", "application/json");
                 }
                 fill_json(json, &fill).to_string()
@@ -114,13 +96,10 @@ impl Client<'_> {
         for (name, value) in &step.headers {
             request = request.header(name.as_str(), fill(value));
         }
-        let request = request
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|e| e.to_string())?;
+        let request = request.body(Full::new(Bytes::from(body))).map_err(|e| e.to_string())?;
         let stream = self.mesh.connect(&callee, port).map_err(|e| e.to_string())?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|e| e.to_string())?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
         // The connection lives as long as this step: both are polled here, and dropped together.
         let exchange = async {
             let response = sender.send_request(request).await.map_err(|e| explain(&e))?;
@@ -129,19 +108,12 @@ impl Client<'_> {
                 .headers()
                 .iter()
                 .map(|(name, value)| {
-                    (
-                        name.to_string(),
-                        String::from_utf8_lossy(value.as_bytes()).into_owned(),
-                    )
+                    (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
                 })
                 .collect();
             let body = Limited::new(response.into_body(), ANSWER_LIMIT).collect().await;
             let body = body.map_err(|e| format!("the answer broke off: {e}"))?.to_bytes();
-            Ok(Answer {
-                status,
-                headers,
-                body: String::from_utf8_lossy(&body).into_owned(),
-            })
+            Ok(Answer { status, headers, body: String::from_utf8_lossy(&body).into_owned() })
         };
         tokio::pin!(connection, exchange);
         tokio::select! {
@@ -157,9 +129,8 @@ impl Client<'_> {
     fn callee(&self, host: &str, port: u16) -> Result<ServiceName, String> {
         let services = &self.application.services;
         let has_port = |name: &ServiceName| services[name].ports.iter().any(|p| p.port == port);
-        let named = services
-            .iter()
-            .find(|(name, s)| name.as_str() == host || s.aliases.iter().any(|a| a == host));
+        let named =
+            services.iter().find(|(name, s)| name.as_str() == host || s.aliases.iter().any(|a| a == host));
         match named {
             Some((name, _)) if has_port(name) => Ok(name.clone()),
             Some((name, service)) => {
@@ -198,10 +169,7 @@ fn check(expect: &Expectation, answer: &Answer, saved: &BTreeMap<String, String>
     if let Some(pattern) = &expect.body
         && !regex(pattern, saved)?.is_match(&answer.body)
     {
-        return Err(format!(
-            "the body does not match `{pattern}`: {}",
-            first_line(&answer.body)
-        ));
+        return Err(format!("the body does not match `{pattern}`: {}", first_line(&answer.body)));
     }
     for (name, pattern) in &expect.headers {
         let value = answer.headers.get(&name.to_ascii_lowercase());
@@ -233,9 +201,7 @@ fn whole(pattern: &str, saved: &BTreeMap<String, String>) -> Result<Regex, Strin
 }
 
 fn fill(text: &str, saved: &BTreeMap<String, String>) -> String {
-    saved.iter().fold(text.to_owned(), |text, (name, value)| {
-        text.replace(&format!("${{{name}}}"), value)
-    })
+    saved.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value))
 }
 
 fn fill_escaped(pattern: &str, saved: &BTreeMap<String, String>) -> String {
@@ -248,23 +214,18 @@ fn fill_json(json: &Value, fill: &impl Fn(&str) -> String) -> Value {
     match json {
         Value::String(text) => Value::String(fill(text)),
         Value::Array(items) => items.iter().map(|item| fill_json(item, fill)).collect(),
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| (key.clone(), fill_json(value, fill)))
-            .collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), fill_json(value, fill))).collect(),
         other => other.clone(),
     }
 }
 
 /// The value at a dotted path; numbers are places in a list.
 fn look_up<'a>(json: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.')
-        .filter(|step| !step.is_empty())
-        .try_fold(json, |here, step| match here {
-            Value::Object(map) => map.get(step),
-            Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-            _ => None,
-        })
+    path.split('.').filter(|step| !step.is_empty()).try_fold(json, |here, step| match here {
+        Value::Object(map) => map.get(step),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
 }
 
 fn text_of(value: &Value) -> String {
@@ -279,12 +240,7 @@ fn shorten(text: &str) -> String {
 }
 
 fn first_line(text: &str) -> String {
-    text.lines()
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .take(200)
-        .collect()
+    text.lines().next().unwrap_or_default().chars().take(200).collect()
 }
 
 #[cfg(test)]
@@ -293,11 +249,7 @@ mod tests {
 
     fn answer(status: u16, body: &str) -> Answer {
         let headers = BTreeMap::from([("x-kind".to_owned(), "blue".to_owned())]);
-        Answer {
-            status,
-            headers,
-            body: body.to_owned(),
-        }
+        Answer { status, headers, body: body.to_owned() }
     }
 
     #[track_caller]
@@ -315,21 +267,9 @@ mod tests {
         expect(r#"{"status":404}"#, answer(404, ""), None);
         expect(r#"{"status":200}"#, answer(500, ""), Some("status 500 != 200"));
         expect(r#"{"body":"b+"}"#, answer(200, "abbc"), None);
-        expect(
-            r#"{"json":{"a.1.b":"[0-9]+"}}"#,
-            answer(200, r#"{"a":[0,{"b":17}]}"#),
-            None,
-        );
-        expect(
-            r#"{"json":{"a":"x"}}"#,
-            answer(200, r#"{"a":"xx"}"#),
-            Some("a: `xx` does not match `x`"),
-        );
-        expect(
-            r#"{"json":{"q":"x"}}"#,
-            answer(200, "{}"),
-            Some("the answer has no `q`"),
-        );
+        expect(r#"{"json":{"a.1.b":"[0-9]+"}}"#, answer(200, r#"{"a":[0,{"b":17}]}"#), None);
+        expect(r#"{"json":{"a":"x"}}"#, answer(200, r#"{"a":"xx"}"#), Some("a: `xx` does not match `x`"));
+        expect(r#"{"json":{"q":"x"}}"#, answer(200, "{}"), Some("the answer has no `q`"));
         expect(
             r#"{"json":{"a":"${id}"}}"#,
             answer(200, r#"{"a":"aXb"}"#),

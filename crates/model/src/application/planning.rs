@@ -40,15 +40,9 @@ impl Application {
                 instances.push(self.instance(id, node, circumstance, expansion)?);
             }
         }
-        let ports = self
-            .services
-            .iter()
-            .map(|(name, s)| (name.clone(), s.ports.clone()))
-            .collect();
-        let aliases = self
-            .services
-            .iter()
-            .flat_map(|(name, s)| s.aliases.iter().map(|a| (a.clone(), name.clone())));
+        let ports = self.services.iter().map(|(name, s)| (name.clone(), s.ports.clone())).collect();
+        let aliases =
+            self.services.iter().flat_map(|(name, s)| s.aliases.iter().map(|a| (a.clone(), name.clone())));
         Ok(Plan {
             circumstance: circumstance.clone(),
             instances,
@@ -96,21 +90,13 @@ impl Application {
         circumstance: &Circumstance,
         expansion: &Expansion,
     ) -> Result<InstancePlan, PlanError> {
-        let problem = |problem: String| PlanError {
-            service: id.service.clone(),
-            problem,
-        };
-        let service: &Service = self
-            .services
-            .get(&id.service)
-            .ok_or_else(|| problem("there is no such service".into()))?;
+        let problem = |problem: String| PlanError { service: id.service.clone(), problem };
+        let service: &Service =
+            self.services.get(&id.service).ok_or_else(|| problem("there is no such service".into()))?;
         let version = match circumstance.versions.get(&id.service) {
             None => None,
             Some(name) => Some(
-                service
-                    .versions
-                    .get(name)
-                    .ok_or_else(|| problem(format!("it has no version `{name}`")))?,
+                service.versions.get(name).ok_or_else(|| problem(format!("it has no version `{name}`")))?,
             ),
         };
         let mut env = service.env.clone();
@@ -120,50 +106,31 @@ impl Application {
             let bad = |_| problem(format!("`{value}` cannot be its {key}"));
             match key.as_str() {
                 "memory" => {
-                    limits.memory = Some(
-                        value
-                            .parse()
-                            .map_err(|e: crate::units::InvalidUnit| bad(e.to_string()))?,
-                    )
+                    limits.memory =
+                        Some(value.parse().map_err(|e: crate::units::InvalidUnit| bad(e.to_string()))?)
                 }
                 "cpu" => {
-                    limits.cpu = Some(
-                        value
-                            .parse()
-                            .map_err(|e: std::num::ParseFloatError| bad(e.to_string()))?,
-                    )
+                    limits.cpu =
+                        Some(value.parse().map_err(|e: std::num::ParseFloatError| bad(e.to_string()))?)
                 }
                 "pids" => {
-                    limits.pids = Some(
-                        value
-                            .parse()
-                            .map_err(|e: std::num::ParseIntError| bad(e.to_string()))?,
-                    )
+                    limits.pids =
+                        Some(value.parse().map_err(|e: std::num::ParseIntError| bad(e.to_string()))?)
                 }
                 _ => {
-                    let name = key
-                        .strip_prefix("env.")
-                        .ok_or_else(|| problem(format!("unknown item `{key}`")))?;
+                    let name =
+                        key.strip_prefix("env.").ok_or_else(|| problem(format!("unknown item `{key}`")))?;
                     env.insert(name.to_owned(), value.clone());
                 }
             }
         }
         let expand = |text: &str| expand(text, expansion, &id);
-        let command = version
-            .and_then(|v| v.command.as_ref())
-            .unwrap_or(&service.command);
+        let command = version.and_then(|v| v.command.as_ref()).unwrap_or(&service.command);
         Ok(InstancePlan {
             command: command.iter().map(|arg| expand(arg)).collect(),
-            image: version
-                .and_then(|v| v.image.clone())
-                .or_else(|| service.image.clone()),
-            directory: version
-                .and_then(|v| v.directory.clone())
-                .unwrap_or_else(|| service.directory.clone()),
-            env: env
-                .into_iter()
-                .map(|(key, value)| (key, expand(&value)))
-                .collect::<BTreeMap<_, _>>(),
+            image: version.and_then(|v| v.image.clone()).or_else(|| service.image.clone()),
+            directory: version.and_then(|v| v.directory.clone()).unwrap_or_else(|| service.directory.clone()),
+            env: env.into_iter().map(|(key, value)| (key, expand(&value))).collect::<BTreeMap<_, _>>(),
             ports: service.ports.clone(),
             calls: service.calls.clone(),
             after: service.after.clone(),
@@ -180,8 +147,7 @@ impl Application {
 impl Expansion {
     /// A text of the file with `${faultscope}` and `${slot}` filled in.
     pub fn expand(&self, text: &str) -> String {
-        text.replace("${faultscope}", &self.program)
-            .replace("${slot}", &self.slot.0.to_string())
+        text.replace("${faultscope}", &self.program).replace("${slot}", &self.slot.0.to_string())
     }
 }
 

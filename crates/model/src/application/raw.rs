@@ -192,17 +192,12 @@ impl<'de> Deserialize<'de> for RawPort {
                 Ok(RawPort { port, protocol: None })
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<RawPort, E> {
-                let port = text
-                    .parse()
-                    .map_err(|_| E::custom(format!("`{text}` is not a port number")))?;
+                let port = text.parse().map_err(|_| E::custom(format!("`{text}` is not a port number")))?;
                 Ok(RawPort { port, protocol: None })
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawPort, A::Error> {
                 let long = Long::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                Ok(RawPort {
-                    port: long.port,
-                    protocol: long.protocol,
-                })
+                Ok(RawPort { port: long.port, protocol: long.protocol })
             }
         }
         deserializer.deserialize_any(PortVisitor)

@@ -70,9 +70,7 @@ pub(super) fn parse(
                 .ok_or_else(|| at(format!("the quote of `{name}` is not closed")))?;
             let quoted = &text[start..start + end];
             line = line.saturating_add(u32::try_from(quoted.matches('\n').count()).unwrap_or(0));
-            after = text[start + end + 1..]
-                .split_once('\n')
-                .map_or("", |(_, after)| after);
+            after = text[start + end + 1..].split_once('\n').map_or("", |(_, after)| after);
             rest = after;
             match quote {
                 '\'' => quoted.to_owned(),
@@ -105,13 +103,7 @@ fn expand(
         return Ok(value.to_owned());
     }
     interpolation.expand(value, &|name| {
-        outer(name).or_else(|| {
-            earlier
-                .iter()
-                .rev()
-                .find(|(n, _)| n == name)
-                .and_then(|(_, v)| v.clone())
-        })
+        outer(name).or_else(|| earlier.iter().rev().find(|(n, _)| n == name).and_then(|(_, v)| v.clone()))
     })
 }
 
@@ -131,10 +123,7 @@ fn comment_start(value: &str) -> usize {
     if value.starts_with('#') {
         return 0;
     }
-    value
-        .find(" #")
-        .or_else(|| value.find("\t#"))
-        .unwrap_or(value.len())
+    value.find(" #").or_else(|| value.find("\t#")).unwrap_or(value.len())
 }
 
 fn unescape(text: &str, dollar: &str) -> String {
@@ -195,23 +184,15 @@ mod tests {
 
     #[test]
     fn refusals_name_the_line() {
-        for (text, line) in [
-            ("A=1\n=2", 2),
-            ("A=\"x", 1),
-            ("\n\nA B=1", 3),
-            ("A=\"1\n2\"\nB=$ x", 3),
-        ] {
+        for (text, line) in [("A=1\n=2", 2), ("A=\"x", 1), ("\n\nA B=1", 3), ("A=\"1\n2\"\nB=$ x", 3)] {
             assert_eq!(read(text).unwrap_err().0, line, "{text}");
         }
     }
 
     #[test]
     fn foreman_replaces_nothing() {
-        let read = |text| {
-            parse(text, Reading::Literal, &Interpolation::default(), &|_| None).unwrap()[0]
-                .1
-                .clone()
-        };
+        let read =
+            |text| parse(text, Reading::Literal, &Interpolation::default(), &|_| None).unwrap()[0].1.clone();
         assert_eq!(read("A=a$ $B # y").as_deref(), Some("a$ $B"));
         assert_eq!(read(r#"A="\$B\n""#).as_deref(), Some("$B\n"));
     }

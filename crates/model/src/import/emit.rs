@@ -27,11 +27,7 @@ impl ImportedApplication {
             put(&mut out, 0, format_args!("external:"));
             for external in &self.external {
                 let host = scalar(&external.host);
-                put(
-                    &mut out,
-                    1,
-                    format_args!("- {{ host: {host}, allow: {} }}", external.allow),
-                );
+                put(&mut out, 1, format_args!("- {{ host: {host}, allow: {} }}", external.allow));
             }
         }
         put(&mut out, 0, format_args!("tests: []"));
@@ -45,19 +41,15 @@ impl ImportedApplication {
         }
         put(out, 0, format_args!("failing:"));
         if !self.failing.instances.is_empty() {
-            let instances = self
-                .failing
-                .instances
-                .iter()
-                .map(|(name, count)| format!("{}: {count}", scalar(name)));
+            let instances =
+                self.failing.instances.iter().map(|(name, count)| format!("{}: {count}", scalar(name)));
             put(out, 1, format_args!("instances: {{ {} }}", join(instances)));
         }
         if !self.failing.config.is_empty() {
             put(out, 1, format_args!("config:"));
             for (name, settings) in &self.failing.config {
-                let settings = settings
-                    .iter()
-                    .map(|(key, value)| format!("{}: {}", scalar(key), limit(value)));
+                let settings =
+                    settings.iter().map(|(key, value)| format!("{}: {}", scalar(key), limit(value)));
                 put(out, 2, format_args!("{}: {{ {} }}", scalar(name), join(settings)));
             }
         }
@@ -72,29 +64,17 @@ fn put_service(out: &mut String, name: &str, service: &ImportedService) {
     if !service.command.is_empty() {
         put(out, 2, format_args!("command: {}", quoted_list(&service.command)));
     }
-    let texts = [
-        ("image", &service.image),
-        ("build", &service.build),
-        ("directory", &service.directory),
-    ];
+    let texts = [("image", &service.image), ("build", &service.build), ("directory", &service.directory)];
     for (key, value) in texts {
         if let Some(value) = value {
             put(out, 2, format_args!("{key}: {}", quote(value)));
         }
     }
     if !service.aliases.is_empty() {
-        put(
-            out,
-            2,
-            format_args!("aliases: [{}]", join(service.aliases.iter().map(|a| scalar(a)))),
-        );
+        put(out, 2, format_args!("aliases: [{}]", join(service.aliases.iter().map(|a| scalar(a)))));
     }
     if !service.ports.is_empty() {
-        put(
-            out,
-            2,
-            format_args!("ports: [{}]", join(service.ports.iter().map(port))),
-        );
+        put(out, 2, format_args!("ports: [{}]", join(service.ports.iter().map(port))));
     }
     if !service.publish.is_empty() {
         let publish = service.publish.iter().map(|(own, host)| format!("{own}: {host}"));
@@ -110,11 +90,7 @@ fn put_service(out: &mut String, name: &str, service: &ImportedService) {
         put(out, 2, format_args!("ready: {}", readiness(ready)));
     }
     if !service.after.is_empty() {
-        put(
-            out,
-            2,
-            format_args!("after: [{}]", join(service.after.iter().map(|a| scalar(a)))),
-        );
+        put(out, 2, format_args!("after: [{}]", join(service.after.iter().map(|a| scalar(a)))));
     }
     if !service.durable.is_empty() {
         put(out, 2, format_args!("durable: {}", quoted_list(&service.durable)));
@@ -177,16 +153,10 @@ fn limit(text: &str) -> String {
 /// A name: plain where YAML reads it back as the same text, quoted otherwise.
 fn scalar(text: &str) -> String {
     let plain_start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    let plain = text
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+    let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
     const WORDS: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
     let word = WORDS.contains(&text.to_ascii_lowercase().as_str());
-    if plain_start && plain && !word {
-        text.to_owned()
-    } else {
-        quote(text)
-    }
+    if plain_start && plain && !word { text.to_owned() } else { quote(text) }
 }
 
 /// A double-quoted scalar; everything that YAML does not count as printable is escaped.

@@ -74,9 +74,7 @@ impl Interpolation {
         out.push_str(rest);
         self.made.set(self.made.get() + out.len());
         if self.made.get() > MOST_TOTAL {
-            return Err(format!(
-                "all values together become longer than {MOST_TOTAL} bytes"
-            ));
+            return Err(format!("all values together become longer than {MOST_TOTAL} bytes"));
         }
         Ok(out)
     }
@@ -111,11 +109,7 @@ impl Interpolation {
             (Some('+'), None) => Ok(String::new()),
             (Some('?'), None) => {
                 let message = self.expand_nested(word, lookup, depth + 1)?;
-                let message = if message.is_empty() {
-                    "a value is required".to_owned()
-                } else {
-                    message
-                };
+                let message = if message.is_empty() { "a value is required".to_owned() } else { message };
                 Err(format!("variable `{name}` is not set: {message}"))
             }
             _ => Err(format!("`${{{}}}` is not a form of Compose", short(inner))),
@@ -135,8 +129,7 @@ fn name_length(text: &str) -> usize {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         return 0;
     }
-    text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .unwrap_or(text.len())
+    text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len())
 }
 
 /// Where the brace that was opened before `text` closes. Braces of a default, such as JSON, come in pairs.
@@ -206,11 +199,7 @@ mod tests {
             ("$${SET}", "${SET}"),
             ("100 %{x}", "100 %{x}"),
         ] {
-            assert_eq!(
-                Interpolation::default().expand(text, &lookup).as_deref(),
-                Ok(expected),
-                "{text}"
-            );
+            assert_eq!(Interpolation::default().expand(text, &lookup).as_deref(), Ok(expected), "{text}");
         }
     }
 

@@ -40,11 +40,7 @@ pub struct ImportError {
 
 impl ImportError {
     fn at(file: &str, line: u32, message: impl Into<String>) -> Self {
-        Self {
-            file: file.to_owned(),
-            line,
-            message: message.into(),
-        }
+        Self { file: file.to_owned(), line, message: message.into() }
     }
 }
 

@@ -43,11 +43,7 @@ impl Node {
     /// Reads one file.
     pub(super) fn parse(file: &str, text: &str) -> Result<Self, ImportError> {
         if text.len() > MOST_BYTES {
-            return Err(ImportError::at(
-                file,
-                0,
-                format!("the file has more than {MOST_BYTES} bytes"),
-            ));
+            return Err(ImportError::at(file, 0, format!("the file has more than {MOST_BYTES} bytes")));
         }
         let options = serde_saphyr::options! {
             with_snippet: false,
@@ -63,20 +59,14 @@ impl Node {
             },
         };
         // An empty file is an empty mapping; the parser would call it a missing document.
-        if text
-            .lines()
-            .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
-        {
+        if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
             return Ok(Self::made(Kind::Null));
         }
         serde_saphyr::from_str_with_options(text, options).map_err(|error| {
             let line = error.location().map_or(0, |location| location.line());
             let message = error.render();
             // The line is already told by our own message, and the parser's options mean nothing to users.
-            let end = [" at line ", ", set "]
-                .iter()
-                .filter_map(|end| message.find(end))
-                .min();
+            let end = [" at line ", ", set "].iter().filter_map(|end| message.find(end)).min();
             let message = &message[..end.unwrap_or(message.len())];
             ImportError::at(file, u32::try_from(line).unwrap_or(0), one_line(message))
         })
@@ -84,22 +74,12 @@ impl Node {
 
     /// A node that stands in no file.
     pub(super) fn made(kind: Kind) -> Self {
-        Self {
-            line: 0,
-            file: 0,
-            tag: None,
-            kind,
-        }
+        Self { line: 0, file: 0, tag: None, kind }
     }
 
     /// Another value in the place of this one, so that messages still name its line.
     pub(super) fn with(&self, kind: Kind) -> Self {
-        Self {
-            line: self.line,
-            file: self.file,
-            tag: None,
-            kind,
-        }
+        Self { line: self.line, file: self.file, tag: None, kind }
     }
 
     /// A text in the place of this one.
@@ -173,12 +153,7 @@ impl<'de> Deserialize<'de> for Node {
         // Core tags have done their work during parsing.
         let tag = tag.filter(|tag| tag.starts_with('!'));
         let line = u32::try_from(spanned.referenced.line()).unwrap_or(0);
-        Ok(Self {
-            line,
-            file: 0,
-            tag,
-            kind: spanned.value,
-        })
+        Ok(Self { line, file: 0, tag, kind: spanned.value })
     }
 }
 
@@ -275,9 +250,7 @@ mod tests {
 
     #[test]
     fn errors_name_file_and_line() {
-        let error = Node::parse("compose.yaml", "a: 1\na: 2\n")
-            .unwrap_err()
-            .to_string();
+        let error = Node::parse("compose.yaml", "a: 1\na: 2\n").unwrap_err().to_string();
         assert!(error.starts_with("compose.yaml:2: "), "{error}");
         let two = Node::parse("f", "a: 1\n---\nb: 2\n").unwrap_err().to_string();
         assert!(two.contains("multiple"), "{two}");

@@ -98,9 +98,7 @@ mod tests {
 
     #[test]
     fn shells() {
-        for text in [
-            "a $B", "a | b", "a && b", "X=1 a", "a > b", "~/a", "a *.txt", "a \"$B\"",
-        ] {
+        for text in ["a $B", "a | b", "a && b", "X=1 a", "a > b", "~/a", "a *.txt", "a \"$B\""] {
             assert!(needs_shell(text), "{text}");
         }
         for text in ["a b", "a '$B'", "a --x=1", "a \\$B", "a b~"] {

@@ -17,20 +17,14 @@ fn import_with(
     environment: &[(&str, &str)],
     profiles: &[&str],
 ) -> Result<Imported, ImportError> {
-    let files: Vec<(String, String)> = files
-        .iter()
-        .map(|(n, t)| ((*n).to_owned(), (*t).to_owned()))
-        .collect();
-    let environment: BTreeMap<String, String> = environment
-        .iter()
-        .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
-        .collect();
+    let files: Vec<(String, String)> =
+        files.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())).collect();
+    let environment: BTreeMap<String, String> =
+        environment.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
     let profiles: Vec<String> = profiles.iter().map(|p| (*p).to_owned()).collect();
     let load = |path: &str| {
         let found = loadable.iter().find(|(name, _)| *name == path);
-        found
-            .map(|(_, text)| (*text).to_owned())
-            .ok_or_else(|| "no such file".to_owned())
+        found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| "no such file".to_owned())
     };
     let imported = from_compose(&ComposeInput {
         name: "project",
@@ -106,13 +100,7 @@ fn procfiles() {
         ("a b: c", "Procfile:1: `a b` cannot name a service"),
         ("a: 'b", "Procfile:1: a single quote is not closed"),
     ] {
-        assert_eq!(
-            from_procfile("app", "Procfile", text, None)
-                .unwrap_err()
-                .to_string(),
-            expected,
-            "{text}"
-        );
+        assert_eq!(from_procfile("app", "Procfile", text, None).unwrap_err().to_string(), expected, "{text}");
     }
     let moved = from_procfile("app", "Procfile", "a: b\nc: d", Some("PORT=7000")).unwrap();
     assert_eq!(moved.application.services["c"].env["PORT"], "7100");
@@ -159,14 +147,8 @@ proptest! {
 fn a_realistic_project() {
     let compose = include_str!("testdata/shop.yaml");
     let imported = import_with(
-        &[
-            ("compose.yaml", compose),
-            ("compose.prod.yaml", include_str!("testdata/shop.prod.yaml")),
-        ],
-        &[
-            ("./order.env", "LOG_LEVEL=info\n"),
-            ("order.env", "LOG_LEVEL=info\n"),
-        ],
+        &[("compose.yaml", compose), ("compose.prod.yaml", include_str!("testdata/shop.prod.yaml"))],
+        &[("./order.env", "LOG_LEVEL=info\n"), ("order.env", "LOG_LEVEL=info\n")],
         &[("REGISTRY", "registry.example")],
         &[],
     )

@@ -155,11 +155,7 @@ impl Application {
                 .position(|c| matches!(c, Constraint::Excludes(_)))
                 .unwrap_or_default();
             let problem = format!("the failing circumstance itself breaks it: {excluded}");
-            return Err(ConstraintError {
-                index,
-                problem,
-                hint: None,
-            });
+            return Err(ConstraintError { index, problem, hint: None });
         }
         Ok(space)
     }
@@ -190,9 +186,7 @@ impl Space {
             }
         }
         match self.excludes.iter().find(|together| together.is_subset(&closed)) {
-            Some(together) => Err(Excluded(
-                together.iter().map(|d| self.deltas[d].name.clone()).collect(),
-            )),
+            Some(together) => Err(Excluded(together.iter().map(|d| self.deltas[d].name.clone()).collect())),
             None => Ok(closed),
         }
     }
@@ -243,10 +237,8 @@ impl Space {
         let failing: Vec<CallName> = target.failing.iter().map(|&i| target.calls[i].clone()).collect();
         let place = |call: &CallName| seen.iter().position(|s| s == call).unwrap_or(usize::MAX);
         target.calls.sort_by_key(place);
-        target.failing = failing
-            .iter()
-            .filter_map(|call| target.calls.iter().position(|c| c == call))
-            .collect();
+        target.failing =
+            failing.iter().filter_map(|call| target.calls.iter().position(|c| c == call)).collect();
         target.order_known = true;
         let series_now = target.clone();
         for delta in &mut self.deltas {
@@ -263,14 +255,7 @@ impl Space {
     fn add_nodes(&mut self, simplest: &Circumstance, failing: &Circumstance) {
         if simplest.nodes != failing.nodes {
             let (from, to) = (simplest.nodes.to_string(), failing.nodes.to_string());
-            self.push(
-                "node".into(),
-                Dimension::Node,
-                from,
-                to,
-                Change::Nodes(failing.nodes),
-                50,
-            );
+            self.push("node".into(), Dimension::Node, from, to, Change::Nodes(failing.nodes), 50);
         }
     }
 
@@ -311,14 +296,7 @@ impl Space {
                 let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".into());
                 let (was, is) = (show(&from), show(&to));
                 let change = Change::Config(service.clone(), key.clone(), to);
-                self.push(
-                    format!("config {service}.{key}"),
-                    Dimension::Configuration,
-                    was,
-                    is,
-                    change,
-                    60,
-                );
+                self.push(format!("config {service}.{key}"), Dimension::Configuration, was, is, change, 60);
             }
         }
     }
@@ -362,14 +340,7 @@ impl Space {
             for i in 0..series.calls.len() {
                 for j in i + 1..series.calls.len() {
                     let change = Change::Pair(index, i, j);
-                    self.push(
-                        String::new(),
-                        Dimension::Sequence,
-                        String::new(),
-                        String::new(),
-                        change,
-                        0,
-                    );
+                    self.push(String::new(), Dimension::Sequence, String::new(), String::new(), change, 0);
                     if let Some(delta) = self.deltas.last_mut() {
                         name_pair(delta, &series, i, j);
                     }
@@ -384,11 +355,7 @@ impl Space {
             space.deltas.iter().position(|d| d.name == name).ok_or_else(|| {
                 let names = space.deltas.iter().map(|d| d.name.as_str());
                 let hint = crate::application::nearest_hint(name, names);
-                ConstraintError {
-                    index,
-                    problem: format!("there is no delta `{name}`"),
-                    hint,
-                }
+                ConstraintError { index, problem: format!("there is no delta `{name}`"), hint }
             })
         };
         match constraint {
@@ -397,10 +364,7 @@ impl Space {
                 self.needs.push(pair);
             }
             Constraint::Excludes(names) => {
-                let together = names
-                    .iter()
-                    .map(|name| find(self, name))
-                    .collect::<Result<DeltaSet, _>>()?;
+                let together = names.iter().map(|name| find(self, name)).collect::<Result<DeltaSet, _>>()?;
                 self.excludes.push(together);
             }
         }
@@ -417,15 +381,7 @@ impl Space {
         cost_ms: u64,
     ) {
         let cost = Duration::from_millis(cost_ms);
-        self.deltas.push(Delta {
-            name,
-            dimension,
-            from,
-            to,
-            rank: 0,
-            cost,
-            change,
-        });
+        self.deltas.push(Delta { name, dimension, from, to, rank: 0, cost, change });
     }
 
     /// The number of the delta that inverts calls `i` and `j` of a series.
@@ -444,11 +400,9 @@ impl Space {
             for i in 0..count {
                 for j in i + 1..count {
                     for k in j + 1..count {
-                        let (Some(ij), Some(jk), Some(ik)) = (
-                            self.pair(series, i, j),
-                            self.pair(series, j, k),
-                            self.pair(series, i, k),
-                        ) else {
+                        let (Some(ij), Some(jk), Some(ik)) =
+                            (self.pair(series, i, j), self.pair(series, j, k), self.pair(series, i, k))
+                        else {
                             continue;
                         };
                         if set.contains(ij) && set.contains(jk) {
@@ -494,11 +448,7 @@ impl Space {
 fn name_pair(delta: &mut Delta, series: &Series, i: usize, j: usize) {
     let (first, second) = (&series.calls[i], &series.calls[j]);
     // The name must not depend on the direction, which may become known only later.
-    let (low, high) = if first < second {
-        (first, second)
-    } else {
-        (second, first)
-    };
+    let (low, high) = if first < second { (first, second) } else { (second, first) };
     delta.name = format!("sequence {} {}: {low} / {high}", series.from, series.handling);
     delta.from = format!("{first} first");
     delta.to = format!("{second} first");

@@ -8,13 +8,7 @@ use crate::units::ByteSize;
 pub(super) fn rank(deltas: &mut [Delta]) {
     let mut order: Vec<usize> = (0..deltas.len()).collect();
     let keys: Vec<(u8, f64)> = deltas.iter().map(|delta| key(delta, deltas)).collect();
-    order.sort_by(|&a, &b| {
-        keys[a]
-            .0
-            .cmp(&keys[b].0)
-            .then(keys[b].1.total_cmp(&keys[a].1))
-            .then(a.cmp(&b))
-    });
+    order.sort_by(|&a, &b| keys[a].0.cmp(&keys[b].0).then(keys[b].1.total_cmp(&keys[a].1)).then(a.cmp(&b)));
     for (rank, index) in order.into_iter().enumerate() {
         deltas[index].rank = u32::try_from(rank + 1).unwrap_or(u32::MAX);
     }

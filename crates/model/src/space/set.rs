@@ -26,9 +26,7 @@ impl DeltaSet {
 
     /// Whether it holds this delta.
     pub fn contains(&self, delta: usize) -> bool {
-        self.words
-            .get(delta / 64)
-            .is_some_and(|word| word >> (delta % 64) & 1 == 1)
+        self.words.get(delta / 64).is_some_and(|word| word >> (delta % 64) & 1 == 1)
     }
 
     /// Adds a delta and says whether it was new.
@@ -65,19 +63,14 @@ impl DeltaSet {
     /// Its deltas in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
-            std::iter::successors((word != 0).then_some(word), |w| {
-                Some(w & (w - 1)).filter(|&w| w != 0)
-            })
-            .map(move |w| index * 64 + w.trailing_zeros() as usize)
+            std::iter::successors((word != 0).then_some(word), |w| Some(w & (w - 1)).filter(|&w| w != 0))
+                .map(move |w| index * 64 + w.trailing_zeros() as usize)
         })
     }
 
     /// Whether every delta of this set is in the other.
     pub fn is_subset(&self, other: &Self) -> bool {
-        self.words
-            .iter()
-            .enumerate()
-            .all(|(i, word)| word & !other.words.get(i).copied().unwrap_or(0) == 0)
+        self.words.iter().enumerate().all(|(i, word)| word & !other.words.get(i).copied().unwrap_or(0) == 0)
     }
 
     /// Deltas of either.
@@ -98,11 +91,7 @@ impl DeltaSet {
     fn zip(&self, other: &Self, combine: impl Fn(u64, u64) -> u64) -> Self {
         let count = self.words.len().max(other.words.len());
         let word = |set: &Self, i: usize| set.words.get(i).copied().unwrap_or(0);
-        let mut result = Self {
-            words: (0..count)
-                .map(|i| combine(word(self, i), word(other, i)))
-                .collect(),
-        };
+        let mut result = Self { words: (0..count).map(|i| combine(word(self, i), word(other, i))).collect() };
         result.trim();
         result
     }

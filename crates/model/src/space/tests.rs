@@ -22,10 +22,7 @@ constraints:
 "#;
 
 fn space() -> Space {
-    Application::read_alone(FILE, "shop.yaml")
-        .unwrap()
-        .space()
-        .unwrap()
+    Application::read_alone(FILE, "shop.yaml").unwrap().space().unwrap()
 }
 
 #[test]
@@ -54,10 +51,7 @@ fn lists_every_delta() {
 fn ends_are_simplest_and_failing() {
     let application = Application::read_alone(FILE, "shop.yaml").unwrap();
     let space = application.space().unwrap();
-    assert_eq!(
-        space.circumstance(&DeltaSet::new()).unwrap(),
-        application.simplest
-    );
+    assert_eq!(space.circumstance(&DeltaSet::new()).unwrap(), application.simplest);
     assert_eq!(space.circumstance(&space.full()).unwrap(), application.failing);
 }
 
@@ -65,9 +59,7 @@ fn ends_are_simplest_and_failing() {
 fn needs_are_closed() {
     let space = space();
     let at = |name: &str| space.deltas.iter().position(|d| d.name == name).unwrap();
-    let closed = space
-        .close(&[at("instance stock")].into_iter().collect())
-        .unwrap();
+    let closed = space.close(&[at("instance stock")].into_iter().collect()).unwrap();
     assert!(closed.contains(at("config order.memory")));
 }
 
@@ -75,12 +67,7 @@ fn needs_are_closed() {
 fn exclusion_is_refused() {
     let text = format!("{FILE}  - {{ not: [\"instance order\", \"instance stock\"] }}\n");
     let error = Application::read_alone(&text, "shop.yaml").unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("the failing circumstance itself breaks it"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("the failing circumstance itself breaks it"), "{error}");
 }
 
 #[test]

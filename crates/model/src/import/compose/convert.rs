@@ -24,12 +24,7 @@ pub(super) struct Converter<'p, 'a> {
 impl<'p, 'a> Converter<'p, 'a> {
     pub(super) fn new(project: &'p mut Project<'a>, services: &Map) -> Self {
         let known = services.keys().cloned().collect();
-        Self {
-            project,
-            known,
-            external: Vec::new(),
-            names: Names::default(),
-        }
+        Self { project, known, external: Vec::new(), names: Names::default() }
     }
 
     /// Turns one service over and notes its replicas and limits.
@@ -47,32 +42,22 @@ impl<'p, 'a> Converter<'p, 'a> {
         self.names.note(name, node);
         limits::note(name, node, failing).map_err(|(place, message)| self.project.error(place, message))?;
 
-        let mut service = ImportedService {
-            image: node.get_text("image").map(str::to_owned),
-            ..Default::default()
-        };
-        service.build = node
-            .get("build")
-            .and_then(|build| build.get_text("context"))
-            .map(|context| {
-                if paths::is_elsewhere(context) || context.starts_with('.') {
-                    context.to_owned()
-                } else {
-                    format!("./{context}")
-                }
-            });
+        let mut service =
+            ImportedService { image: node.get_text("image").map(str::to_owned), ..Default::default() };
+        service.build = node.get("build").and_then(|build| build.get_text("context")).map(|context| {
+            if paths::is_elsewhere(context) || context.starts_with('.') {
+                context.to_owned()
+            } else {
+                format!("./{context}")
+            }
+        });
         let places = volumes::places(node);
-        places
-            .warnings
-            .iter()
-            .for_each(|warning| self.warn(name, warning));
+        places.warnings.iter().for_each(|warning| self.warn(name, warning));
         (service.directory, service.durable) = (places.directory, places.durable);
         service.command = self.words(node, "entrypoint")?;
         service.command.extend(self.words(node, "command")?);
         if service.command.is_empty() && service.image.is_none() && service.build.is_none() {
-            return Err(self
-                .project
-                .error(node, format!("service `{name}` has no image, build or command")));
+            return Err(self.project.error(node, format!("service `{name}` has no image, build or command")));
         }
         service.env = self.environment(name, node)?;
         self.put_ports_and_readiness(name, node, &mut service)?;
@@ -140,9 +125,7 @@ impl<'p, 'a> Converter<'p, 'a> {
         }
         if let Some(entries) = node.get("environment") {
             let Kind::Map(map) = &entries.kind else {
-                return Err(self
-                    .project
-                    .error(entries, "`environment` is a list or a mapping"));
+                return Err(self.project.error(entries, "`environment` is a list or a mapping"));
             };
             for (key, value) in map {
                 match &value.kind {
@@ -157,10 +140,7 @@ impl<'p, 'a> Converter<'p, 'a> {
             }
         }
         if !unset.is_empty() {
-            self.warn(
-                name,
-                &format!("not set in the environment, left out: {}", unset.join(", ")),
-            );
+            self.warn(name, &format!("not set in the environment, left out: {}", unset.join(", ")));
         }
         Ok(env)
     }
@@ -174,21 +154,13 @@ impl<'p, 'a> Converter<'p, 'a> {
         let mut ports = Ports::default();
         for key in ["ports", "expose"] {
             for entry in node.get(key).and_then(Node::as_list).unwrap_or_default() {
-                let added = if key == "ports" {
-                    ports.add(entry)
-                } else {
-                    ports.expose(entry)
-                };
+                let added = if key == "ports" { ports.add(entry) } else { ports.expose(entry) };
                 added.map_err(|message| self.project.error(entry, message))?;
             }
         }
         if let Some(check) = node.get("healthcheck") {
             let refuse = |message: String| self.project.error(check, message);
-            let names = [
-                Some(name),
-                node.get_text("hostname"),
-                node.get_text("container_name"),
-            ];
+            let names = [Some(name), node.get_text("hostname"), node.get_text("container_name")];
             let names: Vec<&str> = names.into_iter().flatten().collect();
             let first = ports.own.first().map(|port| port.number());
             service.ready = health::readiness(check, &names, first).map_err(refuse)?;
@@ -197,10 +169,7 @@ impl<'p, 'a> Converter<'p, 'a> {
             }
         }
         if !ports.skipped.is_empty() {
-            self.warn(
-                name,
-                &format!("only TCP is carried: {} left out", ports.skipped.join(", ")),
-            );
+            self.warn(name, &format!("only TCP is carried: {} left out", ports.skipped.join(", ")));
         }
         (service.ports, service.publish) = (ports.own, ports.publish);
         Ok(())
@@ -208,30 +177,20 @@ impl<'p, 'a> Converter<'p, 'a> {
 
     fn after(&mut self, name: &str, node: &Node) -> Result<Vec<String>, ImportError> {
         let mut after: Vec<String> = Vec::new();
-        let links = node
-            .get("links")
-            .and_then(Node::as_list)
-            .unwrap_or_default()
-            .iter()
-            .filter_map(Node::as_text);
-        let links: Vec<String> = links
-            .map(|link| link.split(':').next().unwrap_or(link).to_owned())
-            .collect();
+        let links =
+            node.get("links").and_then(Node::as_list).unwrap_or_default().iter().filter_map(Node::as_text);
+        let links: Vec<String> =
+            links.map(|link| link.split(':').next().unwrap_or(link).to_owned()).collect();
         let none = Map::new();
         let depends = node.get("depends_on").and_then(Node::as_map).unwrap_or(&none);
         for target in depends.keys().chain(&links) {
             if target == name {
-                return Err(self
-                    .project
-                    .error(node, format!("service `{name}` depends on itself")));
+                return Err(self.project.error(node, format!("service `{name}` depends on itself")));
             }
             let how = depends.get(target);
             if !self.known.contains(target) {
                 if how.and_then(|how| how.get_text("required")) != Some("false") {
-                    self.warn(
-                        name,
-                        &format!("depends on `{target}`, which is not among the services"),
-                    );
+                    self.warn(name, &format!("depends on `{target}`, which is not among the services"));
                 }
                 continue;
             }
@@ -249,12 +208,7 @@ impl<'p, 'a> Converter<'p, 'a> {
     }
 
     fn note_hosts(&mut self, node: &Node) {
-        for host in node
-            .get("extra_hosts")
-            .and_then(Node::as_map)
-            .into_iter()
-            .flat_map(Map::keys)
-        {
+        for host in node.get("extra_hosts").and_then(Node::as_map).into_iter().flat_map(Map::keys) {
             if is_host_name(host) && !self.known.contains(host) && !self.external.contains(host) {
                 self.external.push(host.clone());
                 let message = format!(
@@ -272,16 +226,11 @@ impl<'p, 'a> Converter<'p, 'a> {
                 (None, Some(build)) => format!("build `{build}`"),
                 (None, None) => "nothing".to_owned(),
             };
-            self.warn(
-                name,
-                &format!("{source} has no command; the process platform needs one to run it"),
-            );
+            self.warn(name, &format!("{source} has no command; the process platform needs one to run it"));
         }
         for key in ["secrets", "configs"] {
             let entries = node.get(key).and_then(Node::as_list).unwrap_or_default();
-            let names = entries
-                .iter()
-                .filter_map(|e| e.as_text().or_else(|| e.get_text("source")));
+            let names = entries.iter().filter_map(|e| e.as_text().or_else(|| e.get_text("source")));
             let names: Vec<String> = names.map(|n| format!("`{n}`")).collect();
             if !names.is_empty() {
                 self.warn(name, &format!("{key} are not mounted: {}", names.join(", ")));
@@ -289,14 +238,12 @@ impl<'p, 'a> Converter<'p, 'a> {
         }
         match node.get_text("network_mode") {
             None | Some("bridge" | "none") => {}
-            Some(mode) => self.warn(
-                name,
-                &format!("network mode `{mode}` is not kept: it gets a host name of its own"),
-            ),
+            Some(mode) => {
+                self.warn(name, &format!("network mode `{mode}` is not kept: it gets a host name of its own"))
+            }
         }
-        if let Some(signal) = node
-            .get_text("stop_signal")
-            .filter(|s| !matches!(*s, "SIGTERM" | "TERM" | "15"))
+        if let Some(signal) =
+            node.get_text("stop_signal").filter(|s| !matches!(*s, "SIGTERM" | "TERM" | "15"))
         {
             self.warn(name, &format!("it is stopped by SIGTERM, not {signal}"));
         }

@@ -19,10 +19,7 @@ pub(super) fn readiness(
         return Ok(None);
     };
     let words: Vec<String> = match (test.as_list(), test.as_text()) {
-        (Some(items), _) => items
-            .iter()
-            .filter_map(|item| item.as_text().map(str::to_owned))
-            .collect(),
+        (Some(items), _) => items.iter().filter_map(|item| item.as_text().map(str::to_owned)).collect(),
         (_, Some(text)) => vec!["CMD-SHELL".to_owned(), text.to_owned()],
         _ => return Err("the test of a health check is a text or a list".to_owned()),
     };
@@ -30,10 +27,7 @@ pub(super) fn readiness(
         None => return Ok(None),
         Some((kind, _)) if kind == "NONE" => return Ok(None),
         Some((kind, argv)) if kind == "CMD" && !argv.is_empty() => probe_of(argv, names, first_port)
-            .unwrap_or_else(|| ImportedReadiness {
-                command: argv.to_vec(),
-                ..ImportedReadiness::default()
-            }),
+            .unwrap_or_else(|| ImportedReadiness { command: argv.to_vec(), ..ImportedReadiness::default() }),
         Some((kind, script)) if kind == "CMD-SHELL" && !script.is_empty() => {
             let script = script.join(" ");
             let simple = simple_words(&script).and_then(|words| probe_of(&words, names, first_port));
@@ -44,34 +38,22 @@ pub(super) fn readiness(
         }
         Some(_) => return Err("the test of a health check starts with CMD, CMD-SHELL or NONE".to_owned()),
     };
-    Ok(Some(ImportedReadiness {
-        within: Some(show(within(check)?)),
-        ..probe
-    }))
+    Ok(Some(ImportedReadiness { within: Some(show(within(check)?)), ..probe }))
 }
 
 /// Reads a duration as Compose writes it: `1m30s`, `500ms`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let refuse = || {
-        format!(
-            "`{}` is not a duration like `1m30s`",
-            text.chars().take(30).collect::<String>()
-        )
-    };
+    let refuse = || format!("`{}` is not a duration like `1m30s`", text.chars().take(30).collect::<String>());
     let mut rest = text.trim();
     if rest.is_empty() {
         return Err(refuse());
     }
     let mut seconds = 0.0;
     while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let number: f64 = rest[..digits].parse().map_err(|_| refuse())?;
         rest = &rest[digits..];
-        let letters = rest
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(rest.len());
+        let letters = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
         seconds += number
             * match &rest[..letters] {
                 "ns" => 1e-9,
@@ -94,11 +76,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 /// Writes a duration as the application file has it.
 pub(super) fn show(duration: Duration) -> String {
     let millis = duration.as_millis();
-    if millis.is_multiple_of(1000) {
-        format!("{}s", millis / 1000)
-    } else {
-        format!("{millis}ms")
-    }
+    if millis.is_multiple_of(1000) { format!("{}s", millis / 1000) } else { format!("{millis}ms") }
 }
 
 /// How long the checks may go on before Compose gives up, within reason.
@@ -107,11 +85,8 @@ fn within(check: &Node) -> Result<Duration, String> {
         Some(text) => duration(text),
         None => Ok(Duration::from_secs(default)),
     };
-    let retries = check
-        .get_text("retries")
-        .and_then(|text| text.parse::<u32>().ok())
-        .unwrap_or(3)
-        .clamp(1, 1000);
+    let retries =
+        check.get_text("retries").and_then(|text| text.parse::<u32>().ok()).unwrap_or(3).clamp(1, 1000);
     let interval = read("interval", 30)?.as_secs_f64();
     let all = read("start_period", 0)?.as_secs_f64() + interval * f64::from(retries);
     // Below ten seconds a busy machine would spoil trials; above ten minutes nobody waits.
@@ -122,23 +97,14 @@ fn within(check: &Node) -> Result<Duration, String> {
 fn simple_words(script: &str) -> Option<Vec<String>> {
     let mut script = script.trim();
     if let Some((command, end)) = script.rsplit_once("||")
-        && matches!(
-            end.trim().trim_end_matches(';'),
-            "exit 1" | "exit" | "false" | "kill 1" | "exit -1"
-        )
+        && matches!(end.trim().trim_end_matches(';'), "exit 1" | "exit" | "false" | "kill 1" | "exit -1")
     {
         script = command;
     }
     let mut kept = String::from(script);
-    for noise in [
-        "2>&1",
-        "2> /dev/null",
-        "2>/dev/null",
-        "&> /dev/null",
-        "&>/dev/null",
-        "> /dev/null",
-        ">/dev/null",
-    ] {
+    for noise in
+        ["2>&1", "2> /dev/null", "2>/dev/null", "&> /dev/null", "&>/dev/null", "> /dev/null", ">/dev/null"]
+    {
         kept = kept.replace(noise, " ");
     }
     if kept.contains(['|', '&', ';', '<', '>', '`', '$', '(']) {
@@ -189,32 +155,19 @@ fn http_probe(arguments: &[String], names: &[&str], first_port: Option<u16>) -> 
         return None;
     }
     let path = path.split('#').next().unwrap_or_default();
-    let path = if path.starts_with('/') {
-        path.to_owned()
-    } else {
-        format!("/{path}")
-    };
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let port = (first_port != Some(port)).then_some(port);
-    Some(ImportedReadiness {
-        http: Some(path),
-        port,
-        ..ImportedReadiness::default()
-    })
+    Some(ImportedReadiness { http: Some(path), port, ..ImportedReadiness::default() })
 }
 
 /// `nc -z localhost 5432`.
 fn tcp_probe(arguments: &[String], names: &[&str]) -> Option<ImportedReadiness> {
-    let zero = arguments
-        .iter()
-        .any(|a| a.starts_with('-') && !a.starts_with("--") && a.contains('z'));
+    let zero = arguments.iter().any(|a| a.starts_with('-') && !a.starts_with("--") && a.contains('z'));
     let [.., host, port] = arguments else { return None };
     if !zero || !is_self(host, names) {
         return None;
     }
-    Some(ImportedReadiness {
-        tcp: Some(port.parse().ok()?),
-        ..ImportedReadiness::default()
-    })
+    Some(ImportedReadiness { tcp: Some(port.parse().ok()?), ..ImportedReadiness::default() })
 }
 
 fn is_self(host: &str, names: &[&str]) -> bool {
@@ -237,11 +190,7 @@ mod tests {
                     ready.port.map(|p| format!(":{p}")).unwrap_or_default(),
                     ready.within.unwrap_or_default(),
                 ];
-                parts
-                    .into_iter()
-                    .filter(|p| !p.is_empty())
-                    .collect::<Vec<_>>()
-                    .join(" ")
+                parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" ")
             }
             Err(error) => error,
         }
@@ -262,50 +211,28 @@ mod tests {
             ("wget --spider -q http://order:9000/x", "/x :9000 90s"),
             ("[CMD, wget, -qO-, 'http://localhost']", "/ :80 90s"),
             ("curl http://other:8080/", "sh,-c,curl http://other:8080/ 90s"),
-            (
-                "curl https://localhost:8080/",
-                "sh,-c,curl https://localhost:8080/ 90s",
-            ),
-            (
-                "[CMD, curl, -X, POST, 'http://localhost:8080/']",
-                "curl,-X,POST,http://localhost:8080/ 90s",
-            ),
-            (
-                "curl localhost:8080 | grep ok",
-                "sh,-c,curl localhost:8080 | grep ok 90s",
-            ),
+            ("curl https://localhost:8080/", "sh,-c,curl https://localhost:8080/ 90s"),
+            ("[CMD, curl, -X, POST, 'http://localhost:8080/']", "curl,-X,POST,http://localhost:8080/ 90s"),
+            ("curl localhost:8080 | grep ok", "sh,-c,curl localhost:8080 | grep ok 90s"),
             ("[CMD, redis-cli, ping]", "redis-cli,ping 90s"),
             ("pg_isready -U postgres", "sh,-c,pg_isready -U postgres 90s"),
             ("nc -z localhost 5432", "tcp 5432 90s"),
             ("nc localhost 5432", "sh,-c,nc localhost 5432 90s"),
-            (
-                "[curl, x]",
-                "the test of a health check starts with CMD, CMD-SHELL or NONE",
-            ),
+            ("[curl, x]", "the test of a health check starts with CMD, CMD-SHELL or NONE"),
         ] {
             assert_eq!(read(&format!("test: {test}")), expected, "{test}");
         }
-        assert_eq!(
-            read("{test: x, interval: 5s, retries: 4, start_period: 1m10s}"),
-            "sh,-c,x 90s"
-        );
+        assert_eq!(read("{test: x, interval: 5s, retries: 4, start_period: 1m10s}"), "sh,-c,x 90s");
         assert_eq!(read("{test: x, interval: 100ms, retries: 1}"), "sh,-c,x 10s");
         assert_eq!(read("{test: x, disable: true}"), "none");
-        assert_eq!(
-            read("{test: x, interval: soon}"),
-            "`soon` is not a duration like `1m30s`"
-        );
+        assert_eq!(read("{test: x, interval: soon}"), "`soon` is not a duration like `1m30s`");
     }
 
     #[test]
     fn durations() {
-        for (text, millis) in [
-            ("1m30s", 90_000),
-            ("1.5s", 1500),
-            ("250ms", 250),
-            ("2h", 7_200_000),
-            ("3", 3000),
-        ] {
+        for (text, millis) in
+            [("1m30s", 90_000), ("1.5s", 1500), ("250ms", 250), ("2h", 7_200_000), ("3", 3000)]
+        {
             assert_eq!(duration(text).unwrap().as_millis(), millis, "{text}");
         }
         for bad in ["", "s", "1x", "-1s", "1e400s", "99999999999h", "1..2s"] {

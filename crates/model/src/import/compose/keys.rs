@@ -107,17 +107,9 @@ const LOST: &[&str] = &[
 
 /// The keys of a service that are lost, and those that Compose does not have.
 pub(super) fn losses(service: &Node) -> (Vec<&str>, Vec<&str>) {
-    let keys = || {
-        service
-            .as_map()
-            .into_iter()
-            .flat_map(Map::keys)
-            .map(String::as_str)
-    };
+    let keys = || service.as_map().into_iter().flat_map(Map::keys).map(String::as_str);
     let lost = keys().filter(|key| LOST.contains(key)).collect();
     let is_known = |key: &str| [READ, HARMLESS, LOST].iter().any(|table| table.contains(&key));
-    let unknown = keys()
-        .filter(|key| !is_known(key) && !key.starts_with("x-"))
-        .collect();
+    let unknown = keys().filter(|key| !is_known(key) && !key.starts_with("x-")).collect();
     (lost, unknown)
 }

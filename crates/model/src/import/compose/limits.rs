@@ -11,15 +11,10 @@ pub(super) fn note<'n>(
     failing: &mut ImportedCircumstance,
 ) -> Result<(), (&'n Node, String)> {
     let deploy = service.get("deploy");
-    let limits = deploy
-        .and_then(|d| d.get("resources"))
-        .and_then(|r| r.get("limits"));
+    let limits = deploy.and_then(|d| d.get("resources")).and_then(|r| r.get("limits"));
     let either = |short: &str, long: &str| service.get(short).or_else(|| limits.and_then(|l| l.get(long)));
 
-    if let Some(node) = service
-        .get("scale")
-        .or_else(|| deploy.and_then(|d| d.get("replicas")))
-    {
+    if let Some(node) = service.get("scale").or_else(|| deploy.and_then(|d| d.get("replicas"))) {
         let count: u32 = number(node, "a number of instances")?;
         if count > 1000 {
             return Err((node, format!("{count} instances are more than 1000")));
@@ -29,17 +24,12 @@ pub(super) fn note<'n>(
         }
     }
     let mut put = |key: &str, value: String| {
-        failing
-            .config
-            .entry(name.to_owned())
-            .or_default()
-            .insert(key.to_owned(), value);
+        failing.config.entry(name.to_owned()).or_default().insert(key.to_owned(), value);
     };
     if let Some(node) = either("mem_limit", "memory") {
         let text = node.as_text().unwrap_or_default();
-        let size: ByteSize = text
-            .parse()
-            .map_err(|_| (node, format!("`{text}` is not a size like `64m`")))?;
+        let size: ByteSize =
+            text.parse().map_err(|_| (node, format!("`{text}` is not a size like `64m`")))?;
         if size.0 > 0 {
             put("memory", exact_size(size.0));
         }
@@ -62,9 +52,7 @@ pub(super) fn note<'n>(
 
 fn number<'n, T: std::str::FromStr>(node: &'n Node, what: &str) -> Result<T, (&'n Node, String)> {
     let text = node.as_text().unwrap_or_default();
-    text.trim()
-        .parse()
-        .map_err(|_| (node, format!("`{text}` is not {what}")))
+    text.trim().parse().map_err(|_| (node, format!("`{text}` is not {what}")))
 }
 
 /// The size in the largest unit that divides it, so that nothing is rounded.
@@ -84,10 +72,7 @@ mod tests {
     #[test]
     fn limits_from_both_places() {
         for (yaml, expected) in [
-            (
-                "{scale: 2, mem_limit: 64m, cpus: 0.5, pids_limit: 100}",
-                "2 cpu=0.5 memory=64MiB pids=100",
-            ),
+            ("{scale: 2, mem_limit: 64m, cpus: 0.5, pids_limit: 100}", "2 cpu=0.5 memory=64MiB pids=100"),
             (
                 "deploy: {replicas: 3, resources: {limits: {memory: 1.5G, cpus: '2', pids: 9}}}",
                 "3 cpu=2 memory=1536MiB pids=9",
@@ -103,11 +88,7 @@ mod tests {
                 Ok(()) => {
                     let config = failing.config.get("s").cloned().unwrap_or_default();
                     let config = config.into_iter().map(|(key, value)| format!(" {key}={value}"));
-                    format!(
-                        "{}{}",
-                        failing.instances.get("s").unwrap_or(&1),
-                        config.collect::<String>()
-                    )
+                    format!("{}{}", failing.instances.get("s").unwrap_or(&1), config.collect::<String>())
                 }
                 Err((_, message)) => message,
             };

@@ -38,17 +38,10 @@ impl<'a> Project<'a> {
     pub(super) fn new(input: &'a ComposeInput<'a>) -> Result<Self, ImportError> {
         let interpolation = Interpolation::default();
         let lookup = |name: &str| input.environment.get(name).cloned();
-        let entries = dotenv::parse(
-            input.dotenv.unwrap_or_default(),
-            Reading::Expanding,
-            &interpolation,
-            &lookup,
-        )
-        .map_err(|(line, message)| ImportError::at(".env", line, message))?;
-        let dotenv = entries
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect();
+        let entries =
+            dotenv::parse(input.dotenv.unwrap_or_default(), Reading::Expanding, &interpolation, &lookup)
+                .map_err(|(line, message)| ImportError::at(".env", line, message))?;
+        let dotenv = entries.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         Ok(Self {
             input,
             interpolation,
@@ -61,11 +54,7 @@ impl<'a> Project<'a> {
 
     /// The value of a variable: the process first, then `.env`.
     pub(super) fn lookup(&self, name: &str) -> Option<String> {
-        self.input
-            .environment
-            .get(name)
-            .or_else(|| self.dotenv.get(name))
-            .cloned()
+        self.input.environment.get(name).or_else(|| self.dotenv.get(name)).cloned()
     }
 
     /// An error that names the node's place.
@@ -81,9 +70,7 @@ impl<'a> Project<'a> {
             // Paths of all files are relative to the first one's directory, which is the project.
             self.add_file(&mut model, name, text, "", &BTreeMap::new(), 0)?;
         }
-        model
-            .services
-            .retain(|_, service| service.tag.as_deref() != Some("!reset"));
+        model.services.retain(|_, service| service.tag.as_deref() != Some("!reset"));
         model.services.values_mut().for_each(drop_resets);
         Ok(model)
     }
@@ -121,11 +108,7 @@ impl<'a> Project<'a> {
             if tagged {
                 model.services.shift_remove(name);
             } else {
-                merge_maps(
-                    &mut model.services,
-                    Map::from([(name.clone(), service)]),
-                    "services",
-                );
+                merge_maps(&mut model.services, Map::from([(name.clone(), service)]), "services");
             }
         }
         Ok(())
@@ -144,23 +127,14 @@ impl<'a> Project<'a> {
         let Kind::Map(map) = &mut root.kind else {
             return match root.kind {
                 Kind::Null => Ok(Node::made(Kind::Map(Map::new()))),
-                _ => Err(ImportError::at(
-                    name,
-                    root.line,
-                    "a Compose file is a mapping with `services`",
-                )),
+                _ => Err(ImportError::at(name, root.line, "a Compose file is a mapping with `services`")),
             };
         };
         // Extensions are only there to be referred to, and references are already followed.
         map.retain(|key, _| !key.starts_with("x-"));
         let lookup = |variable: &str| {
             let own = || extra.get(variable).cloned();
-            self.input
-                .environment
-                .get(variable)
-                .cloned()
-                .or_else(own)
-                .or_else(|| self.lookup(variable))
+            self.input.environment.get(variable).cloned().or_else(own).or_else(|| self.lookup(variable))
         };
         root.for_each(&mut |node: &mut Node| {
             node.file = index;
@@ -182,19 +156,15 @@ impl<'a> Project<'a> {
             return Ok(Map::new());
         };
         let Kind::Map(services) = &services.kind else {
-            return Err(self.error(
-                services,
-                format!("`services` is {}, not a mapping", services.what()),
-            ));
+            return Err(self.error(services, format!("`services` is {}, not a mapping", services.what())));
         };
         let mut services = services.clone();
         for (name, service) in &mut services {
             let reset = service.tag.as_deref() == Some("!reset");
             if service.as_map().is_none() && !reset {
-                return Err(self.error(
-                    service,
-                    format!("service `{name}` is {}, not a mapping", service.what()),
-                ));
+                return Err(
+                    self.error(service, format!("service `{name}` is {}, not a mapping", service.what()))
+                );
             }
             normalise(service, directory);
         }

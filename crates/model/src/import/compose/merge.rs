@@ -47,11 +47,7 @@ pub(super) fn merge_maps(base: &mut Map, over: Map, key: &str) {
             base.shift_remove(&name);
             continue;
         }
-        let inner = if key == "environment" {
-            "environment:"
-        } else {
-            name.as_str()
-        };
+        let inner = if key == "environment" { "environment:" } else { name.as_str() };
         match base.get_mut(&name) {
             Some(known) => merge(known, value, inner),
             None => {
@@ -167,20 +163,14 @@ fn normalise_volumes(value: &mut Node, directory: &str) {
             let target = match second {
                 Some(target) => {
                     let bind = first.starts_with(['.', '/', '~']);
-                    map.insert(
-                        "type".to_owned(),
-                        item.with_text(if bind { "bind" } else { "volume" }),
-                    );
+                    map.insert("type".to_owned(), item.with_text(if bind { "bind" } else { "volume" }));
                     map.insert("source".to_owned(), item.with_text(first));
                     target
                 }
                 None => first,
             };
             map.insert("target".to_owned(), item.with_text(target));
-            if parts
-                .next()
-                .is_some_and(|mode| mode.split(',').any(|m| m == "ro"))
-            {
+            if parts.next().is_some_and(|mode| mode.split(',').any(|m| m == "ro")) {
                 map.insert("read_only".to_owned(), item.with_text("true"));
             }
             *item = item.with(Kind::Map(map));

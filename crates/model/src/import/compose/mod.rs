@@ -73,10 +73,7 @@ pub fn from_compose(input: &ComposeInput<'_>) -> Result<Imported, ImportError> {
     let mut converter = Converter::new(&mut project, &services);
     let mut converted = IndexMap::new();
     for (name, service) in &services {
-        converted.insert(
-            name.clone(),
-            converter.service(name, service, &mut application.failing)?,
-        );
+        converted.insert(name.clone(), converter.service(name, service, &mut application.failing)?);
     }
     let Converter { external, names, .. } = converter;
     names.give(&mut converted, &mut project.warnings);
@@ -84,21 +81,14 @@ pub fn from_compose(input: &ComposeInput<'_>) -> Result<Imported, ImportError> {
     refuse_circles(&services, &converted, &project)?;
     let is_alias = |host: &String| converted.values().any(|service| service.aliases.contains(host));
     let hosts = external.into_iter().filter(|host| !is_alias(host));
-    application.external = hosts
-        .map(|host| ImportedExternal { host, allow: false })
-        .collect();
+    application.external = hosts.map(|host| ImportedExternal { host, allow: false }).collect();
     application.services = converted;
 
     for name in project.interpolation.missing() {
-        project.warnings.push(format!(
-            "variable `{name}` is not set; it was replaced by nothing"
-        ));
+        project.warnings.push(format!("variable `{name}` is not set; it was replaced by nothing"));
     }
     application.header = header(input, &application);
-    Ok(Imported {
-        application,
-        warnings: project.warnings,
-    })
+    Ok(Imported { application, warnings: project.warnings })
 }
 
 /// Takes away the services whose profiles are not chosen.
@@ -106,11 +96,7 @@ fn keep_profiles(services: &mut Map, project: &mut Project<'_>) {
     let mut chosen: Vec<String> = project.input.profiles.to_vec();
     if chosen.is_empty() {
         let variable = project.lookup("COMPOSE_PROFILES").unwrap_or_default();
-        chosen = variable
-            .split(',')
-            .map(|p| p.trim().to_owned())
-            .filter(|p| !p.is_empty())
-            .collect();
+        chosen = variable.split(',').map(|p| p.trim().to_owned()).filter(|p| !p.is_empty()).collect();
     }
     let all = chosen.iter().any(|profile| profile == "*");
     let is_chosen = |service: &Node| {
@@ -120,17 +106,11 @@ fn keep_profiles(services: &mut Map, project: &mut Project<'_>) {
         let mut names = profiles.iter().filter_map(Node::as_text);
         profiles.is_empty() || all || names.any(|name| chosen.iter().any(|c| c == name))
     };
-    let left_out: Vec<String> = services
-        .iter()
-        .filter(|(_, s)| !is_chosen(s))
-        .map(|(name, _)| format!("`{name}`"))
-        .collect();
+    let left_out: Vec<String> =
+        services.iter().filter(|(_, s)| !is_chosen(s)).map(|(name, _)| format!("`{name}`")).collect();
     services.retain(|_, service| is_chosen(service));
     if !left_out.is_empty() {
-        let message = format!(
-            "left out because their profiles are not chosen: {}",
-            left_out.join(", ")
-        );
+        let message = format!("left out because their profiles are not chosen: {}", left_out.join(", "));
         project.warnings.push(message);
     }
 }

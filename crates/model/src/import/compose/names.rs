@@ -22,17 +22,9 @@ impl Names {
                 want(name, alias);
             }
         }
-        for network in service
-            .get("networks")
-            .and_then(Node::as_map)
-            .into_iter()
-            .flat_map(Map::values)
-        {
+        for network in service.get("networks").and_then(Node::as_map).into_iter().flat_map(Map::values) {
             let aliases = network.get("aliases").and_then(Node::as_list).unwrap_or_default();
-            aliases
-                .iter()
-                .filter_map(Node::as_text)
-                .for_each(|alias| want(name, alias));
+            aliases.iter().filter_map(Node::as_text).for_each(|alias| want(name, alias));
         }
         // A link is one service's name for another; here every service may use it.
         for link in service.get("links").and_then(Node::as_list).unwrap_or_default() {
@@ -49,16 +41,12 @@ impl Names {
         for (service, alias) in self.wanted {
             if let Some(other) = owner.get(&alias) {
                 if *other != service {
-                    warnings.push(format!(
-                        "service `{service}`: the name `{alias}` already means `{other}`"
-                    ));
+                    warnings.push(format!("service `{service}`: the name `{alias}` already means `{other}`"));
                 }
                 continue;
             }
             if !is_host_name(&alias) {
-                warnings.push(format!(
-                    "service `{service}`: the name `{alias}` cannot be a host name"
-                ));
+                warnings.push(format!("service `{service}`: the name `{alias}` cannot be a host name"));
                 continue;
             }
             if let Some(found) = services.get_mut(&service) {
@@ -75,10 +63,7 @@ pub(super) fn warn_about_networks(services: &Map, warnings: &mut Vec<String>) {
         if service.get("network_mode").is_some() {
             return None;
         }
-        let names = service
-            .get("networks")
-            .and_then(Node::as_map)
-            .map(|map| map.keys().cloned().collect());
+        let names = service.get("networks").and_then(Node::as_map).map(|map| map.keys().cloned().collect());
         Some(names.unwrap_or_else(|| BTreeSet::from(["default".to_owned()])))
     };
     // Few different sets exist even among many services, so comparing sets is enough.

@@ -41,11 +41,7 @@ pub(super) fn below<'a>(path: &'a str, directory: &str) -> Option<&'a str> {
         return Some(if path == "." { "" } else { path });
     }
     let rest = path.strip_prefix(directory)?;
-    if rest.is_empty() {
-        Some(rest)
-    } else {
-        rest.strip_prefix('/')
-    }
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
 }
 
 #[cfg(test)]

@@ -66,17 +66,11 @@ impl Ports {
     }
 
     fn add_long(&mut self, entry: &Node) -> Result<(), String> {
-        let target = entry
-            .get_text("target")
-            .ok_or("a port in long form has a `target`")?;
+        let target = entry.get_text("target").ok_or("a port in long form has a `target`")?;
         if self.is_skipped(entry.get_text("protocol").unwrap_or("tcp"), target) {
             return Ok(());
         }
-        let host = entry
-            .get_text("published")
-            .filter(|text| !text.is_empty())
-            .map(range)
-            .transpose()?;
+        let host = entry.get_text("published").filter(|text| !text.is_empty()).map(range).transpose()?;
         self.pair(range(target)?, host)?;
         if let Some(protocol) = entry.get_text("app_protocol").and_then(protocol_of)
             && let Ok((first, last)) = range(target)
@@ -130,11 +124,7 @@ impl Ports {
 }
 
 fn nonzero(port: u16) -> Result<(), String> {
-    if port == 0 {
-        Err("a service's own port is not 0".to_owned())
-    } else {
-        Ok(())
-    }
+    if port == 0 { Err("a service's own port is not 0".to_owned()) } else { Ok(()) }
 }
 
 fn range(text: &str) -> Result<(u16, u16), String> {
@@ -151,9 +141,7 @@ fn range(text: &str) -> Result<(u16, u16), String> {
         return Err(format!("the port range `{text}` runs backwards"));
     }
     if last - first >= MOST_RANGE {
-        return Err(format!(
-            "the port range `{text}` has more than {MOST_RANGE} ports"
-        ));
+        return Err(format!("the port range `{text}` has more than {MOST_RANGE} ports"));
     }
     Ok((first, last))
 }
@@ -194,11 +182,7 @@ mod tests {
                 ImportedPort::Speaking { port, protocol } => format!("{port} {protocol:?}"),
             })
             .collect();
-        let publish: Vec<String> = ports
-            .publish
-            .iter()
-            .map(|(own, host)| format!("{own}<{host}"))
-            .collect();
+        let publish: Vec<String> = ports.publish.iter().map(|(own, host)| format!("{own}<{host}")).collect();
         Ok([own, publish, ports.skipped].concat().join(" "))
     }
 
@@ -217,10 +201,7 @@ mod tests {
             ("['8000-8010:80']", "80 80<8000"),
             ("['53:53/udp', 80]", "80 53:53/udp"),
             ("['80:80', '81:80', 80]", "80 80<81"),
-            (
-                "[{target: 80, published: '8080', protocol: tcp, mode: host}]",
-                "80 80<8080",
-            ),
+            ("[{target: 80, published: '8080', protocol: tcp, mode: host}]", "80 80<8080"),
             ("[{target: 7000, app_protocol: grpc}]", "7000 Grpc"),
             ("[{target: 80, app_protocol: http}]", "80"),
             ("[{target: 53, protocol: udp}]", "53"),

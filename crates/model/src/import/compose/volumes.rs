@@ -23,13 +23,10 @@ pub(super) fn places(service: &Node) -> Places {
 
     // Code mounted over the working directory tells best where it is on this machine.
     let mounted = inside.and_then(|inside| {
-        mounts
-            .iter()
-            .filter(|m| m.get_text("type") == Some("bind"))
-            .find_map(|mount| {
-                let rest = paths::below(inside, mount.get_text("target")?)?;
-                Some(paths::join(mount.get_text("source")?, rest))
-            })
+        mounts.iter().filter(|m| m.get_text("type") == Some("bind")).find_map(|mount| {
+            let rest = paths::below(inside, mount.get_text("target")?)?;
+            Some(paths::join(mount.get_text("source")?, rest))
+        })
     });
     let built = context.map(|context| match inside {
         Some(inside) if !inside.starts_with('/') => paths::join(context, inside),
@@ -41,9 +38,7 @@ pub(super) fn places(service: &Node) -> Places {
     if directory.is_none()
         && let Some(inside) = inside
     {
-        places.warnings.push(format!(
-            "working directory `{inside}` is inside the image; set `directory`"
-        ));
+        places.warnings.push(format!("working directory `{inside}` is inside the image; set `directory`"));
     }
     for mount in mounts {
         place_mount(mount, inside, directory.as_deref(), &mut places);
@@ -59,9 +54,7 @@ pub(super) fn places(service: &Node) -> Places {
 
 /// Whether a path looks like that of a file: its last part has an extension.
 fn is_file_name(path: &str) -> bool {
-    path.rsplit('/')
-        .next()
-        .is_some_and(|last| last.trim_start_matches('.').contains('.'))
+    path.rsplit('/').next().is_some_and(|last| last.trim_start_matches('.').contains('.'))
 }
 
 /// Whether a path leads out of where it starts.
@@ -85,9 +78,7 @@ fn place_mount(mount: &Node, inside: Option<&str>, directory: Option<&str>, plac
     };
     // The directory itself, or something the directory is in: it is there anyway.
     if bind
-        && directory
-            .zip(source)
-            .is_some_and(|(directory, source)| paths::below(directory, source).is_some())
+        && directory.zip(source).is_some_and(|(directory, source)| paths::below(directory, source).is_some())
     {
         return;
     }
@@ -97,13 +88,9 @@ fn place_mount(mount: &Node, inside: Option<&str>, directory: Option<&str>, plac
         // A single file of the directory; it is there anyway.
         Some(rest) if bind && is_file_name(rest) => {}
         Some(rest) if !is_outside(rest) => places.durable.push(format!("{rest}/")),
-        Some(_) => places
-            .warnings
-            .push(format!("mount `{target}` leads out of the working directory")),
+        Some(_) => places.warnings.push(format!("mount `{target}` leads out of the working directory")),
         None if inside.is_none() && !bind => {
-            let what = source
-                .map(|source| format!("volume `{source}` at "))
-                .unwrap_or_default();
+            let what = source.map(|source| format!("volume `{source}` at ")).unwrap_or_default();
             places.warnings.push(format!(
                 "{what}`{target}`: name it in `durable`, relative to the working directory, if a restart keeps it"
             ));
@@ -115,9 +102,9 @@ fn place_mount(mount: &Node, inside: Option<&str>, directory: Option<&str>, plac
             } else {
                 "its data is fresh in every trial"
             };
-            places.warnings.push(format!(
-                "mount {what}`{target}` is outside of the working directory; {effect}"
-            ));
+            places
+                .warnings
+                .push(format!("mount {what}`{target}` is outside of the working directory; {effect}"));
         }
     }
 }

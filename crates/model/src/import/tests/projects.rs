@@ -7,22 +7,13 @@ fn projects() {
     for (yaml, expected) in [
         ("", "compose.yaml: no `services` are given"),
         ("services: {}", "compose.yaml: no `services` are given"),
-        (
-            "services: [a]",
-            "compose.yaml:1: `services` is a list, not a mapping",
-        ),
-        (
-            "[a]",
-            "compose.yaml:1: a Compose file is a mapping with `services`",
-        ),
+        ("services: [a]", "compose.yaml:1: `services` is a list, not a mapping"),
+        ("[a]", "compose.yaml:1: a Compose file is a mapping with `services`"),
         (
             "services:\n  a: {image: i, extends: {service: b}}",
             "compose.yaml:2: there is no service `b` to extend",
         ),
-        (
-            "services:\n  a: {extends: b}\n  b: {extends: a}",
-            "compose.yaml:3: `a` extends itself",
-        ),
+        ("services:\n  a: {extends: b}\n  b: {extends: a}", "compose.yaml:3: `a` extends itself"),
         (
             "services:\n  a: {image: i, depends_on: [b]}\n  b: {image: i, depends_on: [a]}",
             "compose.yaml:2: these services depend on one another: a, b",
@@ -49,14 +40,9 @@ fn projects() {
 
 /// Merges two bodies of service `a` and shows it.
 fn merged(base: &str, over: &str) -> String {
-    let (base, over) = (
-        format!("services: {{a: {base}}}"),
-        format!("services: {{a: {over}}}"),
-    );
+    let (base, over) = (format!("services: {{a: {base}}}"), format!("services: {{a: {over}}}"));
     let imported = import_with(&[("base", &base), ("over", &over)], &[], &[("SET", "set")], &[]).unwrap();
-    serde_json::to_string(&imported.application.services["a"])
-        .unwrap()
-        .replace('"', "")
+    serde_json::to_string(&imported.application.services["a"]).unwrap().replace('"', "")
 }
 
 #[test]
@@ -66,31 +52,11 @@ fn files_are_merged() {
         ("{image: x}", "{}", "{image:x}"),
         ("{image: x}", "{image: }", "{image:x}"),
         ("{command: [a, b]}", "{command: c}", "{command:[c]}"),
-        (
-            "{entrypoint: [a, b], command: [x]}",
-            "{entrypoint: [c]}",
-            "{command:[c,x]}",
-        ),
-        (
-            "{image: x, ports: [1]}",
-            "{ports: ['2:2']}",
-            "{image:x,ports:[1,2],publish:{2:2}}",
-        ),
-        (
-            "{image: x, expose: [1]}",
-            "{expose: [1, 2]}",
-            "{image:x,ports:[1,2]}",
-        ),
-        (
-            "{image: x, environment: [A=1, B=2]}",
-            "{environment: {B: 3, C: 4}}",
-            "{image:x,env:{A:1,B:3,C:4}}",
-        ),
-        (
-            "{image: x, environment: {SET: 1}}",
-            "{environment: [SET]}",
-            "{image:x,env:{SET:set}}",
-        ),
+        ("{entrypoint: [a, b], command: [x]}", "{entrypoint: [c]}", "{command:[c,x]}"),
+        ("{image: x, ports: [1]}", "{ports: ['2:2']}", "{image:x,ports:[1,2],publish:{2:2}}"),
+        ("{image: x, expose: [1]}", "{expose: [1, 2]}", "{image:x,ports:[1,2]}"),
+        ("{image: x, environment: [A=1, B=2]}", "{environment: {B: 3, C: 4}}", "{image:x,env:{A:1,B:3,C:4}}"),
+        ("{image: x, environment: {SET: 1}}", "{environment: [SET]}", "{image:x,env:{SET:set}}"),
         (
             "{image: x, working_dir: /a, volumes: ['v:/a/d']}",
             "{volumes: ['w:/a/d', 'w:/a/e']}",
@@ -102,21 +68,9 @@ fn files_are_merged() {
             "{image:x,ready:{command:[b],within:270s}}",
         ),
         ("{image: x, ports: [1]}", "{ports: !reset []}", "{image:x}"),
-        (
-            "{image: x, ports: [1]}",
-            "{ports: !override [2]}",
-            "{image:x,ports:[2]}",
-        ),
-        (
-            "{image: x, environment: {A: 1, B: 2}}",
-            "{environment: {A: !reset null}}",
-            "{image:x,env:{B:2}}",
-        ),
-        (
-            "{build: x, command: c}",
-            "{build: {dockerfile: D}}",
-            "{command:[c],build:./x,directory:x}",
-        ),
+        ("{image: x, ports: [1]}", "{ports: !override [2]}", "{image:x,ports:[2]}"),
+        ("{image: x, environment: {A: 1, B: 2}}", "{environment: {A: !reset null}}", "{image:x,env:{B:2}}"),
+        ("{build: x, command: c}", "{build: {dockerfile: D}}", "{command:[c],build:./x,directory:x}"),
     ] {
         assert_eq!(merged(base, over), expected, "{base} + {over}");
     }
@@ -130,39 +84,26 @@ fn extends_include_and_profiles() {
             "services:\n  base:\n    build: ./src\n    env_file: b.env\n    command: run\n    ports: [80]\n    extends: {file: ../deep.yaml, service: deep}\n",
         ),
         ("common/b.env", "B=1\n"),
-        (
-            "deep.yaml",
-            "services: {deep: {environment: {D: 4}, ports: [70]}}",
-        ),
+        ("deep.yaml", "services: {deep: {environment: {D: 4}, ports: [70]}}"),
         ("sub/compose.yaml", "services: {db: {build: ., command: db}}"),
     ];
     let file = "include: [sub/compose.yaml]\nservices:\n  a:\n    extends: {file: common/base.yaml, service: base}\n    ports: [90]\n  \
                 dev: {image: i, profiles: [debug]}\n  same: {extends: a, environment: {D: 5}}\n";
     let imported = import_with(&[("compose.yaml", file)], &loadable, &[], &[]).unwrap();
-    let json = serde_json::to_string(&imported.application.services)
-        .unwrap()
-        .replace('"', "");
+    let json = serde_json::to_string(&imported.application.services).unwrap().replace('"', "");
     assert_eq!(
         json,
         "{db:{command:[db],build:./sub,directory:sub},\
          a:{command:[run],build:./common/src,directory:common/src,ports:[70,80,90],env:{B:1,D:4}},\
          same:{command:[run],build:./common/src,directory:common/src,ports:[70,80,90],env:{B:1,D:5}}}"
     );
-    assert_eq!(
-        imported.warnings,
-        ["left out because their profiles are not chosen: `dev`"]
-    );
+    assert_eq!(imported.warnings, ["left out because their profiles are not chosen: `dev`"]);
     for profiles in [["debug"], ["*"]] {
         let all = import_with(&[("compose.yaml", file)], &loadable, &[], &profiles).unwrap();
         assert!(all.application.services.contains_key("dev"));
     }
-    let by_variable = import_with(
-        &[("compose.yaml", file)],
-        &loadable,
-        &[("COMPOSE_PROFILES", "x, debug")],
-        &[],
-    )
-    .unwrap();
+    let by_variable =
+        import_with(&[("compose.yaml", file)], &loadable, &[("COMPOSE_PROFILES", "x, debug")], &[]).unwrap();
     assert!(by_variable.application.services.contains_key("dev"));
     // A file that includes itself ends with an error, not with a full stack.
     let circle = import_with(&[("f", "include: [f]")], &[("f", "include: [f]")], &[], &[]);

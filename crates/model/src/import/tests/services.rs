@@ -4,20 +4,11 @@ use super::{import_with, warnings};
 
 /// The one service `a` of a file, without the head and the tail of the application file.
 fn service(yaml: &str) -> String {
-    match import_with(
-        &[("compose.yaml", yaml)],
-        &[("a.env", "W=$SET\nX=1\nZ")],
-        &[("SET", "set")],
-        &[],
-    ) {
+    match import_with(&[("compose.yaml", yaml)], &[("a.env", "W=$SET\nX=1\nZ")], &[("SET", "set")], &[]) {
         Ok(imported) => {
             let text = imported.application.to_yaml();
             let lines = text.lines().skip_while(|line| *line != "  a:").skip(1);
-            lines
-                .take_while(|line| line.starts_with("    "))
-                .map(str::trim)
-                .collect::<Vec<_>>()
-                .join("\n")
+            lines.take_while(|line| line.starts_with("    ")).map(str::trim).collect::<Vec<_>>().join("\n")
         }
         Err(error) => error.to_string(),
     }
@@ -27,19 +18,10 @@ fn service(yaml: &str) -> String {
 fn keys_of_a_service() {
     for (body, expected) in [
         ("{image: i}", "image: \"i\""),
-        (
-            "{command: python3 -m 'my app'}",
-            "command: [\"python3\", \"-m\", \"my app\"]",
-        ),
+        ("{command: python3 -m 'my app'}", "command: [\"python3\", \"-m\", \"my app\"]"),
         ("{command: [run, 1, true]}", "command: [\"run\", \"1\", \"true\"]"),
-        (
-            "{entrypoint: [e], command: [c, $$X]}",
-            "command: [\"e\", \"c\", \"$X\"]",
-        ),
-        (
-            "{build: ./x, command: c}",
-            "command: [\"c\"]\nbuild: \"./x\"\ndirectory: \"x\"",
-        ),
+        ("{entrypoint: [e], command: [c, $$X]}", "command: [\"e\", \"c\", \"$X\"]"),
+        ("{build: ./x, command: c}", "command: [\"c\"]\nbuild: \"./x\"\ndirectory: \"x\""),
         ("{build: ., command: c}", "command: [\"c\"]\nbuild: \".\""),
         (
             "{build: {context: x}, working_dir: sub, command: c}",
@@ -62,30 +44,12 @@ fn keys_of_a_service() {
             "{image: i, environment: {A: true, B: , SET: , C: ''}}",
             "image: \"i\"\nenv:\nA: \"true\"\nC: \"\"\nSET: \"set\"",
         ),
-        (
-            "{image: i, env_file: a.env}",
-            "image: \"i\"\nenv:\nW: \"set\"\nX: \"1\"",
-        ),
-        (
-            "{image: i, env_file: [a.env], environment: {X: 2}}",
-            "image: \"i\"\nenv:\nW: \"set\"\nX: \"2\"",
-        ),
-        (
-            "{image: i, env_file: [{path: none.env, required: false}]}",
-            "image: \"i\"",
-        ),
-        (
-            "{image: i, env_file: none.env}",
-            "compose.yaml:2: cannot read `none.env`: no such file",
-        ),
-        (
-            "{image: 'i:${TAG:-1.2}', environment: {A: $FROM_DOTENV}}",
-            "image: \"i:1.2\"\nenv:\nA: \"dotted\"",
-        ),
-        (
-            "{image: '${TAG:?which one}'}",
-            "compose.yaml:2: variable `TAG` is not set: which one",
-        ),
+        ("{image: i, env_file: a.env}", "image: \"i\"\nenv:\nW: \"set\"\nX: \"1\""),
+        ("{image: i, env_file: [a.env], environment: {X: 2}}", "image: \"i\"\nenv:\nW: \"set\"\nX: \"2\""),
+        ("{image: i, env_file: [{path: none.env, required: false}]}", "image: \"i\""),
+        ("{image: i, env_file: none.env}", "compose.yaml:2: cannot read `none.env`: no such file"),
+        ("{image: 'i:${TAG:-1.2}', environment: {A: $FROM_DOTENV}}", "image: \"i:1.2\"\nenv:\nA: \"dotted\""),
+        ("{image: '${TAG:?which one}'}", "compose.yaml:2: variable `TAG` is not set: which one"),
         (
             "{image: i, ports: ['80:8080', 9090], expose: ['8080', 7000]}",
             "image: \"i\"\nports: [8080, 9090, 7000]\npublish: { 8080: 80 }",
@@ -99,23 +63,14 @@ fn keys_of_a_service() {
             "{image: i, healthcheck: {test: [CMD, x]}}",
             "image: \"i\"\nready: { command: [\"x\"], within: 90s }",
         ),
-        (
-            "{image: i, stop_grace_period: 1m30s}",
-            "image: \"i\"\nstop_within: 90s",
-        ),
+        ("{image: i, stop_grace_period: 1m30s}", "image: \"i\"\nstop_within: 90s"),
         (
             "{image: i, hostname: other, container_name: a, networks: {n: {aliases: [third]}}}",
             "image: \"i\"\naliases: [other, third]",
         ),
-        (
-            "{ports: [80]}",
-            "compose.yaml:2: service `a` has no image, build or command",
-        ),
+        ("{ports: [80]}", "compose.yaml:2: service `a` has no image, build or command"),
         ("[x]", "compose.yaml:2: service `a` is a list, not a mapping"),
-        (
-            "{image: i, depends_on: [a]}",
-            "compose.yaml:2: service `a` depends on itself",
-        ),
+        ("{image: i, depends_on: [a]}", "compose.yaml:2: service `a` depends on itself"),
         ("{image: i, x-more: {y: 1}}", "image: \"i\""),
         ("{image: i, scale: 2}", "image: \"i\""),
     ] {
@@ -127,23 +82,11 @@ fn keys_of_a_service() {
 fn what_is_lost_is_said() {
     for (body, expected) in [
         ("{command: x}", ""),
-        (
-            "{image: i}",
-            "service `a`: image `i` has no command; the process platform needs one to run it",
-        ),
+        ("{image: i}", "service `a`: image `i` has no command; the process platform needs one to run it"),
         ("{command: x, restart: always, labels: [q], tty: true}", ""),
-        (
-            "{command: x, privileged: true, user: root}",
-            "service `a`: not carried over: privileged, user",
-        ),
-        (
-            "{command: x, comand: y}",
-            "service `a`: not keys of Compose: comand",
-        ),
-        (
-            "{command: x, ports: ['53:53/udp']}",
-            "service `a`: only TCP is carried: 53:53/udp left out",
-        ),
+        ("{command: x, privileged: true, user: root}", "service `a`: not carried over: privileged, user"),
+        ("{command: x, comand: y}", "service `a`: not keys of Compose: comand"),
+        ("{command: x, ports: ['53:53/udp']}", "service `a`: only TCP is carried: 53:53/udp left out"),
         (
             "{command: x, volumes: ['v:/data']}",
             "service `a`: volume `v` at `/data`: name it in `durable`, relative to the working directory, if a restart keeps it",
@@ -164,34 +107,16 @@ fn what_is_lost_is_said() {
             "{command: x, network_mode: host}",
             "service `a`: network mode `host` is not kept: it gets a host name of its own",
         ),
-        (
-            "{command: x, stop_signal: SIGINT}",
-            "service `a`: it is stopped by SIGTERM, not SIGINT",
-        ),
-        (
-            "{command: x, depends_on: {b: {condition: service_started, required: false}}}",
-            "",
-        ),
-        (
-            "{command: x, depends_on: [b]}",
-            "service `a`: depends on `b`, which is not among the services",
-        ),
-        (
-            "{command: x, environment: [NONE]}",
-            "service `a`: not set in the environment, left out: `NONE`",
-        ),
-        (
-            "{command: x $NONE}",
-            "variable `NONE` is not set; it was replaced by nothing",
-        ),
+        ("{command: x, stop_signal: SIGINT}", "service `a`: it is stopped by SIGTERM, not SIGINT"),
+        ("{command: x, depends_on: {b: {condition: service_started, required: false}}}", ""),
+        ("{command: x, depends_on: [b]}", "service `a`: depends on `b`, which is not among the services"),
+        ("{command: x, environment: [NONE]}", "service `a`: not set in the environment, left out: `NONE`"),
+        ("{command: x $NONE}", "variable `NONE` is not set; it was replaced by nothing"),
         (
             "{command: x, extra_hosts: ['pay.example:10.0.0.1']}",
             "host `pay.example` is outside: calls to it are refused unless `external` allows them",
         ),
-        (
-            "{command: x, hostname: 'a b'}",
-            "service `a`: the name `a b` cannot be a host name",
-        ),
+        ("{command: x, hostname: 'a b'}", "service `a`: the name `a b` cannot be a host name"),
     ] {
         assert_eq!(warnings(&format!("services:\n  a: {body}\n")), expected, "{body}");
     }
