@@ -11,6 +11,8 @@
 
 #[cfg(feature = "contract")]
 pub mod contract;
+#[cfg(feature = "docker")]
+pub mod docker;
 mod error;
 mod log;
 pub mod memory;
@@ -18,6 +20,8 @@ pub mod process;
 mod readiness;
 mod types;
 
+#[cfg(feature = "docker")]
+pub use docker::{DockerOptions, DockerPlatform};
 pub use error::{PlatformError, PlatformErrorKind};
 pub use memory::{MemoryPlatform, Simulation};
 pub use process::{ProcessOptions, ProcessPlatform, WantedIsolation};
@@ -96,6 +100,12 @@ pub trait Platform: fmt::Debug + Send + Sync {
         instance: &InstanceId,
         snapshot: &Snapshot,
     ) -> Result<(), PlatformError>;
+
+    /// Whether what the slot itself needs (agents, sidecars) is still there; an error means that whatever was
+    /// seen in the slot is no evidence.
+    async fn intact(&self, _slot: SlotId) -> Result<(), PlatformError> {
+        Ok(())
+    }
 
     /// Ends everything in the slot, at once, and returns when it is gone. The slot can be used again by
     /// `reserve` and `apply`. This is how a cancelled trial is cleared away.

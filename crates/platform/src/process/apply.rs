@@ -287,7 +287,7 @@ impl Slot {
 }
 
 /// The service that has a port on `localhost`, as the test sees it.
-fn owner_of(plan: &Plan, port: u16) -> Option<&ServiceName> {
+pub(crate) fn owner_of(plan: &Plan, port: u16) -> Option<&ServiceName> {
     let first = plan
         .instances
         .iter()
@@ -302,11 +302,11 @@ fn owner_of(plan: &Plan, port: u16) -> Option<&ServiceName> {
 }
 
 /// Throws away connections that nobody waits for any more.
-fn drain(listener: &TcpListener) {
+pub(crate) fn drain(listener: &TcpListener) {
     while listener.accept().is_ok() {}
 }
 
-fn check_order(plan: &Plan) -> Result<(), PlatformError> {
+pub(crate) fn check_order(plan: &Plan) -> Result<(), PlatformError> {
     let after: BTreeMap<&ServiceName, BTreeSet<&ServiceName>> =
         plan.instances.iter().fold(BTreeMap::new(), |mut all, i| {
             all.entry(&i.id.service).or_default().extend(&i.after);

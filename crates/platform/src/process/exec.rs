@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use faultscope_model::InstanceId;
 use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -217,7 +217,7 @@ impl Drop for Unattended {
 }
 
 /// Everything that is printed, but no more than `limit` bytes of it: the first and the last half.
-async fn capture(mut output: Receiver, limit: usize) -> String {
+pub(crate) async fn capture(mut output: impl AsyncRead + Unpin, limit: usize) -> String {
     let half = limit / 2;
     let (mut first, mut last, mut dropped) = (Vec::new(), Vec::new(), 0_usize);
     let mut buffer = vec![0; 64 << 10];

@@ -23,6 +23,18 @@ mod stage;
 mod tree;
 mod wire;
 
+#[cfg(feature = "docker")]
+pub(crate) mod parts {
+    //! What the docker back end shares with this one.
+    pub(crate) use super::apply::{check_order, drain, owner_of};
+    pub(crate) use super::exec::capture;
+    pub(crate) use super::link::Link;
+    pub(crate) use super::ports::name_own;
+    pub(crate) use super::readable::watched;
+    pub(crate) use super::reap::{claim, give_up, is_dead, reap, this_owner};
+    pub(crate) use super::wire::{ListenAt, MOST_FDS, Request};
+}
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

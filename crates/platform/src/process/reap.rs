@@ -90,7 +90,7 @@ pub(crate) fn reap(bases: &[PathBuf], states: &BTreeSet<PathBuf>) -> Reaped {
 }
 
 /// Whether an owner is surely dead. What cannot be known counts as alive.
-fn is_dead(owner: &str) -> bool {
+pub(crate) fn is_dead(owner: &str) -> bool {
     let mut parts = owner.trim().split('.');
     let (Some(pid), Some(start), Some(namespace)) = (parts.next(), parts.next(), parts.next()) else {
         return false;

@@ -10,6 +10,8 @@ mod namespaces;
 mod netlink;
 mod network;
 mod outer;
+#[cfg(feature = "docker")]
+mod sidecar;
 mod tree;
 
 pub(crate) use outer::Probed;
@@ -25,6 +27,8 @@ pub fn launch_main(args: Vec<OsString>) -> ExitCode {
         ["inner", _label, mode] => agent::run(*mode == MODE_NETNS),
         ["instance", _label, _name] => init::run(),
         ["join", _label, _name, target] => init::join(target),
+        #[cfg(feature = "docker")]
+        ["sidecar", socket] => sidecar::run(socket),
         ["probe"] => outer::probe(),
         _ => ExitCode::from(64),
     }

@@ -133,7 +133,7 @@ fn tune(settings: &[(&str, &str)]) {
     }
 }
 
-fn open_listener(address: SocketAddr) -> io::Result<OwnedFd> {
+pub(super) fn open_listener(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = match address.ip() {
         IpAddr::V4(_) => AddressFamily::INET,
         IpAddr::V6(_) => AddressFamily::INET6,

@@ -1,0 +1,183 @@
+//! Reserving listeners for a plan, and reaching it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use faultscope_model::plan::{InstancePlan, Plan};
+use faultscope_model::wiring::{Caller, Endpoint, ListenerSpec};
+use faultscope_model::{InstanceId, NodeId, ServiceName};
+use futures_util::future::try_join_all;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::life::Life;
+use super::slot::Slot;
+use super::{NAME, bad_plan, trouble};
+use crate::process::parts::{check_order, drain, owner_of};
+use crate::{Deployed, Deployment, PlatformError, PlatformErrorKind, Reservation, ReservedListener};
+
+/// Containers that are being started at once; waiting for readiness does not count.
+const STARTS_AT_ONCE: usize = 8;
+
+impl Slot {
+    /// Ends what the plan does not keep and opens listeners.
+    pub(super) async fn reserve(&self, plan: &Plan) -> Result<Reservation, PlatformError> {
+        let _turn = self.turn.lock().await;
+        let destroyed = self.end_others(plan).await?;
+        self.destroyed.fetch_add(destroyed, Ordering::AcqRel);
+        let first_image = plan.instances.iter().find_map(|i| i.image.clone());
+        *self.test_image.lock().unwrap_or_else(PoisonError::into_inner) = first_image;
+        let (at, hosts) = {
+            let mut addresses = self.addresses();
+            let learnt = addresses.learn(plan);
+            learnt.map_err(|e| bad_plan("give out addresses", e))?;
+            let at: Vec<_> = plan
+                .listeners(false)
+                .into_iter()
+                .flat_map(|spec| {
+                    let callee = spec.callee.as_str();
+                    let places = (addresses.alias(callee), addresses.test_alias(callee));
+                    listeners_of(plan, spec, places)
+                })
+                .collect();
+            (at, addresses.test_hosts())
+        };
+        let action = "open listeners";
+        std::fs::write(self.hosts_file(), hosts).map_err(|e| trouble(action, e))?;
+        let aliases: BTreeSet<Ipv4Addr> = at.iter().map(|(_, address)| *address).collect();
+        let aliases: Vec<_> = aliases.into_iter().filter(|a| !a.is_loopback()).collect();
+        let sidecar = self.sidecar();
+        sidecar.add(&aliases).await.map_err(|e| trouble(action, e))?;
+        let places: Vec<_> = at
+            .iter()
+            .map(|(spec, address)| (*address, spec.port))
+            .collect();
+        let sockets = sidecar.listen(&places).await.map_err(|e| trouble(action, e))?;
+        if self.lives().is_empty() {
+            sockets.iter().for_each(drain);
+        }
+        let pair = |((spec, _), socket)| ReservedListener { spec, socket };
+        let listeners = at.into_iter().zip(sockets).map(pair).collect();
+        let addresses = self.addresses();
+        let caller = |i: &InstancePlan| Caller {
+            instance: i.id.clone(),
+            node: i.node,
+            address: addresses.place(&i.id.to_string()).map(IpAddr::V4),
+        };
+        // The test has listeners of its own instead of an address.
+        let test = Caller {
+            instance: InstanceId::test(),
+            node: NodeId::default(),
+            address: None,
+        };
+        let endpoint = |i: &InstancePlan| Endpoint {
+            instance: i.id.clone(),
+            node: i.node,
+            addresses: BTreeMap::new(),
+        };
+        Ok(Reservation {
+            listeners,
+            callers: plan.instances.iter().map(caller).chain([test]).collect(),
+            endpoints: plan.instances.iter().map(endpoint).collect(),
+        })
+    }
+
+    /// Reaches the plan.
+    pub(super) async fn apply(
+        self: &Arc<Self>,
+        plan: &Plan,
+        cancel: &CancellationToken,
+    ) -> Result<Deployment, PlatformError> {
+        check_order(plan).map_err(|e| PlatformError { platform: NAME, ..e })?;
+        let is_reserved = {
+            let addresses = self.addresses();
+            let has_place = |i: &InstancePlan| addresses.place(&i.id.to_string()).is_some();
+            plan.instances.iter().all(has_place)
+        };
+        if !is_reserved {
+            self.reserve(plan).await?;
+        }
+        let _turn = self.turn.lock().await;
+        let destroyed = self.end_others(plan).await? + self.destroyed.swap(0, Ordering::AcqRel);
+        let kept: BTreeSet<InstanceId> = self.lives().keys().cloned().collect();
+        let create: Vec<&InstancePlan> = plan.instances.iter().filter(|i| !kept.contains(&i.id)).collect();
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                return Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, "reach the plan"));
+            }
+            started = self.start_all(&create) => started?,
+        }
+        let lives = self.lives();
+        let instances = plan.instances.iter().map(|i| Deployed {
+            id: i.id.clone(),
+            node: i.node,
+            ready_after: lives.get(&i.id).and_then(|l| l.ready_after()).unwrap_or_default(),
+        });
+        Ok(Deployment {
+            instances: instances.collect(),
+            created: create.len(),
+            destroyed,
+            kept: kept.len(),
+        })
+    }
+
+    /// Starts instances, each when the services it comes after are ready.
+    async fn start_all(self: &Arc<Self>, create: &[&InstancePlan]) -> Result<(), PlatformError> {
+        let mut missing: BTreeMap<&ServiceName, usize> = BTreeMap::new();
+        for instance in create {
+            *missing.entry(&instance.id.service).or_default() += 1;
+        }
+        let (progress, _) = watch::channel(missing);
+        let room = Semaphore::new(STARTS_AT_ONCE);
+        let start = |instance: &InstancePlan| {
+            let (instance, progress, room) = (instance.clone(), &progress, &room);
+            async move {
+                let mut awaited = progress.subscribe();
+                let can_start = |missing: &BTreeMap<&ServiceName, usize>| {
+                    let is_there = |s| missing.get(s).is_none_or(|n| *n == 0);
+                    instance.after.iter().all(is_there)
+                };
+                // The sender lives as long as this future, so waiting cannot fail.
+                let _ = awaited.wait_for(can_start).await;
+                let permit = room.acquire().await;
+                let life = Life::start(self, instance, None).await?;
+                drop(permit);
+                life.ready(self).await?;
+                progress.send_modify(|missing| {
+                    if let Some(n) = missing.get_mut(&life.plan.id.service) {
+                        *n -= 1;
+                    }
+                });
+                Ok::<_, PlatformError>(())
+            }
+        };
+        try_join_all(create.iter().map(|i| start(i))).await?;
+        Ok(())
+    }
+}
+
+/// Where a callee is listened for: for instances, for the test by name, and for the test on `localhost`.
+fn listeners_of(
+    plan: &Plan,
+    spec: ListenerSpec,
+    (alias, test_alias): (Option<Ipv4Addr>, Option<Ipv4Addr>),
+) -> Vec<(ListenerSpec, Ipv4Addr)> {
+    let for_test = ListenerSpec {
+        caller: Some(InstanceId::test()),
+        ..spec.clone()
+    };
+    // The first service that has a port wins it on `localhost`.
+    let is_owner = owner_of(plan, spec.port) == Some(&spec.callee);
+    let localhost = is_owner.then_some((for_test.clone(), Ipv4Addr::LOCALHOST));
+    [
+        alias.map(|address| (spec, address)),
+        test_alias.map(|address| (for_test, address)),
+        localhost,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

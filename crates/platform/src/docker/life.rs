@@ -1,0 +1,338 @@
+//! The life of one instance: one container from its start to its end.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bollard::models::{ContainerCreateBody, HostConfig};
+use faultscope_model::plan::InstancePlan;
+use faultscope_model::units::show_duration;
+use futures_util::StreamExt;
+use regex::Regex;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::io::StreamReader;
+
+use super::engine::{Ended, Output, as_io, fault, labels};
+use super::sidecar::{endpoint, no_log};
+use super::slot::Slot;
+use super::{NAME, bad_plan, image, trouble};
+use crate::log::{Log, LogFile};
+use crate::process::parts::name_own;
+use crate::readiness::{Reach, wait_until_ready};
+use crate::{PlatformError, PlatformErrorKind, PlatformEvent};
+
+/// How long the last words of a dead instance are waited for.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long word of exhausted memory may come after the end it caused.
+const LATE_WORD: Duration = Duration::from_millis(500);
+
+/// One start of an instance.
+#[derive(Debug)]
+pub(super) struct Life {
+    pub(super) plan: InstancePlan,
+    pub(super) container: String,
+    pub(super) log: Arc<Log>,
+    volumes: Vec<(String, String)>,
+    started: Instant,
+    /// Its end was asked for, so nobody needs to be told.
+    asked: AtomicBool,
+    paused: AtomicBool,
+    ready_after: Mutex<Option<Duration>>,
+    ended: watch::Sender<Option<Ended>>,
+}
+
+impl Life {
+    /// Starts an instance; a restart brings the data and the log of the life before.
+    pub(super) async fn start(
+        slot: &Arc<Slot>,
+        plan: InstancePlan,
+        before: Option<&Self>,
+    ) -> Result<Arc<Self>, PlatformError> {
+        let (started, name) = (Instant::now(), plan.id.to_string());
+        let action = format!("start {name}");
+        let (mut body, directory) = base(slot, &plan).await?;
+        let volumes = match before {
+            Some(life) => life.volumes.clone(),
+            None => {
+                let target = |(n, durable): (usize, &String)| {
+                    let target = Path::new(&directory).join(durable);
+                    let volume = format!("faultscope-{}-{name}-{n}", slot.spec.label);
+                    (volume, target.to_string_lossy().into_owned())
+                };
+                plan.durable.iter().enumerate().map(target).collect()
+            }
+        };
+        if let Some(host) = &mut body.host_config {
+            let binds = volumes.iter().map(|(volume, target)| format!("{volume}:{target}"));
+            host.binds.get_or_insert_default().extend(binds);
+        }
+        let making = slot.making().await;
+        let (engine, label) = (slot.engine.clone(), slot.spec.label.clone());
+        let (is_new, names) = (before.is_none(), volumes.clone());
+        let container_name = format!("faultscope-{label}-{name}-{}", slot.next_key());
+        // A task of its own: whoever drops this start half-way leaves no container that nobody knows.
+        let made = tokio::spawn(async move {
+            let _making = making;
+            if is_new {
+                for (volume, _) in &names {
+                    engine.make_volume(volume, &label).await?;
+                }
+            }
+            let container = engine.create(&container_name, body).await?;
+            let output = engine.attach(&container).await?;
+            let started = engine.start(&container).await;
+            if started.is_err() {
+                engine.remove(&container).await?;
+            }
+            started.map(|()| (container, output))
+        });
+        let made = made.await.map_err(|e| trouble(action.as_str(), e))?;
+        let (container, output) = made.map_err(|e| fault(action.as_str(), e))?;
+        let log = before.map_or_else(Log::new, |life| Arc::clone(&life.log));
+        let file = LogFile::new(slot.log_file(&plan.id), slot.spec.log_limit.0);
+        let following = tokio::spawn(Arc::clone(&log).follow(Box::pin(reader(output)), file));
+        let life = Arc::new(Self {
+            plan,
+            container,
+            log,
+            volumes,
+            started,
+            asked: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
+            ready_after: Mutex::new(None),
+            ended: watch::Sender::new(None),
+        });
+        slot.lives().insert(life.plan.id.clone(), Arc::clone(&life));
+        let (watched, slot) = (Arc::clone(&life), Arc::clone(slot));
+        tokio::spawn(async move {
+            let ended = slot.engine.ended(&watched.container).await;
+            let _ = tokio::time::timeout(LAST_WORDS, following).await;
+            watched.bury(&slot, ended).await;
+        });
+        Ok(life)
+    }
+
+    /// Returns when the instance is ready, or says why it will not be.
+    pub(super) async fn ready(&self, slot: &Arc<Slot>) -> Result<(), PlatformError> {
+        let readiness = &self.plan.ready;
+        let target = Target { slot, life: self };
+        let (mut ended, era) = (self.ended.subscribe(), slot.era());
+        let left = (self.started + readiness.within).saturating_duration_since(Instant::now());
+        let reason = tokio::select! {
+            biased;
+            () = era.cancelled() => {
+                return Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, format!("get {} ready", self.plan.id)));
+            }
+            Ok(end) = ended.wait_for(Option::is_some) => self.reason(end.as_ref()),
+            ready = tokio::time::timeout(left, wait_until_ready(&readiness.probe, &target)) => match ready {
+                Ok(Ok(())) => {
+                    *self.ready_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.started.elapsed());
+                    let _ = slot.events.send(PlatformEvent::Ready { instance: self.plan.id.clone() });
+                    return Ok(());
+                }
+                Ok(Err(error)) => return Err(bad_plan(format!("wait for {}", self.plan.id), error)),
+                Err(_) => format!("not ready within {}", show_duration(readiness.within)),
+            },
+        };
+        let kind = PlatformErrorKind::NotReady {
+            instance: self.plan.id.clone(),
+            reason,
+            last_lines: self.log.last_lines(),
+        };
+        Err(PlatformError::new(
+            kind,
+            NAME,
+            format!("get {} ready", self.plan.id),
+        ))
+    }
+
+    /// How long it took to be ready, if it is, and still runs.
+    pub(super) fn ready_after(&self) -> Option<Duration> {
+        if self.is_over() {
+            return None;
+        }
+        *self.ready_after.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    /// Returns when it has ended.
+    pub(super) async fn over(&self) {
+        // The sender lives as long as this life, so waiting cannot fail.
+        let _ = self.ended.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Its end is asked for from now on: nobody needs to be told of it.
+    pub(super) fn ask(&self) {
+        self.asked.store(true, Ordering::Release);
+    }
+
+    /// Ends it: asks first when there is patience, and returns when its container is gone. Its data stays.
+    pub(super) async fn stop(&self, slot: &Slot, patience: Duration) -> Result<(), PlatformError> {
+        self.ask();
+        if self.paused.swap(false, Ordering::AcqRel) {
+            let _ = slot.engine.pause(&self.container, false).await;
+        }
+        if !patience.is_zero() && !self.is_over() {
+            slot.engine.stop(&self.container, patience).await;
+        }
+        let removed = slot.engine.remove(&self.container).await;
+        removed.map_err(|e| fault(format!("end {}", self.plan.id), e))?;
+        self.over().await;
+        Ok(())
+    }
+
+    /// Removes its durable data, once its container is gone.
+    pub(super) async fn forget(&self, slot: &Slot) {
+        for (volume, _) in &self.volumes {
+            if let Err(error) = slot.engine.remove_volume(volume).await {
+                tracing::warn!(volume, %error, "cannot remove");
+            }
+        }
+    }
+
+    /// Freezes it or lets it go on.
+    pub(super) async fn pause(&self, slot: &Slot, pause: bool) -> Result<(), PlatformError> {
+        let doing = if pause { "pause" } else { "resume" };
+        let done = slot.engine.pause(&self.container, pause).await;
+        done.map_err(|e| fault(format!("{doing} {}", self.plan.id), e))?;
+        self.paused.store(pause, Ordering::Release);
+        Ok(())
+    }
+
+    async fn bury(&self, slot: &Slot, ended: Option<Ended>) {
+        let mut end = ended.unwrap_or(Ended {
+            code: None,
+            signal: None,
+            out_of_memory: false,
+        });
+        let asked = self.asked.load(Ordering::Acquire);
+        // The engine hears of both from different places, and of the end sometimes first.
+        if !asked && end.signal == Some(9) && !end.out_of_memory {
+            let word = slot.out_of_memory(&self.container);
+            end.out_of_memory = tokio::time::timeout(LATE_WORD, word).await.is_ok();
+        }
+        self.ended.send_replace(Some(end));
+        if !asked && ended.is_some() {
+            let _ = slot.events.send(PlatformEvent::Exited {
+                instance: self.plan.id.clone(),
+                code: end.code,
+                signal: end.signal,
+                out_of_memory: end.out_of_memory,
+            });
+        }
+    }
+
+    fn reason(&self, ended: Option<&Ended>) -> String {
+        let Some(end) = ended else {
+            return "ended".into();
+        };
+        match (end.out_of_memory, end.code, end.signal) {
+            (true, ..) => match self.plan.limits.memory {
+                Some(limit) => format!("killed: out of memory (limit {limit})"),
+                None => "killed: out of memory".into(),
+            },
+            (_, Some(code), _) => format!("exited with {code}"),
+            (_, _, Some(signal)) => format!("killed by signal {signal}"),
+            _ => "ended".into(),
+        }
+    }
+}
+
+/// The container of an instance, without its data, and the folder its paths are relative to.
+async fn base(slot: &Slot, plan: &InstancePlan) -> Result<(ContainerCreateBody, String), PlatformError> {
+    let name = plan.id.to_string();
+    let action = || format!("start {name}");
+    let (mut command, mut env) = (plan.command.clone(), plan.env.clone());
+    name_own(plan, &mut command, &mut env);
+    env.entry("FAULTSCOPE_INSTANCE".into())
+        .or_insert_with(|| name.clone());
+    let own = slot.spec.program.to_string_lossy();
+    let is_own = plan.image.is_none() && command.first().is_some_and(|program| *program == own);
+    let image = match &plan.image {
+        Some(image) => image.clone(),
+        None if is_own => image::name(),
+        None => return Err(bad_plan(action(), "the service has no `image:`")),
+    };
+    let (directory, binds) = if is_own {
+        (slot.application(), slot.own_binds())
+    } else {
+        let directory = slot.engine.working_directory(&image).await;
+        (directory.map_err(|e| fault(action(), e))?, Vec::new())
+    };
+    let directory = Path::new(&directory)
+        .join(&plan.directory)
+        .to_string_lossy()
+        .into_owned();
+    let (address, extra_hosts) = {
+        let addresses = slot.addresses();
+        (addresses.place(&name), addresses.extra_hosts())
+    };
+    let address = address.ok_or_else(|| bad_plan(action(), "it has no address: the plan was not reserved"))?;
+    let memory = plan
+        .limits
+        .memory
+        .map(|m| i64::try_from(m.0).unwrap_or(i64::MAX));
+    let host = HostConfig {
+        binds: Some(binds),
+        tmpfs: is_own.then(|| slot.hidden()),
+        network_mode: Some(slot.network.clone()),
+        extra_hosts: Some(extra_hosts),
+        // Names that are not in the hosts file lead nowhere, and at once.
+        dns: Some(vec![slot.subnet.sidecar().to_string()]),
+        memory,
+        // The same again: no swap beyond it.
+        memory_swap: memory,
+        nano_cpus: plan.limits.cpu.map(|cores| (cores * 1e9) as i64),
+        pids_limit: plan.limits.pids.map(i64::from),
+        log_config: Some(no_log()),
+        ..Default::default()
+    };
+    // A tool's own cell has no entry point to keep; an image's own stays, as in Compose.
+    let body = ContainerCreateBody {
+        image: Some(image),
+        hostname: Some(name.clone()),
+        cmd: (!command.is_empty()).then_some(command),
+        env: Some(env.iter().map(|(name, value)| format!("{name}={value}")).collect()),
+        working_dir: (is_own || !plan.directory.is_empty()).then(|| directory.clone()),
+        labels: Some(labels(&slot.spec.label, Some(&name))),
+        host_config: Some(host),
+        networking_config: Some(endpoint(&slot.network, address)),
+        ..Default::default()
+    };
+    Ok((body, directory))
+}
+
+/// A container's output as bytes, both streams in order.
+fn reader(output: Output) -> impl tokio::io::AsyncRead + Send {
+    StreamReader::new(output.map(|piece| piece.map(|p| p.into_bytes()).map_err(as_io)))
+}
+
+struct Target<'a> {
+    slot: &'a Arc<Slot>,
+    life: &'a Life,
+}
+
+#[async_trait]
+impl Reach for Target<'_> {
+    async fn connect(&self, port: u16) -> io::Result<TcpStream> {
+        self.slot.dial(&self.life.plan.id, port).await
+    }
+
+    async fn run(&self, command: &[String]) -> io::Result<bool> {
+        self.slot.run_inside(self.life, command).await
+    }
+
+    async fn printed(&self, pattern: &str) -> io::Result<()> {
+        let pattern = Regex::new(pattern).map_err(io::Error::other)?;
+        self.life.log.expect(pattern).await.map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,271 @@
+//! Containers of a Docker engine on this machine; images and Compose files stay as they are.
+//!
+//! Each slot is an internal network with one sidecar container, which holds the addresses that stand for
+//! services and hands sockets of its network to the tool, whose mesh carries the calls; see
+//! `docs/design/0003-docker-sidecars.md`. No type of the engine's client leaves this module.
+
+mod addresses;
+mod apply;
+mod engine;
+mod exec;
+mod image;
+mod life;
+mod sidecar;
+mod slot;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use faultscope_model::plan::Plan;
+use faultscope_model::units::ByteSize;
+use faultscope_model::{InstanceId, SlotId};
+use futures_util::future::join_all;
+use tokio::net::TcpStream;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use self::engine::{Engine, OWNER, fault};
+use self::life::Life;
+use self::slot::Slot;
+use crate::process::parts::{is_dead, reap};
+use crate::{
+    Action, Capabilities, Deployment, Execution, Exit, InstanceMetrics, Isolation, LimitsBy, MeshPlace,
+    Platform, PlatformError, PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec, Snapshot,
+};
+
+const NAME: &str = "docker";
+
+/// What the back end must know.
+#[derive(Debug, Clone, Default)]
+pub struct DockerOptions {
+    /// Where the engine is, as in `DOCKER_HOST`, which counts when this is not set.
+    pub host: Option<String>,
+    /// The image that commands of tests run in; that of the first service when not set.
+    pub test_image: Option<String>,
+    /// The tool's own folder, where the next start looks for what a dead one left.
+    pub state: Option<PathBuf>,
+}
+
+/// Containers of a Docker engine.
+#[derive(Debug)]
+pub struct DockerPlatform {
+    engine: Engine,
+    options: DockerOptions,
+    slots: Mutex<BTreeMap<SlotId, Arc<Slot>>>,
+    states: Mutex<BTreeSet<PathBuf>>,
+}
+
+impl DockerPlatform {
+    /// Connects to the engine.
+    pub async fn connect(options: DockerOptions) -> Result<Self, PlatformError> {
+        Ok(Self {
+            engine: Engine::connect(options.host.as_deref()).await?,
+            slots: Mutex::default(),
+            states: Mutex::new(options.state.iter().cloned().collect()),
+            options,
+        })
+    }
+
+    fn slot(&self, slot: SlotId) -> Result<Arc<Slot>, PlatformError> {
+        let found = lock(&self.slots).get(&slot).cloned();
+        found.ok_or_else(|| bad_plan(format!("find {slot}"), "it is not open"))
+    }
+
+    fn life(&self, slot: SlotId, instance: &InstanceId) -> Result<(Arc<Slot>, Arc<Life>), PlatformError> {
+        let slot = self.slot(slot)?;
+        let life = slot.life(instance);
+        let life = life.ok_or_else(|| bad_plan(format!("find {instance}"), "no such instance"))?;
+        Ok((slot, life))
+    }
+}
+
+#[async_trait]
+impl Platform for DockerPlatform {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            isolation: Isolation::Containers,
+            limits: LimitsBy::Engine,
+            mesh: MeshPlace::Local,
+            snapshots: false,
+            pause: true,
+            most_slots: None,
+            notes: vec!["durable data of containers cannot be kept as snapshots yet".into()],
+        }
+    }
+
+    async fn open_slot(&self, spec: &SlotSpec) -> Result<(), PlatformError> {
+        if self.slot(spec.id).is_ok() {
+            return Err(bad_plan(format!("open {}", spec.id), "it is open already"));
+        }
+        let slot = Slot::open(spec, &self.engine, &self.options).await?;
+        lock(&self.states).insert(slot.spec.state.clone());
+        lock(&self.slots).insert(spec.id, slot);
+        Ok(())
+    }
+
+    async fn reserve(&self, slot: SlotId, plan: &Plan) -> Result<Reservation, PlatformError> {
+        self.slot(slot)?.reserve(plan).await
+    }
+
+    async fn apply(
+        &self,
+        slot: SlotId,
+        plan: &Plan,
+        cancel: &CancellationToken,
+    ) -> Result<Deployment, PlatformError> {
+        self.slot(slot)?.apply(plan, cancel).await
+    }
+
+    async fn dial(&self, slot: SlotId, instance: &InstanceId, port: u16) -> std::io::Result<TcpStream> {
+        let slot = self.slot(slot).map_err(std::io::Error::other)?;
+        slot.dial(instance, port).await
+    }
+
+    fn events(&self, slot: SlotId) -> broadcast::Receiver<PlatformEvent> {
+        match self.slot(slot) {
+            Ok(slot) => slot.events.subscribe(),
+            // A slot that is not open has no events, now or later.
+            Err(_) => broadcast::Sender::new(1).subscribe(),
+        }
+    }
+
+    async fn act(&self, slot: SlotId, instance: &InstanceId, action: Action) -> Result<(), PlatformError> {
+        let (slot, life) = self.life(slot, instance)?;
+        let down = || bad_plan(format!("{action:?} {instance}").to_lowercase(), "it does not run");
+        match action {
+            Action::Kill => life.stop(&slot, Duration::ZERO).await,
+            Action::Restart => {
+                let _turn = slot.turn.lock().await;
+                life.stop(&slot, Duration::ZERO).await?;
+                let next = Life::start(&slot, life.plan.clone(), Some(&life)).await?;
+                next.ready(&slot).await
+            }
+            Action::Pause | Action::Resume if life.is_over() => Err(down()),
+            Action::Pause => life.pause(&slot, true).await,
+            Action::Resume => life.pause(&slot, false).await,
+        }
+    }
+
+    async fn exec(
+        &self,
+        slot: SlotId,
+        run: &Execution,
+        cancel: &CancellationToken,
+    ) -> Result<Exit, PlatformError> {
+        self.slot(slot)?.exec(run, cancel).await
+    }
+
+    async fn metrics(&self, slot: SlotId) -> Result<Vec<InstanceMetrics>, PlatformError> {
+        let slot = self.slot(slot)?;
+        let lives: Vec<_> = slot.lives().values().filter(|l| !l.is_over()).cloned().collect();
+        let measured = join_all(lives.iter().map(|life| measure(&slot, life))).await;
+        Ok(measured.into_iter().flatten().collect())
+    }
+
+    async fn logs(&self, slot: SlotId, instance: &InstanceId) -> Result<Vec<String>, PlatformError> {
+        Ok(self.life(slot, instance)?.1.log.last_lines())
+    }
+
+    async fn snapshot(&self, _slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
+        Err(unsupported(format!("keep the data of {instance}"), "not yet"))
+    }
+
+    async fn restore(
+        &self,
+        _slot: SlotId,
+        instance: &InstanceId,
+        _snapshot: &Snapshot,
+    ) -> Result<(), PlatformError> {
+        Err(unsupported(format!("put back the data of {instance}"), "not yet"))
+    }
+
+    async fn intact(&self, slot: SlotId) -> Result<(), PlatformError> {
+        let answered = self.slot(slot)?.sidecar().answers().await;
+        answered.map_err(|e| trouble("reach the slot's sidecar", e))
+    }
+
+    async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {
+        self.slot(slot)?.clear().await
+    }
+
+    async fn close_slot(&self, slot: SlotId) -> Result<(), PlatformError> {
+        self.slot(slot)?.close().await?;
+        lock(&self.slots).remove(&slot);
+        Ok(())
+    }
+
+    async fn reap_orphans(&self) -> Result<Reaped, PlatformError> {
+        let action = "remove what a dead tool left";
+        let states = lock(&self.states).clone();
+        let reaping = tokio::task::spawn_blocking(move || reap(&[], &states));
+        let mut reaped = reaping.await.map_err(|e| trouble(action, e))?;
+        let removed = async {
+            for container in self.engine.containers(OWNER).await? {
+                if is_dead(&container.owner) {
+                    self.engine.remove(&container.name).await?;
+                    reaped.containers += 1;
+                }
+            }
+            for network in self.engine.networks(OWNER).await? {
+                if is_dead(&network.owner) {
+                    self.engine.remove_network(&network.name).await?;
+                }
+            }
+            for volume in self.engine.volumes(OWNER).await? {
+                if is_dead(&volume.owner) {
+                    self.engine.remove_volume(&volume.name).await?;
+                }
+            }
+            Ok(())
+        };
+        removed.await.map_err(|e| fault(action, e))?;
+        Ok(reaped)
+    }
+}
+
+async fn measure(slot: &Slot, life: &Life) -> Option<InstanceMetrics> {
+    let stats = slot.engine.stats(&life.container).await?;
+    let cpu = stats.cpu_stats.and_then(|c| c.cpu_usage?.total_usage);
+    let memory = stats.memory_stats.and_then(|m| m.usage);
+    let threads = stats.pids_stats.and_then(|p| p.current);
+    Some(InstanceMetrics {
+        instance: life.plan.id.clone(),
+        cpu: Duration::from_nanos(cpu.unwrap_or_default()),
+        memory: ByteSize(memory.unwrap_or_default()),
+        memory_limit: life.plan.limits.memory,
+        cpu_limit: life.plan.limits.cpu,
+        threads: u32::try_from(threads.unwrap_or_default()).unwrap_or(u32::MAX),
+    })
+}
+
+/// Something the engine or the machine refused.
+fn trouble(
+    action: impl Into<String>,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> PlatformError {
+    PlatformError::new(PlatformErrorKind::Infrastructure, NAME, action).because(source)
+}
+
+/// Something the plan asks for that cannot be.
+fn bad_plan(
+    action: impl Into<String>,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> PlatformError {
+    PlatformError::new(PlatformErrorKind::BadPlan, NAME, action).because(source)
+}
+
+/// Something this back end cannot do.
+fn unsupported(action: impl Into<String>, why: &str) -> PlatformError {
+    PlatformError::new(PlatformErrorKind::Unsupported, NAME, action).because(why)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
