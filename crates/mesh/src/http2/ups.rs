@@ -88,8 +88,8 @@ impl Ups {
         loop {
             let mut notified = std::pin::pin!(self.losses.notify.notified());
             notified.as_mut().enable();
-            let (n_cells, is_alive) = (self.lock().len(), self.is_any_alive());
-            if n_cells > 0 && !is_alive {
+            let is_any_known = !self.lock().is_empty();
+            if is_any_known && !self.is_any_alive() {
                 return self.losses.was_reset.load(Ordering::Acquire);
             }
             notified.await;

@@ -29,6 +29,10 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     std::thread::spawn(move || {
         if stopped.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             alarm.notify_one();
+            // A runtime that is stuck does not hear the alarm.
+            if stopped.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                std::process::abort();
+            }
         }
     });
     let done = tokio::select! {
