@@ -40,9 +40,7 @@ struct Kept {
 impl Log {
     /// An empty log.
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            kept: Mutex::default(),
-        })
+        Arc::new(Self { kept: Mutex::default() })
     }
 
     /// The last lines, the unfinished one included.
@@ -110,10 +108,7 @@ impl Kept {
         }
         self.partial.clear();
         self.overlong = false;
-        if self
-            .awaited
-            .as_ref()
-            .is_some_and(|(pattern, _)| pattern.is_match(&line))
+        if self.awaited.as_ref().is_some_and(|(pattern, _)| pattern.is_match(&line))
             && let Some((_, seen)) = self.awaited.take()
         {
             let _ = seen.send(());
@@ -159,19 +154,8 @@ impl LogFile {
             fs::create_dir_all(folder).ok()?;
             File::options().create(true).append(true).open(&path).ok()
         });
-        let written = file
-            .as_ref()
-            .and_then(|f| f.metadata().ok())
-            .map_or(0, |m| m.len());
-        Self {
-            path,
-            file,
-            written,
-            half: limit / 2,
-            period: Instant::now(),
-            in_period: 0,
-            skipped: 0,
-        }
+        let written = file.as_ref().and_then(|f| f.metadata().ok()).map_or(0, |m| m.len());
+        Self { path, file, written, half: limit / 2, period: Instant::now(), in_period: 0, skipped: 0 }
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -204,12 +188,7 @@ impl LogFile {
         if self.written + bytes.len() as u64 > self.half {
             let old = self.path.with_extension("log.old");
             let _ = fs::rename(&self.path, old);
-            self.file = File::options()
-                .create(true)
-                .truncate(true)
-                .write(true)
-                .open(&self.path)
-                .ok();
+            self.file = File::options().create(true).truncate(true).write(true).open(&self.path).ok();
             self.written = 0;
         }
         let bytes = &bytes[..bytes.len().min(self.half as usize)];

@@ -33,10 +33,7 @@ pub(crate) async fn wait_until_ready(probe: &Probe, instance: &dyn Reach) -> io:
     }
     let mut pause = FIRST_PAUSE;
     loop {
-        if tokio::time::timeout(ONE_ATTEMPT, is_ready(probe, instance))
-            .await
-            .is_ok_and(|ready| ready)
-        {
+        if tokio::time::timeout(ONE_ATTEMPT, is_ready(probe, instance)).await.is_ok_and(|ready| ready) {
             return Ok(());
         }
         tokio::time::sleep(pause).await;
@@ -47,9 +44,7 @@ pub(crate) async fn wait_until_ready(probe: &Probe, instance: &dyn Reach) -> io:
 async fn is_ready(probe: &Probe, instance: &dyn Reach) -> bool {
     match probe {
         Probe::Http { path, port } => match instance.connect(*port).await {
-            Ok(stream) => status(stream, path)
-                .await
-                .is_ok_and(|status| (100..400).contains(&status)),
+            Ok(stream) => status(stream, path).await.is_ok_and(|status| (100..400).contains(&status)),
             Err(_) => false,
         },
         Probe::Tcp { port } => instance.connect(*port).await.is_ok(),
@@ -71,9 +66,6 @@ async fn status(mut stream: TcpStream, path: &str) -> io::Result<u16> {
         }
     }
     let text = String::from_utf8_lossy(&head);
-    let status = text
-        .strip_prefix("HTTP/1.")
-        .and_then(|rest| rest.get(2..5))
-        .and_then(|s| s.parse().ok());
+    let status = text.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).and_then(|s| s.parse().ok());
     status.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not an HTTP answer"))
 }

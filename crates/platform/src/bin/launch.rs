@@ -32,11 +32,8 @@ async fn tool(args: Vec<PathBuf>) -> ExitCode {
     let Ok(Ok(plan)) = std::fs::read(plan).map(|text| serde_json::from_slice::<Plan>(&text)) else {
         return ExitCode::from(65);
     };
-    let isolation = if isolation.as_os_str() == "ports" {
-        WantedIsolation::Ports
-    } else {
-        WantedIsolation::Netns
-    };
+    let isolation =
+        if isolation.as_os_str() == "ports" { WantedIsolation::Ports } else { WantedIsolation::Netns };
     let spec = SlotSpec {
         id: SlotId(0),
         label: label.display().to_string(),
@@ -49,11 +46,7 @@ async fn tool(args: Vec<PathBuf>) -> ExitCode {
         control: None,
     };
     let run = async {
-        let options = ProcessOptions {
-            isolation,
-            program: spec.program.clone(),
-            state: None,
-        };
+        let options = ProcessOptions { isolation, program: spec.program.clone(), state: None };
         let platform = ProcessPlatform::new(options)?;
         platform.open_slot(&spec).await?;
         platform.apply(spec.id, &plan, &CancellationToken::new()).await?;

@@ -14,18 +14,11 @@ impl Case<'_> {
         assert_eq!(get("/append/data/kept").await, "1");
         assert_eq!(get("/append/data/kept").await, "2");
         assert_eq!(get("/append/scratch").await, "1");
-        self.platform
-            .act(self.slot, order, Action::Restart)
-            .await
-            .expect("it can be started again");
+        self.platform.act(self.slot, order, Action::Restart).await.expect("it can be started again");
         assert_eq!(get("/size/data/kept").await, "2", "a restart keeps durable data");
         assert_eq!(get("/size/scratch").await, "0", "and nothing else");
         self.deploy(&plan).await;
-        assert_eq!(
-            get("/size/data/kept").await,
-            "0",
-            "the next trial begins with fresh data"
-        );
+        assert_eq!(get("/size/data/kept").await, "0", "the next trial begins with fresh data");
     }
 
     pub(super) async fn puts_snapshots_back(&self) {
@@ -37,16 +30,9 @@ impl Case<'_> {
         let order = &plan.instances[0].id;
         let get = async |path: &str| self.get(self.slot, order, 8080, path).await.expect("an answer");
         assert_eq!(get("/append/data/kept").await, "1");
-        let snapshot = self
-            .platform
-            .snapshot(self.slot, order)
-            .await
-            .expect("data can be kept");
+        let snapshot = self.platform.snapshot(self.slot, order).await.expect("data can be kept");
         assert_eq!(get("/append/data/kept").await, "2", "it goes on after a snapshot");
-        self.platform
-            .restore(self.slot, order, &snapshot)
-            .await
-            .expect("data can be put back");
+        self.platform.restore(self.slot, order, &snapshot).await.expect("data can be put back");
         self.deploy(&plan).await;
         assert_eq!(get("/size/data/kept").await, "1", "what was kept is there again");
         self.deploy(&plan).await;

@@ -33,16 +33,9 @@ pub struct ContractApp {
 
 /// Checks every promise.
 pub async fn contract(platform: &dyn Platform, application: ContractApp) {
-    let case = Case {
-        platform,
-        application,
-        slot: SlotId(0),
-    };
+    let case = Case { platform, application, slot: SlotId(0) };
     let simulated = platform.capabilities().isolation == Isolation::Simulated;
-    platform
-        .open_slot(&(case.application.slot)(case.slot))
-        .await
-        .expect("a slot opens");
+    platform.open_slot(&(case.application.slot)(case.slot)).await.expect("a slot opens");
     case.counts_only_differences().await;
     case.cancels_at_once().await;
     if !simulated {
@@ -57,10 +50,7 @@ pub async fn contract(platform: &dyn Platform, application: ContractApp) {
         case.keeps_slots_apart().await;
     }
     platform.close_slot(case.slot).await.expect("a slot closes");
-    assert!(
-        platform.metrics(case.slot).await.is_err(),
-        "a closed slot has nothing to measure"
-    );
+    assert!(platform.metrics(case.slot).await.is_err(), "a closed slot has nothing to measure");
     platform.reap_orphans().await.expect("reaping works");
 }
 
@@ -83,18 +73,12 @@ impl Case<'_> {
             image: self.application.image.clone(),
             directory: String::new(),
             env: BTreeMap::new(),
-            ports: vec![PortPlan {
-                port,
-                protocol: Protocol::Http,
-            }],
+            ports: vec![PortPlan { port, protocol: Protocol::Http }],
             calls: Vec::new(),
             after: Vec::new(),
             limits: Limits::default(),
             ready: Readiness {
-                probe: Probe::Http {
-                    path: "/health".into(),
-                    port,
-                },
+                probe: Probe::Http { path: "/health".into(), port },
                 within: Duration::from_secs(30),
             },
             durable: Vec::new(),
@@ -103,19 +87,9 @@ impl Case<'_> {
     }
 
     fn plan(&self, instances: Vec<InstancePlan>, reset: Reset) -> Plan {
-        let ports = instances
-            .iter()
-            .map(|i| (i.id.service.clone(), i.ports.clone()))
-            .collect();
+        let ports = instances.iter().map(|i| (i.id.service.clone(), i.ports.clone())).collect();
         let (aliases, externals) = (BTreeMap::new(), Vec::new());
-        Plan {
-            circumstance: Circumstance::default(),
-            instances,
-            ports,
-            aliases,
-            externals,
-            reset,
-        }
+        Plan { circumstance: Circumstance::default(), instances, ports, aliases, externals, reset }
     }
 
     fn run(&self, orders: &[&str]) -> Execution {
@@ -134,36 +108,17 @@ impl Case<'_> {
 
     /// Reserves and applies; the listeners are given back.
     async fn deploy(&self, plan: &Plan) -> (crate::Reservation, crate::Deployment) {
-        let reservation = self
-            .platform
-            .reserve(self.slot, plan)
-            .await
-            .expect("listeners can be reserved");
+        let reservation = self.platform.reserve(self.slot, plan).await.expect("listeners can be reserved");
         let cancel = CancellationToken::new();
-        let deployment = self
-            .platform
-            .apply(self.slot, plan, &cancel)
-            .await
-            .expect("the plan is reached");
-        assert_eq!(
-            deployment.instances.len(),
-            plan.instances.len(),
-            "all instances run"
-        );
+        let deployment = self.platform.apply(self.slot, plan, &cancel).await.expect("the plan is reached");
+        assert_eq!(deployment.instances.len(), plan.instances.len(), "all instances run");
         (reservation, deployment)
     }
 
     async fn fails(&self, plan: &Plan) -> PlatformErrorKind {
-        self.platform
-            .reserve(self.slot, plan)
-            .await
-            .expect("listeners can be reserved");
+        self.platform.reserve(self.slot, plan).await.expect("listeners can be reserved");
         let cancel = CancellationToken::new();
-        self.platform
-            .apply(self.slot, plan, &cancel)
-            .await
-            .expect_err("the plan cannot be reached")
-            .kind
+        self.platform.apply(self.slot, plan, &cancel).await.expect_err("the plan cannot be reached").kind
     }
 
     /// GETs a path of an instance.
@@ -184,27 +139,19 @@ impl Case<'_> {
         let (_, first) = self.deploy(&one).await;
         assert_eq!((first.destroyed, first.created, first.kept), (0, 1, 0));
         let (_, again) = self.deploy(&one).await;
-        assert_eq!(
-            (again.destroyed, again.created, again.kept),
-            (0, 0, 1),
-            "what fits is kept"
-        );
+        assert_eq!((again.destroyed, again.created, again.kept), (0, 0, 1), "what fits is kept");
         let limited = |n: u32| {
             let mut instance = self.instance(&format!("order-{n}"), 8080, &[]);
             instance.limits.memory = Some("256MiB".parse().expect("a size"));
             instance
         };
-        let (_, six) = self
-            .deploy(&self.plan((1..=6).map(limited).collect(), Reset::Keep))
-            .await;
+        let (_, six) = self.deploy(&self.plan((1..=6).map(limited).collect(), Reset::Keep)).await;
         assert_eq!(
             (six.destroyed, six.created, six.kept),
             (1, 6, 0),
             "a changed instance is one pair of actions"
         );
-        let (_, fresh) = self
-            .deploy(&self.plan((1..=2).map(limited).collect(), Reset::Restart))
-            .await;
+        let (_, fresh) = self.deploy(&self.plan((1..=2).map(limited).collect(), Reset::Restart)).await;
         assert_eq!(
             (fresh.destroyed, fresh.created, fresh.kept),
             (6, 2, 0),
@@ -215,14 +162,9 @@ impl Case<'_> {
     /// A cancel in the middle of `apply` stops it, and clearing leaves nothing behind.
     async fn cancels_at_once(&self) {
         let mut silent = self.instance("silent-1", 8080, &[]);
-        silent.ready.probe = Probe::Log {
-            pattern: "^never$".into(),
-        };
+        silent.ready.probe = Probe::Log { pattern: "^never$".into() };
         let plan = self.plan(vec![silent, self.instance("order-1", 8081, &[])], Reset::Restart);
-        self.platform
-            .reserve(self.slot, &plan)
-            .await
-            .expect("listeners can be reserved");
+        self.platform.reserve(self.slot, &plan).await.expect("listeners can be reserved");
         let cancel = CancellationToken::new();
         let mut events = self.platform.events(self.slot);
         let (result, ()) = tokio::join!(self.platform.apply(self.slot, &plan, &cancel), async {
@@ -232,30 +174,12 @@ impl Case<'_> {
             }
             cancel.cancel();
         });
-        assert_eq!(
-            result.expect_err("a cancelled apply fails").kind,
-            PlatformErrorKind::Cancelled
-        );
-        self.platform
-            .clear_slot(self.slot)
-            .await
-            .expect("a slot can be cleared");
-        assert!(
-            self.platform
-                .metrics(self.slot)
-                .await
-                .expect("metrics")
-                .is_empty(),
-            "nothing is left"
-        );
-        let (_, after) = self
-            .deploy(&self.plan(vec![self.instance("order-1", 8080, &[])], Reset::Keep))
-            .await;
-        assert_eq!(
-            (after.destroyed, after.created),
-            (0, 1),
-            "a cleared slot starts from nothing"
-        );
+        assert_eq!(result.expect_err("a cancelled apply fails").kind, PlatformErrorKind::Cancelled);
+        self.platform.clear_slot(self.slot).await.expect("a slot can be cleared");
+        assert!(self.platform.metrics(self.slot).await.expect("metrics").is_empty(), "nothing is left");
+        let (_, after) =
+            self.deploy(&self.plan(vec![self.instance("order-1", 8080, &[])], Reset::Keep)).await;
+        assert_eq!((after.destroyed, after.created), (0, 1), "a cleared slot starts from nothing");
     }
 }
 
@@ -272,7 +196,5 @@ async fn get(mut stream: TcpStream, path: &str) -> std::io::Result<String> {
         }
     };
     let late = || std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer");
-    tokio::time::timeout(Duration::from_secs(10), exchange)
-        .await
-        .map_err(|_| late())?
+    tokio::time::timeout(Duration::from_secs(10), exchange).await.map_err(|_| late())?
 }

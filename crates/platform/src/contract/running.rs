@@ -21,34 +21,18 @@ impl Case<'_> {
             Reset::Restart,
         );
         let (reservation, _) = self.deploy(&plan).await;
-        let callers: Vec<String> = reservation
-            .callers
-            .iter()
-            .map(|c| c.instance.to_string())
-            .collect();
+        let callers: Vec<String> = reservation.callers.iter().map(|c| c.instance.to_string()).collect();
         assert_eq!(callers, ["order-1", "order-2", "stock-1", "test-1"]);
         for instance in &plan.instances {
             let port = instance.ports[0].port;
-            assert_eq!(
-                self.get(self.slot, &instance.id, port, "/health")
-                    .await
-                    .expect("an answer"),
-                "ok"
-            );
+            assert_eq!(self.get(self.slot, &instance.id, port, "/health").await.expect("an answer"), "ok");
         }
-        let lines = self
-            .platform
-            .logs(self.slot, &plan.instances[0].id)
-            .await
-            .expect("logs");
+        let lines = self.platform.logs(self.slot, &plan.instances[0].id).await.expect("logs");
         assert_eq!(lines, ["first line"]);
         let metrics = self.platform.metrics(self.slot).await.expect("metrics");
         assert_eq!(metrics.len(), 3);
         assert!(
-            self.platform
-                .dial(self.slot, &plan.instances[0].id, 1)
-                .await
-                .is_err(),
+            self.platform.dial(self.slot, &plan.instances[0].id, 1).await.is_err(),
             "no port, no connection"
         );
     }
@@ -64,11 +48,7 @@ impl Case<'_> {
         let plan = self.plan(vec![front, self.instance("back-1", 8080, &[])], Reset::Restart);
         let (reservation, _) = self.deploy(&plan).await;
         let front: InstanceId = "front-1".parse().expect("an instance");
-        let address = reservation
-            .callers
-            .iter()
-            .find(|c| c.instance == front)
-            .and_then(|c| c.address);
+        let address = reservation.callers.iter().find(|c| c.instance == front).and_then(|c| c.address);
         let listener = reservation.listeners.into_iter().find(|l| {
             l.spec.callee.as_str() == "back" && l.spec.caller.as_ref().is_none_or(|caller| *caller == front)
         });
@@ -95,43 +75,22 @@ impl Case<'_> {
     pub(super) async fn says_why_a_service_died(&self) {
         let dying = self.instance("dying-1", 8080, &["say", "no configuration", "exit", "7"]);
         let kind = self.fails(&self.plan(vec![dying], Reset::Restart)).await;
-        let PlatformErrorKind::NotReady {
-            instance,
-            reason,
-            last_lines,
-        } = kind
-        else {
-            panic!("{kind:?}")
-        };
-        assert_eq!(
-            (instance.to_string().as_str(), reason.as_str()),
-            ("dying-1", "exited with 7")
-        );
+        let PlatformErrorKind::NotReady { instance, reason, last_lines } = kind else { panic!("{kind:?}") };
+        assert_eq!((instance.to_string().as_str(), reason.as_str()), ("dying-1", "exited with 7"));
         assert_eq!(last_lines, ["no configuration"]);
 
         let mut silent = self.instance("silent-1", 8080, &["say", "waiting"]);
-        silent.ready.probe = faultscope_model::plan::Probe::Log {
-            pattern: "^never$".into(),
-        };
+        silent.ready.probe = faultscope_model::plan::Probe::Log { pattern: "^never$".into() };
         silent.ready.within = Duration::from_millis(1500);
         let kind = self.fails(&self.plan(vec![silent], Reset::Restart)).await;
-        let PlatformErrorKind::NotReady {
-            reason, last_lines, ..
-        } = kind
-        else {
-            panic!("{kind:?}")
-        };
+        let PlatformErrorKind::NotReady { reason, last_lines, .. } = kind else { panic!("{kind:?}") };
         assert_eq!(reason, "not ready within 1.5s");
         assert_eq!(last_lines, ["waiting"]);
 
         let mut missing = self.instance("missing-1", 8080, &[]);
         missing.command = vec!["no-such-program-anywhere".into()];
         let kind = self.fails(&self.plan(vec![missing], Reset::Restart)).await;
-        assert_eq!(
-            kind,
-            PlatformErrorKind::BadPlan,
-            "a program that is not there is the plan's fault"
-        );
+        assert_eq!(kind, PlatformErrorKind::BadPlan, "a program that is not there is the plan's fault");
     }
 
     pub(super) async fn limits_memory(&self) {
@@ -141,9 +100,7 @@ impl Case<'_> {
         let mut hungry = self.instance("hungry-1", 8080, &["eat", "134217728"]);
         hungry.limits.memory = Some("32MiB".parse().expect("a size"));
         let kind = self.fails(&self.plan(vec![hungry], Reset::Restart)).await;
-        let PlatformErrorKind::NotReady { reason, .. } = kind else {
-            panic!("{kind:?}")
-        };
+        let PlatformErrorKind::NotReady { reason, .. } = kind else { panic!("{kind:?}") };
         assert_eq!(reason, "killed: out of memory (limit 32MiB)");
     }
 
@@ -152,51 +109,22 @@ impl Case<'_> {
         self.deploy(&plan).await;
         let order = &plan.instances[0].id;
         if self.platform.capabilities().pause {
-            self.platform
-                .act(self.slot, order, Action::Pause)
-                .await
-                .expect("it can be paused");
-            let silent = tokio::time::timeout(
-                Duration::from_millis(300),
-                self.get(self.slot, order, 8080, "/health"),
-            );
+            self.platform.act(self.slot, order, Action::Pause).await.expect("it can be paused");
+            let silent =
+                tokio::time::timeout(Duration::from_millis(300), self.get(self.slot, order, 8080, "/health"));
             assert!(silent.await.is_err(), "a paused service says nothing");
-            self.platform
-                .act(self.slot, order, Action::Resume)
-                .await
-                .expect("it can be resumed");
-            assert_eq!(
-                self.get(self.slot, order, 8080, "/health")
-                    .await
-                    .expect("an answer"),
-                "ok"
-            );
+            self.platform.act(self.slot, order, Action::Resume).await.expect("it can be resumed");
+            assert_eq!(self.get(self.slot, order, 8080, "/health").await.expect("an answer"), "ok");
         }
         let mut events = self.platform.events(self.slot);
-        self.platform
-            .act(self.slot, order, Action::Kill)
-            .await
-            .expect("it can be killed");
-        assert!(
-            self.get(self.slot, order, 8080, "/health").await.is_err(),
-            "a killed service is down"
-        );
-        self.platform
-            .act(self.slot, order, Action::Restart)
-            .await
-            .expect("it can be started again");
-        assert_eq!(
-            self.get(self.slot, order, 8080, "/health")
-                .await
-                .expect("an answer"),
-            "ok"
-        );
+        self.platform.act(self.slot, order, Action::Kill).await.expect("it can be killed");
+        assert!(self.get(self.slot, order, 8080, "/health").await.is_err(), "a killed service is down");
+        self.platform.act(self.slot, order, Action::Restart).await.expect("it can be started again");
+        assert_eq!(self.get(self.slot, order, 8080, "/health").await.expect("an answer"), "ok");
         let event = events.recv().await.expect("an event");
         assert_eq!(
             event,
-            PlatformEvent::Ready {
-                instance: order.clone()
-            },
+            PlatformEvent::Ready { instance: order.clone() },
             "an end that was asked for is no event"
         );
     }
@@ -206,23 +134,12 @@ impl Case<'_> {
         let exec = async |run: &crate::Execution, cancel: &CancellationToken| {
             self.platform.exec(self.slot, run, cancel).await
         };
-        let exit = exec(&self.run(&["say", "hello", "exit", "3"]), &never)
-            .await
-            .expect("a test runs");
-        assert_eq!(
-            (exit.code, exit.stdout.as_str(), exit.timed_out),
-            (Some(3), "hello\n", false)
-        );
-        let flood = exec(
-            &self.run(&["say", "begin", "flood", "10000000", "say", "end", "exit", "0"]),
-            &never,
-        )
-        .await;
+        let exit = exec(&self.run(&["say", "hello", "exit", "3"]), &never).await.expect("a test runs");
+        assert_eq!((exit.code, exit.stdout.as_str(), exit.timed_out), (Some(3), "hello\n", false));
+        let flood =
+            exec(&self.run(&["say", "begin", "flood", "10000000", "say", "end", "exit", "0"]), &never).await;
         let flood = flood.expect("a test runs");
-        assert!(
-            flood.stdout.starts_with("begin\n") && flood.stdout.ends_with("end\n"),
-            "both ends are kept"
-        );
+        assert!(flood.stdout.starts_with("begin\n") && flood.stdout.ends_with("end\n"), "both ends are kept");
         assert!(flood.stdout.len() < 4096 + 100, "and no more than was asked for");
         let mut hanging = self.run(&["say", "started"]);
         hanging.within = Duration::from_millis(1500);
@@ -231,51 +148,27 @@ impl Case<'_> {
         hanging.within = Duration::from_secs(30);
         let cancel = CancellationToken::new();
         cancel.cancel();
-        let cancelled = exec(&hanging, &cancel)
-            .await
-            .expect_err("a cancelled test has no outcome");
+        let cancelled = exec(&hanging, &cancel).await.expect_err("a cancelled test has no outcome");
         assert_eq!(cancelled.kind, PlatformErrorKind::Cancelled);
     }
 
     /// Two slots with the same names and ports do not see each other.
     pub(super) async fn keeps_slots_apart(&self) {
         let other = SlotId(self.slot.0 + 1);
-        self.platform
-            .open_slot(&(self.application.slot)(other))
-            .await
-            .expect("a second slot opens");
+        self.platform.open_slot(&(self.application.slot)(other)).await.expect("a second slot opens");
         let mut order = self.instance("order-1", 8080, &[]);
         order.durable = vec!["data".into()];
         let plan = self.plan(vec![order], Reset::Restart);
         let order = &plan.instances[0].id;
         self.deploy(&plan).await;
         let cancel = CancellationToken::new();
-        self.platform
-            .reserve(other, &plan)
-            .await
-            .expect("listeners can be reserved");
-        self.platform
-            .apply(other, &plan, &cancel)
-            .await
-            .expect("the same plan runs twice");
+        self.platform.reserve(other, &plan).await.expect("listeners can be reserved");
+        self.platform.apply(other, &plan, &cancel).await.expect("the same plan runs twice");
         let here = self.get(self.slot, order, 8080, "/append/data/file").await;
         assert_eq!(here.expect("an answer"), "1");
-        let stream = self
-            .platform
-            .dial(other, order, 8080)
-            .await
-            .expect("the other one answers");
-        assert_eq!(
-            get(stream, "/size/data/file").await.expect("an answer"),
-            "0",
-            "data is not shared"
-        );
+        let stream = self.platform.dial(other, order, 8080).await.expect("the other one answers");
+        assert_eq!(get(stream, "/size/data/file").await.expect("an answer"), "0", "data is not shared");
         self.platform.close_slot(other).await.expect("a slot closes");
-        assert_eq!(
-            self.get(self.slot, order, 8080, "/health")
-                .await
-                .expect("the first one goes on"),
-            "ok"
-        );
+        assert_eq!(self.get(self.slot, order, 8080, "/health").await.expect("the first one goes on"), "ok");
     }
 }

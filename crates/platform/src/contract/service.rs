@@ -74,10 +74,7 @@ fn handle(stream: TcpStream) {
         Ok(body) => ("200 OK", body),
         Err(error) => ("500 Trouble", error.to_string()),
     };
-    let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
     let _ = (&stream).write_all(format!("{head}{body}").as_bytes());
 }
 
@@ -104,9 +101,7 @@ fn call(mut stream: TcpStream, path: &str) -> io::Result<String> {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes())?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
-    let (head, body) = text
-        .split_once("\r\n\r\n")
-        .ok_or_else(|| io::Error::other("no answer"))?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| io::Error::other("no answer"))?;
     if !head.starts_with("HTTP/1.1 200") {
         return Err(io::Error::other(body.to_owned()));
     }

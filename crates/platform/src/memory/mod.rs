@@ -49,11 +49,7 @@ struct Slot {
 impl MemoryPlatform {
     /// Simulates this.
     pub fn new(simulation: Simulation) -> Self {
-        Self {
-            simulation,
-            slots: Mutex::default(),
-            met: Mutex::default(),
-        }
+        Self { simulation, slots: Mutex::default(), met: Mutex::default() }
     }
 
     fn slots(&self) -> MutexGuard<'_, BTreeMap<SlotId, Slot>> {
@@ -90,11 +86,7 @@ impl MemoryPlatform {
             let drawn = chance.uniform() < fault.probability;
             drawn && wanted(&fault.effect) && fault.when.holds(&plan.circumstance)
         };
-        self.simulation
-            .faults
-            .iter()
-            .find(|fault| applies(fault))
-            .map(|fault| fault.effect.clone())
+        self.simulation.faults.iter().find(|fault| applies(fault)).map(|fault| fault.effect.clone())
     }
 }
 
@@ -141,20 +133,11 @@ impl Platform for MemoryPlatform {
             slot.running.retain(|i| actions.keep.contains(&i.id));
             slot.passed = Duration::ZERO;
         })?;
-        let caller = |instance: InstanceId, node| Caller {
-            instance,
-            node,
-            address: None,
-        };
+        let caller = |instance: InstanceId, node| Caller { instance, node, address: None };
         let callers = plan.instances.iter().map(|i| caller(i.id.clone(), i.node));
-        let callers = callers
-            .chain([caller(InstanceId::test(), NodeId::default())])
-            .collect();
-        let endpoint = |i: &InstancePlan| Endpoint {
-            instance: i.id.clone(),
-            node: i.node,
-            addresses: BTreeMap::new(),
-        };
+        let callers = callers.chain([caller(InstanceId::test(), NodeId::default())]).collect();
+        let endpoint =
+            |i: &InstancePlan| Endpoint { instance: i.id.clone(), node: i.node, addresses: BTreeMap::new() };
         Ok(Reservation {
             listeners: Vec::new(),
             callers,
@@ -184,36 +167,24 @@ impl Platform for MemoryPlatform {
         })?;
         let took = self.simulation.apply.sample(actions.create.len(), &mut chance);
         self.pass(id, took, cancel).await?;
-        let not_ready = self.fault(plan, &mut chance, |effect| {
-            matches!(effect, Effect::NotReady { .. })
-        });
+        let not_ready = self.fault(plan, &mut chance, |effect| matches!(effect, Effect::NotReady { .. }));
         if let Some(Effect::NotReady { service, reason }) = not_ready {
             let instance = InstanceId::new(service, 1);
             let action = format!("get {instance} ready");
             return Err(error(
-                PlatformErrorKind::NotReady {
-                    instance,
-                    reason,
-                    last_lines: Vec::new(),
-                },
+                PlatformErrorKind::NotReady { instance, reason, last_lines: Vec::new() },
                 action,
             ));
         }
         self.with(id, |slot| {
             for instance in &actions.create {
-                let _ = slot.events.send(PlatformEvent::Ready {
-                    instance: instance.id.clone(),
-                });
+                let _ = slot.events.send(PlatformEvent::Ready { instance: instance.id.clone() });
             }
             slot.running.clone_from(&plan.instances);
             slot.plan = Some(plan.clone());
             slot.chance = chance;
         })?;
-        let deployed = |i: &InstancePlan| Deployed {
-            id: i.id.clone(),
-            node: i.node,
-            ready_after: took,
-        };
+        let deployed = |i: &InstancePlan| Deployed { id: i.id.clone(), node: i.node, ready_after: took };
         Ok(Deployment {
             instances: plan.instances.iter().map(deployed).collect(),
             created: actions.create.len(),
@@ -251,9 +222,7 @@ impl Platform for MemoryPlatform {
             plan.ok_or_else(|| error(PlatformErrorKind::BadPlan, "run a test").because("nothing runs"))?;
         let took = self.simulation.exec.sample(0, &mut chance);
         self.pass(id, took, cancel).await?;
-        let fault = self.fault(&plan, &mut chance, |effect| {
-            !matches!(effect, Effect::NotReady { .. })
-        });
+        let fault = self.fault(&plan, &mut chance, |effect| !matches!(effect, Effect::NotReady { .. }));
         self.with(id, |slot| slot.chance = chance)?;
         let (code, stdout) = match fault {
             Some(Effect::Invalid) => {
@@ -263,14 +232,7 @@ impl Platform for MemoryPlatform {
             Some(Effect::Fail { message }) => (1, message),
             Some(Effect::NotReady { .. }) | None => (0, String::new()),
         };
-        Ok(Exit {
-            code: Some(code),
-            signal: None,
-            timed_out: false,
-            stdout,
-            stderr: String::new(),
-            took,
-        })
+        Ok(Exit { code: Some(code), signal: None, timed_out: false, stdout, stderr: String::new(), took })
     }
 
     async fn metrics(&self, slot: SlotId) -> Result<Vec<InstanceMetrics>, PlatformError> {
@@ -290,17 +252,11 @@ impl Platform for MemoryPlatform {
     }
 
     async fn snapshot(&self, _: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
-        Err(error(
-            PlatformErrorKind::Unsupported,
-            format!("keep the data of {instance}"),
-        ))
+        Err(error(PlatformErrorKind::Unsupported, format!("keep the data of {instance}")))
     }
 
     async fn restore(&self, _: SlotId, instance: &InstanceId, _: &Snapshot) -> Result<(), PlatformError> {
-        Err(error(
-            PlatformErrorKind::Unsupported,
-            format!("put back the data of {instance}"),
-        ))
+        Err(error(PlatformErrorKind::Unsupported, format!("put back the data of {instance}")))
     }
 
     async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {

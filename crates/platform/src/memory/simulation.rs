@@ -78,11 +78,11 @@ pub enum Condition {
     /// Every circumstance.
     Always,
     /// All of these.
-    All(Vec<Condition>),
+    All(Vec<Self>),
     /// Any of these.
-    Any(Vec<Condition>),
+    Any(Vec<Self>),
     /// Not this.
-    Not(Box<Condition>),
+    Not(Box<Self>),
     /// More than one node, or more.
     Nodes {
         /// The least number.
@@ -139,11 +139,7 @@ impl Condition {
             Self::Not(inner) => !inner.holds(circumstance),
             Self::Nodes { at_least } => circumstance.nodes >= *at_least,
             Self::Instances { service, at_least } => circumstance.instances_of(service) >= *at_least,
-            Self::Config {
-                service,
-                item,
-                equals,
-            } => {
+            Self::Config { service, item, equals } => {
                 let value = circumstance.config.get(service).and_then(|items| items.get(item));
                 value.is_some_and(|value| equals.as_ref().is_none_or(|wanted| wanted == value))
             }
@@ -170,11 +166,7 @@ impl fmt::Debug for Condition {
 impl Cost {
     /// Always the same, however many instances.
     pub fn fixed(base: Duration) -> Self {
-        Self {
-            base,
-            per_instance: Duration::ZERO,
-            spread: 0.0,
-        }
+        Self { base, per_instance: Duration::ZERO, spread: 0.0 }
     }
 
     /// How long it takes this time.

@@ -67,12 +67,7 @@ fn give(given: &mut BTreeMap<String, Ipv4Addr>, name: &str, net: u8) -> (Ipv4Add
     }
     let number = given.len();
     // From x.y.1.1 on: 10.201.0.1 is the gateway.
-    let address = Ipv4Addr::new(
-        10,
-        net,
-        (1 + number / 250).min(255) as u8,
-        (1 + number % 250) as u8,
-    );
+    let address = Ipv4Addr::new(10, net, (1 + number / 250).min(255) as u8, (1 + number % 250) as u8);
     given.insert(name.to_owned(), address);
     (address, true)
 }

@@ -49,21 +49,13 @@ impl AgentProcess {
         let ours = watched(ours)?;
         let mut command = Command::new(program);
         let mode = if isolated { MODE_NETNS } else { MODE_PLAIN };
-        command
-            .args(["launch", "agent", label, mode])
-            .arg(std::process::id().to_string());
-        command
-            .env("FAULTSCOPE_LABEL", label)
-            .env(reap::OWNER, reap::this_owner());
+        command.args(["launch", "agent", label, mode]).arg(std::process::id().to_string());
+        command.env("FAULTSCOPE_LABEL", label).env(reap::OWNER, reap::this_owner());
         command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
         let child = spawn(command).await?;
         let exited = watched(pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?)?;
-        let mut starting = Ending {
-            inner: exited.get_ref().try_clone()?,
-            child: Some(child),
-            exited,
-            isolated,
-        };
+        let mut starting =
+            Ending { inner: exited.get_ref().try_clone()?, child: Some(child), exited, isolated };
         let greeting = async {
             let mut buffer = vec![0; MOST_BYTES];
             loop {
@@ -85,10 +77,7 @@ impl AgentProcess {
         tokio::time::timeout(PATIENCE, greeting)
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the slot's agent does not come up"))??;
-        Ok(Self {
-            link: Link::new(ours),
-            ending: tokio::sync::Mutex::new(Some(starting)),
-        })
+        Ok(Self { link: Link::new(ours), ending: tokio::sync::Mutex::new(Some(starting)) })
     }
 
     /// Ends the agent and everything it started; returns when all of it is gone.
@@ -147,9 +136,7 @@ async fn spawn(command: Command) -> io::Result<Child> {
                 let _ = reply.send(command.spawn());
             }
         };
-        let started = std::thread::Builder::new()
-            .name("faultscope-spawner".into())
-            .spawn(work);
+        let started = std::thread::Builder::new().name("faultscope-spawner".into()).spawn(work);
         if let Err(error) = started {
             tracing::error!(%error, "no thread for starting processes");
         }

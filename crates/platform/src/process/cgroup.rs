@@ -46,37 +46,17 @@ impl Limiter {
         let mut notes = Vec::new();
         match version_2(&mounts, &own) {
             Ok(base) => {
-                return (
-                    Self {
-                        by: LimitsBy::CgroupV2,
-                        bases: vec![(String::new(), base)],
-                    },
-                    notes,
-                );
+                return (Self { by: LimitsBy::CgroupV2, bases: vec![(String::new(), base)] }, notes);
             }
             Err(reason) => notes.push(format!("no control groups of version 2: {reason}")),
         }
-        let bases: Vec<_> = V1
-            .iter()
-            .filter_map(|c| Some(((*c).to_owned(), version_1(&mounts, &own, c)?)))
-            .collect();
+        let bases: Vec<_> =
+            V1.iter().filter_map(|c| Some(((*c).to_owned(), version_1(&mounts, &own, c)?))).collect();
         if bases.iter().any(|(controller, _)| controller == "memory") {
-            return (
-                Self {
-                    by: LimitsBy::CgroupV1,
-                    bases,
-                },
-                Vec::new(),
-            );
+            return (Self { by: LimitsBy::CgroupV1, bases }, Vec::new());
         }
-        notes.push("memory is limited as address space, CPU not at all".into());
-        (
-            Self {
-                by: LimitsBy::Rlimit,
-                bases: Vec::new(),
-            },
-            notes,
-        )
+        notes.push("memory is limited as address space, CPU and processes are not limited".into());
+        (Self { by: LimitsBy::Rlimit, bases: Vec::new() }, notes)
     }
 
     /// What limits.
@@ -95,10 +75,7 @@ impl Limiter {
             return Ok(None);
         }
         let v2 = self.by == LimitsBy::CgroupV2;
-        let mut group = Group {
-            v2,
-            folders: Vec::new(),
-        };
+        let mut group = Group { v2, folders: Vec::new() };
         for (controller, base) in &self.bases {
             let slot = base.join(slot_group(label));
             make(&slot)?;
@@ -113,21 +90,20 @@ impl Limiter {
         Ok(Some(group))
     }
 
-    /// Removes the groups of a slot that are empty by now.
-    pub(crate) fn remove_slot(&self, label: &str) {
-        for base in self.bases() {
-            remove_groups(&base.join(slot_group(label)));
+    /// Removes the groups of a slot that are empty by now; says whether all are gone.
+    pub(crate) fn remove_slot(&self, label: &str) -> bool {
+        let folders: Vec<PathBuf> = self.bases().map(|base| base.join(slot_group(label))).collect();
+        for folder in &folders {
+            remove_groups(folder);
         }
+        !folders.iter().any(|folder| folder.exists())
     }
 }
 
 impl Group {
     /// Files to write `0` to in order to join.
     pub(crate) fn join_files(&self) -> Vec<PathBuf> {
-        self.folders
-            .iter()
-            .map(|(_, folder)| folder.join("cgroup.procs"))
-            .collect()
+        self.folders.iter().map(|(_, folder)| folder.join("cgroup.procs")).collect()
     }
 
     /// How many processes the kernel ended here because memory ran out.
@@ -154,33 +130,23 @@ impl Group {
     /// What it uses now.
     pub(crate) fn usage(&self) -> Usage {
         if self.v2 {
-            let cpu = Duration::from_micros(field(
-                &self.read("cpu", "cpu.stat").unwrap_or_default(),
-                "usage_usec",
-            ));
+            let cpu =
+                Duration::from_micros(field(&self.read("cpu", "cpu.stat").unwrap_or_default(), "usage_usec"));
             let threads = self.number("pids", "pids.current") as u32;
-            return Usage {
-                cpu,
-                memory: self.number("memory", "memory.current"),
-                threads,
-            };
+            return Usage { cpu, memory: self.number("memory", "memory.current"), threads };
         }
         let cpu = Duration::from_nanos(self.number("cpuacct", "cpuacct.usage"));
         let threads = self.number("pids", "pids.current") as u32;
         // The page cache of files read by chance is not what people mean by the memory of a service.
         let stat = self.read("memory", "memory.stat").unwrap_or_default();
-        Usage {
-            cpu,
-            memory: field(&stat, "rss") + field(&stat, "mapped_file"),
-            threads,
-        }
+        Usage { cpu, memory: field(&stat, "rss") + field(&stat, "mapped_file"), threads }
     }
 
-    /// Gives the group up; it must be empty.
-    pub(crate) fn remove(&self) {
-        for (_, folder) in &self.folders {
-            let _ = fs::remove_dir(folder);
-        }
+    /// Gives the group up; says whether it could. For a moment after the last process has gone it cannot.
+    pub(crate) fn remove(&self) -> bool {
+        let removed =
+            self.folders.iter().filter(|(_, folder)| fs::remove_dir(folder).is_ok() || !folder.exists());
+        removed.count() == self.folders.len()
     }
 
     fn limit(&self, limits: &Limits) -> io::Result<()> {
@@ -213,12 +179,8 @@ impl Group {
 
     fn file(&self, controller: &str, name: &str) -> io::Result<PathBuf> {
         let found = self.folders.iter().find(|(c, _)| c.is_empty() || c == controller);
-        let missing = || {
-            io::Error::new(
-                io::ErrorKind::Unsupported,
-                format!("no `{controller}` controller here"),
-            )
-        };
+        let missing =
+            || io::Error::new(io::ErrorKind::Unsupported, format!("no `{controller}` controller here"));
         found.map(|(_, folder)| folder.join(name)).ok_or_else(missing)
     }
 
@@ -227,20 +189,13 @@ impl Group {
     }
 
     fn number(&self, controller: &str, name: &str) -> u64 {
-        self.read(controller, name)
-            .ok()
-            .and_then(|t| t.trim().parse().ok())
-            .unwrap_or_default()
+        self.read(controller, name).ok().and_then(|t| t.trim().parse().ok()).unwrap_or_default()
     }
 
     fn write(&self, controller: &str, name: &str, value: &str) -> io::Result<()> {
         let path = self.file(controller, name)?;
-        fs::write(&path, value).map_err(|e| {
-            io::Error::new(
-                e.kind(),
-                format!("cannot write {value} to {}: {e}", path.display()),
-            )
-        })
+        fs::write(&path, value)
+            .map_err(|e| io::Error::new(e.kind(), format!("cannot write {value} to {}: {e}", path.display())))
     }
 }
 
@@ -275,19 +230,12 @@ fn version_1(mounts: &str, own: &str, controller: &str) -> Option<PathBuf> {
     })?;
     let path = own.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
-        parts
-            .next()?
-            .split(',')
-            .any(|c| c == controller)
-            .then_some(parts.next()?)
+        parts.next()?.split(',').any(|c| c == controller).then_some(parts.next()?)
     })?;
     // A container may show its group's path of outside; then the mount itself is the group.
-    [
-        Path::new(mount).join(path.trim_start_matches('/')),
-        PathBuf::from(mount),
-    ]
-    .into_iter()
-    .find(|b| try_group(b).is_ok())
+    [Path::new(mount).join(path.trim_start_matches('/')), PathBuf::from(mount)]
+        .into_iter()
+        .find(|b| try_group(b).is_ok())
 }
 
 fn version_2(mounts: &str, own: &str) -> Result<PathBuf, String> {
@@ -297,16 +245,10 @@ fn version_2(mounts: &str, own: &str) -> Result<PathBuf, String> {
         (kind == "cgroup2").then_some(path)
     });
     let mount = mount.ok_or("it is not mounted")?;
-    let path = own
-        .lines()
-        .find_map(|l| l.strip_prefix("0::"))
-        .ok_or("this process is in none")?;
+    let path = own.lines().find_map(|l| l.strip_prefix("0::")).ok_or("this process is in none")?;
     let base = Path::new(mount).join(path.trim_start_matches('/'));
     let has = fs::read_to_string(base.join("cgroup.controllers")).unwrap_or_default();
-    if !["memory", "cpu", "pids"]
-        .iter()
-        .all(|c| has.split_whitespace().any(|h| h == *c))
-    {
+    if !["memory", "cpu", "pids"].iter().all(|c| has.split_whitespace().any(|h| h == *c)) {
         return Err("it lacks the controllers memory, cpu and pids".into());
     }
     let control = base.join("cgroup.subtree_control");
@@ -335,18 +277,13 @@ fn step_down(base: &Path) -> io::Result<()> {
 fn try_group(base: &Path) -> io::Result<()> {
     let folder = base.join(format!("{PREFIX}try-{}", std::process::id()));
     make(&folder)?;
-    let joinable = File::options()
-        .write(true)
-        .open(folder.join("cgroup.procs"))
-        .map(|_| ());
+    let joinable = File::options().write(true).open(folder.join("cgroup.procs")).map(|_| ());
     // Another platform of this process may have tried at the same time.
     let _ = fs::remove_dir(&folder);
     joinable
 }
 
 fn field(text: &str, name: &str) -> u64 {
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
     value.unwrap_or_default()
 }

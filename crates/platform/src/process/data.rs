@@ -46,14 +46,12 @@ impl Layers {
     /// The layers below an instance's own, the topmost first.
     pub(crate) fn lower(&self, application: &Path) -> Vec<PathBuf> {
         match self {
-            Self::Disk {
-                joined: Some(joined), ..
+            Self::Disk { joined: Some(joined), .. } | Self::Memory { joined: Some(joined) } => {
+                vec![joined.clone()]
             }
-            | Self::Memory { joined: Some(joined) } => vec![joined.clone()],
-            Self::Disk {
-                template: Some(template),
-                joined: None,
-            } => vec![template.clone(), application.to_owned()],
+            Self::Disk { template: Some(template), joined: None } => {
+                vec![template.clone(), application.to_owned()]
+            }
             _ => vec![application.to_owned()],
         }
     }
@@ -61,46 +59,42 @@ impl Layers {
 
 impl Slot {
     /// Finds out which layers work here; asked once, when the slot is opened.
-    pub(crate) async fn find_layers(&self, stage: &Stage) -> Result<Layers, PlatformError> {
+    pub(crate) async fn find_layers(&self, stage: &Stage) -> Layers {
         if !self.isolated {
-            self.shared
-                .note("without namespaces only the directories named `durable` are fresh for each trial");
-            return Ok(Layers::Copies { template: None });
+            self.shared.note("without namespaces only directories named `durable` are fresh for each trial");
+            return Layers::Copies { template: None };
         }
-        let refused = match self.try_overlay(stage, &self.folder.join("try")).await {
-            Ok(()) => {
-                return Ok(Layers::Disk {
-                    template: None,
-                    joined: None,
-                });
-            }
-            Err(error) => error,
+        let folder = self.folder.join("try");
+        let Err(refused) = self.try_overlay(stage, &folder.join("disk")).await else {
+            return Layers::Disk { template: None, joined: None };
         };
-        let lives = self.lives_folder();
+        let memory = folder.join("memory");
         let in_memory = async {
-            fs::create_dir_all(&lives)?;
-            stage
-                .agent
-                .link
-                .ask(
-                    Request::Memory {
-                        target: lives.clone(),
-                    },
-                    &[],
-                )
-                .await?;
-            // Folders inside the memory are not seen here, so the agent's own try must be enough.
-            Ok::<_, io::Error>(())
+            fs::create_dir_all(&memory)?;
+            stage.agent.link.ask(Request::Memory { target: memory.clone() }, &[]).await?;
+            self.try_overlay(stage, &memory.join("try")).await
         };
-        in_memory
-            .await
-            .map_err(|e| trouble("lay data over the application", e))?;
-        self.shared.note(&format!("data layers are in memory: {refused}"));
-        Ok(Layers::Memory { joined: None })
+        match in_memory.await {
+            Ok(()) => {
+                self.shared.note(&format!("data layers are in memory, the disk refuses them: {refused}"));
+                Layers::Memory { joined: None }
+            }
+            Err(error) => {
+                self.shared
+                    .note(&format!("only directories named `durable` are fresh for each trial: {error}"));
+                Layers::Copies { template: None }
+            }
+        }
     }
 
     /// Makes an agent's layers ready: memory, template.
     pub(crate) async fn furnish(self: &Arc<Self>, stage: &Arc<Stage>) -> Result<(), PlatformError> {
+        // What an agent before this one had joined went with it.
+        self.set_layers(match self.layers() {
+            Layers::Disk { .. } => Layers::Disk { template: None, joined: None },
+            Layers::Memory { .. } => Layers::Memory { joined: None },
+            Layers::Copies { .. } => Layers::Copies { template: None },
+        });
         if let Layers::Memory { .. } = self.layers() {
             let target = self.lives_folder();
             let ask = stage.agent.link.ask(Request::Memory { target }, &[]);
@@ -118,21 +112,15 @@ impl Slot {
         let application = &self.spec.application;
         let upper = own.join("upper");
         let layers = match self.layers() {
-            Layers::Copies { .. } => Layers::Copies {
-                template: Some(farm::root(&own)),
-            },
+            Layers::Copies { .. } => Layers::Copies { template: Some(farm::root(&own)) },
             // The kernel refuses layers that lie inside each other, so the two become one.
-            Layers::Disk { .. } if upper.starts_with(application) => Layers::Disk {
-                joined: Some(self.join_template(stage, &upper).await?),
-                template: Some(upper),
-            },
-            Layers::Disk { .. } => Layers::Disk {
-                template: Some(upper),
-                joined: None,
-            },
-            Layers::Memory { .. } => Layers::Memory {
-                joined: Some(self.join_template(stage, &upper).await?),
-            },
+            Layers::Disk { .. } if upper.starts_with(application) => {
+                Layers::Disk { joined: Some(self.join_template(stage, &upper).await?), template: Some(upper) }
+            }
+            Layers::Disk { .. } => Layers::Disk { template: Some(upper), joined: None },
+            Layers::Memory { .. } => {
+                Layers::Memory { joined: Some(self.join_template(stage, &upper).await?) }
+            }
         };
         self.set_layers(layers);
         Ok(())
@@ -142,9 +130,7 @@ impl Slot {
     pub(crate) async fn snapshot(&self, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
         let action = || format!("keep the data of {instance}");
         let stage = self.stage();
-        let life = stage
-            .life(instance)
-            .ok_or_else(|| bad_plan(action(), "it does not run"))?;
+        let life = stage.life(instance).ok_or_else(|| bad_plan(action(), "it does not run"))?;
         let from = match self.layers() {
             Layers::Memory { .. } => {
                 let kind = crate::PlatformErrorKind::Unsupported;
@@ -166,10 +152,8 @@ impl Slot {
             fs::create_dir_all(&to)?;
             for durable in &plan.durable {
                 let path = Path::new(&plan.directory).join(durable);
-                let path: PathBuf = path
-                    .components()
-                    .filter(|c| matches!(c, std::path::Component::Normal(_)))
-                    .collect();
+                let path: PathBuf =
+                    path.components().filter(|c| matches!(c, std::path::Component::Normal(_))).collect();
                 if !from.join(&path).exists() {
                     continue;
                 }
@@ -202,9 +186,7 @@ impl Slot {
             fs::create_dir_all(&to)?;
             files::copy_tree(&snapshot.location, &to)
         };
-        tokio::task::spawn_blocking(copy)
-            .await
-            .map_err(io::Error::other)??;
+        tokio::task::spawn_blocking(copy).await.map_err(io::Error::other)??;
         Ok(own)
     }
 
@@ -222,17 +204,8 @@ impl Slot {
 
     async fn try_overlay(&self, stage: &Stage, folder: &Path) -> io::Result<()> {
         let [upper, work, target] = ["upper", "work", "target"].map(|name| folder.join(name));
-        for path in [&upper, &work, &target] {
-            fs::create_dir_all(path)?;
-        }
         let lower = self.spec.application.clone();
-        let request = Request::Layer {
-            lower,
-            upper,
-            work,
-            target,
-            user: self.shared.user,
-        };
+        let request = Request::Layer { lower, upper, work, target, user: self.shared.user };
         stage.agent.link.ask(request, &[]).await.map(drop)
     }
 
@@ -240,14 +213,8 @@ impl Slot {
         let action = "lay the template over the application";
         let folder = self.folder.join(format!("layer.{}", self.next_key()));
         // The template itself must not change: it is only looked at from above, never written to.
-        let (work, target) = (
-            upper.with_file_name(format!("work.{}.{}", self.spec.label, self.next_key())),
-            folder,
-        );
-        for path in [&work, &target] {
-            // In memory the agent sees other folders than the tool; it makes its own.
-            fs::create_dir_all(path).map_err(|e| trouble(action, e))?;
-        }
+        let (work, target) =
+            (upper.with_file_name(format!("work.{}.{}", self.spec.label, self.next_key())), folder);
         let request = Request::Layer {
             lower: self.spec.application.clone(),
             upper: upper.to_owned(),
@@ -255,12 +222,7 @@ impl Slot {
             target: target.clone(),
             user: self.shared.user,
         };
-        stage
-            .agent
-            .link
-            .ask(request, &[])
-            .await
-            .map_err(|e| trouble(action, e))?;
+        stage.agent.link.ask(request, &[]).await.map_err(|e| trouble(action, e))?;
         Ok(target)
     }
 
@@ -285,12 +247,7 @@ impl Slot {
                 rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
                 Ok(file)
             });
-            Some(
-                lock.await
-                    .map_err(io::Error::other)
-                    .and_then(|l| l)
-                    .map_err(|e| trouble(action, e))?,
-            )
+            Some(lock.await.map_err(io::Error::other).and_then(|l| l).map_err(|e| trouble(action, e))?)
         };
         if !in_memory {
             if done.exists() {
@@ -333,17 +290,13 @@ impl Slot {
     }
 
     fn template_folder(&self) -> PathBuf {
-        self.spec
-            .state
-            .join("templates")
-            .join(format!("{:032x}", fingerprint(&self.spec.template)))
+        self.spec.state.join("templates").join(format!("{:032x}", fingerprint(&self.spec.template)))
     }
 }
 
 /// FNV-1a of 128 bits: the same in every build, unlike the standard library's hashers.
 fn fingerprint(text: &str) -> u128 {
     let start = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
-    text.bytes().fold(start, |hash, byte| {
-        (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b)
-    })
+    text.bytes()
+        .fold(start, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b))
 }

@@ -66,13 +66,7 @@ pub(crate) fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
         return std::os::unix::fs::symlink(fs::read_link(from)?, to);
     }
     if kind.is_char_device() && about.rdev() == 0 {
-        return Ok(rustix::fs::mknodat(
-            CWD,
-            to,
-            FileType::CharacterDevice,
-            Mode::empty(),
-            0,
-        )?);
+        return Ok(rustix::fs::mknodat(CWD, to, FileType::CharacterDevice, Mode::empty(), 0)?);
     }
     if kind.is_file() {
         fs::copy(from, to)?;
@@ -84,12 +78,9 @@ pub(crate) fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Overlays note on files what lies beneath them; without the note a copy would show other content.
 fn copy_notes(from: &Path, to: &Path) {
-    for space in [
-        "trusted.overlay.opaque",
-        "user.overlay.opaque",
-        "trusted.overlay.redirect",
-        "user.overlay.redirect",
-    ] {
+    for space in
+        ["trusted.overlay.opaque", "user.overlay.opaque", "trusted.overlay.redirect", "user.overlay.redirect"]
+    {
         let Ok(name) = CString::new(space) else { continue };
         let mut value = [0; 1024];
         if let Ok(length) = rustix::fs::lgetxattr(from, &name, &mut value[..]) {

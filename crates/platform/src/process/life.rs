@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::cgroup::Group;
-use super::slot::Slot;
+use super::slot::{GROUP_PAUSE, GROUP_TRIES, Slot};
 use super::stage::Stage;
 use super::tree::{End, Tree};
 use super::{bad_plan, trouble};
@@ -68,23 +68,16 @@ impl Life {
         let action = || format!("start {name}");
         let own = match before {
             Some(life) => life.own.clone(),
-            None => slot
-                .new_folder(&plan.id, key)
-                .await
-                .map_err(|e| trouble(action(), e))?,
+            None => slot.new_folder(&plan.id, key).await.map_err(|e| trouble(action(), e))?,
         };
-        let group = slot
-            .group(&format!("{name}.{key}"), &plan.limits)
-            .map_err(|e| trouble(action(), e))?;
-        let spec = slot
-            .instance_spec(stage, &plan, &own, group.as_ref())
-            .map_err(|e| bad_plan(action(), e))?;
+        let group = slot.group(&format!("{name}.{key}"), &plan.limits).map_err(|e| trouble(action(), e))?;
+        let spec =
+            slot.instance_spec(stage, &plan, &own, group.as_ref()).map_err(|e| bad_plan(action(), e))?;
         let (output, outputs) = pipes().map_err(|e| trouble(action(), e))?;
         let place = slot.isolated.then_some(name.as_str());
         let into = super::tree::Into::Place(place);
-        let tree = Tree::start(&stage.agent, key, into, &spec, outputs)
-            .await
-            .map_err(|e| trouble(action(), e))?;
+        let tree =
+            Tree::start(&stage.agent, key, into, &spec, outputs).await.map_err(|e| trouble(action(), e))?;
         let log = before.map_or_else(Log::new, |life| Arc::clone(&life.log));
         let file = LogFile::new(slot.log_file(&plan.id), slot.spec.log_limit.0);
         let following = tokio::spawn(Arc::clone(&log).follow(output, file));
@@ -106,17 +99,17 @@ impl Life {
             let end = watched.tree.gone().await;
             let _ = tokio::time::timeout(LAST_WORDS, following).await;
             watched.bury(end, &events);
+            for _ in 0..GROUP_TRIES {
+                if watched.group.as_ref().is_none_or(Group::remove) {
+                    break;
+                }
+                tokio::time::sleep(GROUP_PAUSE).await;
+            }
         });
         match life.tree.started().await {
             Ok(()) => Ok(life),
-            Err(End {
-                refused: Some((true, reason)),
-                ..
-            }) => Err(bad_plan(action(), reason)),
-            Err(End {
-                refused: Some((false, reason)),
-                ..
-            }) => Err(trouble(action(), reason)),
+            Err(End { refused: Some((true, reason)), .. }) => Err(bad_plan(action(), reason)),
+            Err(End { refused: Some((false, reason)), .. }) => Err(trouble(action(), reason)),
             Err(_) => Err(trouble(action(), "the slot's agent is gone")),
         }
     }
@@ -124,11 +117,7 @@ impl Life {
     /// Returns when the instance is ready, or says why it will not be.
     pub(crate) async fn ready(&self, slot: &Arc<Slot>, stage: &Arc<Stage>) -> Result<(), PlatformError> {
         let readiness = &self.plan.ready;
-        let target = Target {
-            slot,
-            stage,
-            life: self,
-        };
+        let target = Target { slot, stage, life: self };
         let mut ended = self.ended.subscribe();
         let left = (self.started + readiness.within).saturating_duration_since(Instant::now());
         let reason = tokio::select! {
@@ -150,11 +139,7 @@ impl Life {
             reason,
             last_lines: self.log.last_lines(),
         };
-        Err(PlatformError::new(
-            kind,
-            super::NAME,
-            format!("get {} ready", self.plan.id),
-        ))
+        Err(PlatformError::new(kind, super::NAME, format!("get {} ready", self.plan.id)))
     }
 
     /// How long it took to be ready, if it is, and still runs.
@@ -190,9 +175,7 @@ impl Life {
             self.paused.store(true, Ordering::Release);
         }
         if !self.group.as_ref().is_some_and(|group| group.freeze(pause)) {
-            self.tree
-                .signal(if pause { Signal::TSTP } else { Signal::CONT })
-                .await?;
+            self.tree.signal(if pause { Signal::TSTP } else { Signal::CONT }).await?;
         }
         if !pause {
             self.paused.store(false, Ordering::Release);
@@ -213,20 +196,12 @@ impl Life {
 
     fn bury(&self, end: End, events: &tokio::sync::broadcast::Sender<PlatformEvent>) {
         let out_of_memory = self.out_of_memory_kills() > 0;
-        if let Some(group) = &self.group {
-            group.remove();
-        }
         let expected = self.asked.load(Ordering::Acquire) || end.agent_lost || end.refused.is_some();
         let (code, signal) = (end.code, end.signal);
         self.ended.send_replace(Some(LifeEnd { end, out_of_memory }));
         if !expected {
             let instance = self.plan.id.clone();
-            let _ = events.send(PlatformEvent::Exited {
-                instance,
-                code,
-                signal,
-                out_of_memory,
-            });
+            let _ = events.send(PlatformEvent::Exited { instance, code, signal, out_of_memory });
         }
     }
 

@@ -42,12 +42,7 @@ impl Link {
         let socket = Arc::new(socket);
         let shared = Arc::new(Mutex::new(Waiting::default()));
         let reader = tokio::spawn(read(Arc::clone(&socket), Arc::clone(&shared))).abort_handle();
-        Self {
-            socket,
-            shared,
-            next: AtomicU64::new(1),
-            reader,
-        }
+        Self { socket, shared, next: AtomicU64::new(1), reader }
     }
 
     /// Asks the agent and waits for its answer.
@@ -63,10 +58,7 @@ impl Link {
         }
         let bytes = serde_json::to_vec(&Envelope { id, request })?;
         if bytes.len() > wire::MOST_BYTES {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "a request to the agent is too long",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a request to the agent is too long"));
         }
         loop {
             let mut guard = self.socket.writable().await?;
@@ -130,10 +122,7 @@ async fn read(socket: Arc<AsyncFd<OwnedFd>>, shared: Arc<Mutex<Waiting>>) {
             }
             Message::Gone { key, signal, .. } => {
                 if let Some(ended) = waiting.ends.remove(&key) {
-                    let _ = ended.send(TreeEnd {
-                        signal,
-                        agent_lost: false,
-                    });
+                    let _ = ended.send(TreeEnd { signal, agent_lost: false });
                 }
             }
             Message::Hello { .. } | Message::Ready | Message::Refused { .. } => {}
@@ -160,10 +149,7 @@ fn close(shared: &Mutex<Waiting>) {
     waiting.closed = true;
     waiting.replies.clear();
     for (_, ended) in waiting.ends.drain() {
-        let _ = ended.send(TreeEnd {
-            signal: None,
-            agent_lost: true,
-        });
+        let _ = ended.send(TreeEnd { signal: None, agent_lost: true });
     }
 }
 

@@ -58,18 +58,11 @@ impl Layout {
         }
         for (spec, port) in listeners {
             let Some(caller) = &spec.caller else { continue };
-            let host = plan
-                .externals
-                .iter()
-                .find(|e| e.service == spec.callee)
-                .map(|e| e.host.clone());
+            let host = plan.externals.iter().find(|e| e.service == spec.callee).map(|e| e.host.clone());
             let name = host.unwrap_or_else(|| spec.callee.to_string());
             let others = &mut layout.instances.entry(caller.clone()).or_default().others;
             others.insert((name, spec.port), *port);
-            let aliases = plan
-                .aliases
-                .iter()
-                .filter(|(_, service)| **service == spec.callee);
+            let aliases = plan.aliases.iter().filter(|(_, service)| **service == spec.callee);
             others.extend(aliases.map(|(alias, _)| ((alias.clone(), spec.port), *port)));
         }
         Ok(layout)
@@ -82,10 +75,7 @@ impl Layout {
 
     /// Where an instance listens when it means this port.
     pub(crate) fn actual(&self, instance: &InstanceId, port: u16) -> u16 {
-        self.instances
-            .get(instance)
-            .and_then(|p| p.own.get(&port).copied())
-            .unwrap_or(port)
+        self.instances.get(instance).and_then(|p| p.own.get(&port).copied()).unwrap_or(port)
     }
 
     /// Rewrites a command and an environment for a caller.
@@ -109,26 +99,17 @@ impl Layout {
         }
         for ((name, _), port) in ports.others.iter().rev() {
             let variable = format!("{}_URL", name.to_ascii_uppercase().replace(['-', '.'], "_"));
-            env.entry(variable)
-                .or_insert_with(|| format!("http://127.0.0.1:{port}"));
+            env.entry(variable).or_insert_with(|| format!("http://127.0.0.1:{port}"));
         }
     }
 
     /// Refuses ports that something else on this machine has.
     pub(crate) fn check_free(&self, instance: &InstanceId) -> Result<(), String> {
-        for port in self
-            .instances
-            .get(instance)
-            .into_iter()
-            .flat_map(|p| p.own.values())
-        {
+        for port in self.instances.get(instance).into_iter().flat_map(|p| p.own.values()) {
             match TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    let who = if is_listened_on(*port) {
-                        "another process listens on it"
-                    } else {
-                        "it is in use"
-                    };
+                    let who =
+                        if is_listened_on(*port) { "another process listens on it" } else { "it is in use" };
                     return Err(format!(
                         "port {port} of {} is taken: {who}; stop it, or use `isolation: netns`",
                         instance.service
@@ -144,10 +125,7 @@ impl Layout {
 /// Fills in `${port}` where every instance has the ports it declares.
 pub(crate) fn name_own(plan: &InstancePlan, command: &mut [String], env: &mut BTreeMap<String, String>) {
     let own = plan.ports.iter().map(|p| (p.port, p.port)).collect();
-    let ports = Ports {
-        own,
-        others: BTreeMap::new(),
-    };
+    let ports = Ports { own, others: BTreeMap::new() };
     // The first declared, not the lowest: the order in the application file means something.
     let first = plan.ports.first().map(|p| p.port.to_string()).unwrap_or_default();
     for text in command.iter_mut().chain(env.values_mut()) {
@@ -181,11 +159,7 @@ fn is_movable(instance: &InstancePlan, declared: u16) -> bool {
     let named = [format!("${{port:{declared}}}"), "${port}".to_owned()];
     let is_first = instance.ports.first().is_some_and(|p| p.port == declared);
     let says = |text: &String| text.contains(&named[0]) || (is_first && text.contains(&named[1]));
-    let by_env = is_first
-        && instance
-            .env
-            .get("PORT")
-            .is_some_and(|v| *v == declared.to_string());
+    let by_env = is_first && instance.env.get("PORT").is_some_and(|v| *v == declared.to_string());
     by_env || instance.command.iter().chain(instance.env.values()).any(says)
 }
 
@@ -217,15 +191,11 @@ fn free_port() -> io::Result<u16> {
 fn is_listened_on(port: u16) -> bool {
     let suffix = format!(":{port:04X}");
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-        fs::read_to_string(table)
-            .unwrap_or_default()
-            .lines()
-            .skip(1)
-            .any(|line| {
-                let mut words = line.split_whitespace().skip(1);
-                let local = words.next().unwrap_or_default();
-                local.ends_with(&suffix) && words.nth(1) == Some("0A")
-            })
+        fs::read_to_string(table).unwrap_or_default().lines().skip(1).any(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let local = words.next().unwrap_or_default();
+            local.ends_with(&suffix) && words.nth(1) == Some("0A")
+        })
     })
 }
 
@@ -238,10 +208,7 @@ mod tests {
         for (text, expected) in [
             ("http://stock:80/x", "http://H/x"),
             ("stock:80", "H"),
-            (
-                "a=stock:80,my-stock:80,stock:8080,stock:80",
-                "a=H,my-stock:80,stock:8080,H",
-            ),
+            ("a=stock:80,my-stock:80,stock:8080,stock:80", "a=H,my-stock:80,stock:8080,H"),
             ("see stock:80.", "see H."),
         ] {
             assert_eq!(replace_host(text, "stock:80", "H"), expected, "{text}");

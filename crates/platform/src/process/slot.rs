@@ -27,6 +27,10 @@ const MOST_EVENTS: usize = 1024;
 /// How often it is looked whether memory ran out in an instance that goes on.
 const MEMORY_TICK: Duration = Duration::from_millis(250);
 
+/// A group can stay busy for a moment after its last process is gone.
+pub(crate) const GROUP_TRIES: usize = 100;
+pub(crate) const GROUP_PAUSE: Duration = Duration::from_millis(10);
+
 /// A slot.
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -56,10 +60,7 @@ impl Slot {
         let action = || format!("open {}", spec.id);
         let mut spec = spec.clone();
         spec.application = spec.application.canonicalize().map_err(|e| {
-            super::bad_plan(
-                action(),
-                format!("the application's folder {}: {e}", spec.application.display()),
-            )
+            super::bad_plan(action(), format!("the application's folder {}: {e}", spec.application.display()))
         })?;
         fs::create_dir_all(&spec.state).map_err(|e| trouble(action(), e))?;
         spec.state = spec.state.canonicalize().map_err(|e| trouble(action(), e))?;
@@ -83,7 +84,7 @@ impl Slot {
         });
         let stage = slot.stage();
         let prepared = async {
-            slot.set_layers(slot.find_layers(&stage).await?);
+            slot.set_layers(slot.find_layers(&stage).await);
             slot.furnish(&stage).await
         };
         if let Err(error) = prepared.await {
@@ -147,16 +148,7 @@ impl Slot {
         let name = instance.to_string();
         let (address, is_new) = stage.addresses().place(&name);
         if is_new {
-            stage
-                .agent
-                .link
-                .ask(
-                    Request::Places {
-                        places: vec![PlaceSpec { name, address }],
-                    },
-                    &[],
-                )
-                .await?;
+            stage.agent.link.ask(Request::Places { places: vec![PlaceSpec { name, address }] }, &[]).await?;
         }
         Ok(())
     }
@@ -164,16 +156,10 @@ impl Slot {
     /// Ends what the plan does not keep, and says how many living instances that were.
     pub(crate) async fn end_others(&self, stage: &Stage, plan: &Plan) -> usize {
         let lives: Vec<Arc<Life>> = stage.lives().values().cloned().collect();
-        let running: Vec<_> = lives
-            .iter()
-            .filter(|l| l.ready_after().is_some())
-            .map(|l| l.plan.clone())
-            .collect();
+        let running: Vec<_> =
+            lives.iter().filter(|l| l.ready_after().is_some()).map(|l| l.plan.clone()).collect();
         let kept = plan.actions_from(&running).keep;
-        let ended: Vec<_> = lives
-            .into_iter()
-            .filter(|life| !kept.contains(&life.plan.id))
-            .collect();
+        let ended: Vec<_> = lives.into_iter().filter(|life| !kept.contains(&life.plan.id)).collect();
         let destroyed = ended.iter().filter(|life| !life.is_over()).count();
         join_all(ended.iter().map(|life| life.stop(life.plan.stop_within))).await;
         for life in ended {
@@ -203,18 +189,19 @@ impl Slot {
     pub(crate) async fn close(&self) -> Result<(), PlatformError> {
         let action = || format!("close {}", self.spec.id);
         self.end_stage().await.map_err(|e| trouble(action(), e))?;
-        self.shared.limiter.remove_slot(&self.spec.label);
+        for _ in 0..GROUP_TRIES {
+            if self.shared.limiter.remove_slot(&self.spec.label) {
+                break;
+            }
+            tokio::time::sleep(GROUP_PAUSE).await;
+        }
         let (folder, label) = (self.folder.clone(), self.spec.label.clone());
         let template = self.spec.state.join("templates");
         let removed = tokio::task::spawn_blocking(move || {
             remove_joints(&template, &label);
             reap::give_up(&folder)
         });
-        removed
-            .await
-            .map_err(io::Error::other)
-            .and_then(|r| r)
-            .map_err(|e| trouble(action(), e))
+        removed.await.map_err(io::Error::other).and_then(|r| r).map_err(|e| trouble(action(), e))
     }
 
     async fn end_stage(&self) -> io::Result<Arc<Stage>> {
@@ -251,19 +238,14 @@ async fn watch_memory(slot: std::sync::Weak<Slot>) {
         tokio::time::sleep(MEMORY_TICK).await;
         let Some(slot) = slot.upgrade() else { return };
         let lives: Vec<_> = slot.stage().lives().values().cloned().collect();
-        for life in lives
-            .iter()
-            .filter(|life| life.plan.limits.memory.is_some() && !life.is_over())
-        {
+        for life in lives.iter().filter(|life| life.plan.limits.memory.is_some() && !life.is_over()) {
             let kills = life.out_of_memory_kills();
             let before = seen.insert(life.tree.key, kills).unwrap_or_default();
             if kills > before {
                 // Its main process may be the victim; then its end says so.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 if !life.is_over() {
-                    let _ = slot.events.send(PlatformEvent::OutOfMemory {
-                        instance: life.plan.id.clone(),
-                    });
+                    let _ = slot.events.send(PlatformEvent::OutOfMemory { instance: life.plan.id.clone() });
                 }
             }
         }

@@ -33,11 +33,8 @@ impl Slot {
         } else {
             ports::name_own(plan, &mut command, &mut env);
         }
-        let durable = plan
-            .durable
-            .iter()
-            .map(|d| relative(&plan.directory, d))
-            .collect::<io::Result<Vec<_>>>()?;
+        let durable =
+            plan.durable.iter().map(|d| relative(&plan.directory, d)).collect::<io::Result<Vec<_>>>()?;
         let within = relative(&plan.directory, "")?;
         let (view, directory) = self.place_data(stage, &plan.id, own, &within, durable)?;
         let by_rlimit = self.shared.limiter.by() == LimitsBy::Rlimit;
@@ -49,7 +46,6 @@ impl Slot {
             cgroups: group.map(Group::join_files).unwrap_or_default(),
             view,
             memory: plan.limits.memory.filter(|_| by_rlimit).map(|m| m.0),
-            pids: plan.limits.pids.filter(|_| by_rlimit),
         })
     }
 
@@ -63,16 +59,7 @@ impl Slot {
         let within = relative(&run.directory, "")?;
         let (view, directory) = self.place_data(stage, &test, own, &within, Vec::new())?;
         let name = test.to_string();
-        Ok(InitSpec {
-            name,
-            command,
-            env,
-            directory,
-            cgroups: Vec::new(),
-            view,
-            memory: None,
-            pids: None,
-        })
+        Ok(InitSpec { name, command, env, directory, cgroups: Vec::new(), view, memory: None })
     }
 
     /// How a command is started inside a running instance, whose view of the disk is there already.
@@ -82,10 +69,9 @@ impl Slot {
         if let Some(layout) = stage.layout() {
             layout.rewrite(id, &mut command, &mut env);
         }
-        let root = if self.isolated {
-            self.spec.application.clone()
-        } else {
-            farm::root(&life.own)
+        let root = match self.layers() {
+            Layers::Copies { .. } => farm::root(&life.own),
+            Layers::Disk { .. } | Layers::Memory { .. } => self.spec.application.clone(),
         };
         InitSpec {
             name: id.to_string(),
@@ -95,7 +81,6 @@ impl Slot {
             cgroups: life.group.as_ref().map(Group::join_files).unwrap_or_default(),
             view: None,
             memory: None,
-            pids: None,
         }
     }
 
@@ -108,38 +93,35 @@ impl Slot {
         within: &Path,
         durable: Vec<PathBuf>,
     ) -> io::Result<(Option<View>, PathBuf)> {
+        let application = &self.spec.application;
         let layers = self.layers();
-        if let Layers::Copies { template } = &layers {
+        let (lower, directory, hide) = if let Layers::Copies { template } = &layers {
             let root = farm::root(own);
             if root.exists() {
                 files::keep_only(&root, &durable)?;
             }
-            farm::plant(
-                &self.spec.application,
-                &root,
-                &self.spec.state,
-                within,
-                &durable,
-                template.as_deref(),
-            )?;
-            return Ok((None, root.join(within)));
+            farm::plant(application, &root, &self.spec.state, within, &durable, template.as_deref())?;
+            // The links lie in the tool's folder, so it cannot be hidden.
+            (Vec::new(), root.join(within), None)
+        } else {
+            let hide = self.spec.state.starts_with(application).then(|| self.spec.state.clone());
+            (layers.lower(application), application.join(within), hide)
+        };
+        if !self.isolated {
+            return Ok((None, directory));
         }
-        let application = &self.spec.application;
         let view = View {
-            lower: layers.lower(application),
+            lower,
             target: application.clone(),
             own: own.to_owned(),
             durable,
-            hide: self
-                .spec
-                .state
-                .starts_with(application)
-                .then(|| self.spec.state.clone()),
+            hide,
             hosts: stage.addresses().hosts(&id.to_string()),
             private_tmp: !self.needs_tmp(),
             user: self.shared.user,
+            lasting: !own.starts_with(self.lives_folder()),
         };
-        Ok((Some(view), application.join(within)))
+        Ok((Some(view), directory))
     }
 
     fn environment(&self, id: &InstanceId, extra: &BTreeMap<String, String>) -> BTreeMap<String, String> {

@@ -16,7 +16,7 @@ use super::ports::Layout;
 use super::wire::Request;
 
 /// Sockets fetched at once: most calls then need no word with the agent.
-const SOCKETS_AT_ONCE: usize = 8;
+const SOCKETS_AT_ONCE: usize = 16;
 
 /// One agent and what it holds.
 #[derive(Debug)]
@@ -81,19 +81,14 @@ impl Stage {
         // It may listen on the address its host name stands for.
         let own = self.addresses().of_place(&place);
         match own {
-            Some(address) => self
-                .connect(&place, IpAddr::V4(address), port)
-                .await
-                .map_err(|_| error),
+            Some(address) => self.connect(&place, IpAddr::V4(address), port).await.map_err(|_| error),
             None => Err(error),
         }
     }
 
     async fn connect(&self, place: &str, address: IpAddr, port: u16) -> io::Result<TcpStream> {
         let socket = self.socket(place).await?;
-        TcpSocket::from_std_stream(StdStream::from(socket))
-            .connect(SocketAddr::new(address, port))
-            .await
+        TcpSocket::from_std_stream(StdStream::from(socket)).connect(SocketAddr::new(address, port)).await
     }
 
     async fn socket(&self, place: &str) -> io::Result<OwnedFd> {
@@ -101,18 +96,10 @@ impl Stage {
         if let Some(socket) = cached {
             return Ok(socket);
         }
-        let request = Request::Sockets {
-            place: place.to_owned(),
-            count: SOCKETS_AT_ONCE,
-        };
+        let request = Request::Sockets { place: place.to_owned(), count: SOCKETS_AT_ONCE };
         let mut sockets = self.agent.link.ask(request, &[]).await?;
-        let socket = sockets
-            .pop()
-            .ok_or_else(|| io::Error::other("the agent sent no socket"))?;
-        lock(&self.sockets)
-            .entry(place.to_owned())
-            .or_default()
-            .append(&mut sockets);
+        let socket = sockets.pop().ok_or_else(|| io::Error::other("the agent sent no socket"))?;
+        lock(&self.sockets).entry(place.to_owned()).or_default().append(&mut sockets);
         Ok(socket)
     }
 }

@@ -67,17 +67,10 @@ impl Tree {
         let end = agent.link.end_of(key);
         let name = spec.name.clone();
         let request = match into {
-            Into::Place(place) => Request::Spawn {
-                key,
-                place: place.map(str::to_owned),
-                name,
-            },
+            Into::Place(place) => Request::Spawn { key, place: place.map(str::to_owned), name },
             Into::Tree(into) => Request::Join { key, into, name },
         };
-        agent
-            .link
-            .ask(request, &[theirs.as_fd(), outputs.0.as_fd(), outputs.1.as_fd()])
-            .await?;
+        agent.link.ask(request, &[theirs.as_fd(), outputs.0.as_fd(), outputs.1.as_fd()]).await?;
         drop((theirs, outputs));
         let text = serde_json::to_vec(spec)?;
         let (says, phase) = watch::channel(Phase::Starting);
@@ -106,11 +99,7 @@ impl Tree {
             }
             let _ = says.send(Phase::Gone(last));
         });
-        Ok(Self {
-            key,
-            agent: Arc::clone(agent),
-            phase,
-        })
+        Ok(Self { key, agent: Arc::clone(agent), phase })
     }
 
     /// Returns when its program runs, or how it ended before.
@@ -132,17 +121,7 @@ impl Tree {
 
     /// Sends a signal to its program, by way of its init.
     pub(crate) async fn signal(&self, signal: Signal) -> io::Result<()> {
-        self.agent
-            .link
-            .ask(
-                Request::Signal {
-                    key: self.key,
-                    signal: signal.as_raw(),
-                },
-                &[],
-            )
-            .await
-            .map(drop)
+        self.agent.link.ask(Request::Signal { key: self.key, signal: signal.as_raw() }, &[]).await.map(drop)
     }
 
     /// Ends all of it at once, and returns when it is gone.
@@ -154,15 +133,7 @@ impl Tree {
 
     async fn reached(&self, far: impl FnMut(&Phase) -> bool) -> Phase {
         let mut phase = self.phase.clone();
-        let lost = || {
-            Phase::Gone(End {
-                agent_lost: true,
-                ..End::default()
-            })
-        };
-        phase
-            .wait_for(far)
-            .await
-            .map_or_else(|_| lost(), |phase| phase.clone())
+        let lost = || Phase::Gone(End { agent_lost: true, ..End::default() });
+        phase.wait_for(far).await.map_or_else(|_| lost(), |phase| phase.clone())
     }
 }

@@ -41,11 +41,7 @@ pub(crate) enum Request {
     /// Answers with unconnected sockets that live in a place.
     Sockets { place: String, count: usize },
     /// Starts a process tree; brings its socket, its stdout and its stderr.
-    Spawn {
-        key: u64,
-        place: Option<String>,
-        name: String,
-    },
+    Spawn { key: u64, place: Option<String>, name: String },
     /// Starts a process tree inside a running one; the same descriptors.
     Join { key: u64, into: u64, name: String },
     /// Sends a signal to the init of a process tree.
@@ -53,13 +49,7 @@ pub(crate) enum Request {
     /// Ends a process tree at once.
     Kill { key: u64 },
     /// Lays a template over the application folder, for instances to build upon.
-    Layer {
-        lower: PathBuf,
-        upper: PathBuf,
-        work: PathBuf,
-        target: PathBuf,
-        user: bool,
-    },
+    Layer { lower: PathBuf, upper: PathBuf, work: PathBuf, target: PathBuf, user: bool },
     /// Puts a file system in memory there, where overlays refuse the disk's own.
     Memory { target: PathBuf },
 }
@@ -93,11 +83,7 @@ pub(crate) enum Message {
     /// A request failed.
     Failed { id: u64, reason: String },
     /// A process tree is gone, all of it.
-    Gone {
-        key: u64,
-        code: Option<i32>,
-        signal: Option<i32>,
-    },
+    Gone { key: u64, code: Option<i32>, signal: Option<i32> },
 }
 
 /// Everything the init of a process tree must know.
@@ -113,15 +99,14 @@ pub(crate) struct InitSpec {
     pub(crate) cgroups: Vec<PathBuf>,
     /// What it sees of the disk; none where there is no namespace to change it in.
     pub(crate) view: Option<View>,
-    /// Limits by resource limit, where no control group limits.
+    /// Bytes of address space, where no control group limits.
     pub(crate) memory: Option<u64>,
-    pub(crate) pids: Option<u32>,
 }
 
 /// What an instance sees of the disk.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct View {
-    /// The application folder, or the template laid over it.
+    /// The application folder, or the template laid over it; none where links stand for it.
     pub(crate) lower: Vec<PathBuf>,
     /// Where it is seen.
     pub(crate) target: PathBuf,
@@ -136,6 +121,8 @@ pub(crate) struct View {
     pub(crate) private_tmp: bool,
     /// Whether overlays keep their notes in user attributes.
     pub(crate) user: bool,
+    /// Whether its layer must survive a crash of the machine, as a template must.
+    pub(crate) lasting: bool,
 }
 
 /// What an init reports, one JSON line each.

@@ -36,14 +36,9 @@ fn netns_without_privileges() {
         return;
     }
     let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(std::env::current_exe().unwrap());
-    let output = command
-        .args(["--exact", "contract::netns", "--nocapture"])
-        .env("HOME", "/")
-        .output()
-        .unwrap();
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
+    let output =
+        command.args(["--exact", "contract::netns", "--nocapture"]).env("HOME", "/").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }

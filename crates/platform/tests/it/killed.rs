@@ -23,16 +23,7 @@ async fn check(isolation: WantedIsolation, mode: &str) {
     let app = App::new();
     let mark = format!("{}.125", 100_000 + app.number());
     let script = format!("(setsid sleep {mark} &) ; echo up; exec sleep {mark}");
-    let wanted = plan(
-        vec![shell(
-            "order-1",
-            &script,
-            Probe::Log {
-                pattern: "^up$".into(),
-            },
-        )],
-        Reset::Restart,
-    );
+    let wanted = plan(vec![shell("order-1", &script, Probe::Log { pattern: "^up$".into() })], Reset::Restart);
     let file = app.path().join("plan.json");
     fs::write(&file, serde_json::to_vec(&wanted).unwrap()).unwrap();
     let tool = Command::new(program())
@@ -45,17 +36,11 @@ async fn check(isolation: WantedIsolation, mode: &str) {
         .unwrap();
     let mut tool = Tool(tool);
     let mut line = String::new();
-    BufReader::new(tool.0.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(tool.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
     until_processes(&mark, 2).await;
     let state = app.path().join(".faultscope");
-    let options = ProcessOptions {
-        isolation,
-        program: program(),
-        state: Some(state.clone()),
-    };
+    let options = ProcessOptions { isolation, program: program(), state: Some(state.clone()) };
     let platform = ProcessPlatform::new(options).unwrap();
     platform.reap_orphans().await.unwrap();
     assert_eq!(processes(&mark), 2, "what a living tool has is not touched");

@@ -13,25 +13,12 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{App, instance, plan, run};
 
 fn simulation(faults: Vec<Fault>) -> Simulation {
-    let apply = Cost {
-        base: Duration::from_secs(10),
-        per_instance: Duration::from_secs(2),
-        spread: 0.2,
-    };
-    Simulation {
-        seed: 7,
-        apply,
-        exec: Cost::fixed(Duration::from_secs(5)),
-        faults,
-    }
+    let apply = Cost { base: Duration::from_secs(10), per_instance: Duration::from_secs(2), spread: 0.2 };
+    Simulation { seed: 7, apply, exec: Cost::fixed(Duration::from_secs(5)), faults }
 }
 
 fn fault(when: Condition, probability: f64, effect: Effect) -> Fault {
-    Fault {
-        when,
-        probability,
-        effect,
-    }
+    Fault { when, probability, effect }
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,21 +34,11 @@ async fn keeps_the_contract() {
 
 #[tokio::test(start_paused = true)]
 async fn fails_as_it_is_told_in_virtual_time() {
-    let two = Condition::Instances {
-        service: "order".parse().unwrap(),
-        at_least: 2,
-    };
-    let lost = Effect::Fail {
-        message: "lost update".into(),
-    };
-    let limited = Condition::Config {
-        service: "order".parse().unwrap(),
-        item: "memory".into(),
-        equals: None,
-    };
-    let flaky = Effect::Fail {
-        message: "flaky".into(),
-    };
+    let two = Condition::Instances { service: "order".parse().unwrap(), at_least: 2 };
+    let lost = Effect::Fail { message: "lost update".into() };
+    let limited =
+        Condition::Config { service: "order".parse().unwrap(), item: "memory".into(), equals: None };
+    let flaky = Effect::Fail { message: "flaky".into() };
     let faults = vec![
         fault(limited, 1.0, Effect::Invalid),
         fault(two, 1.0, lost),
@@ -81,16 +58,10 @@ async fn fails_as_it_is_told_in_virtual_time() {
             codes.push(platform.exec(slot, &run("true"), &cancel).await.unwrap().code);
             assert!(platform.virtual_time(slot).unwrap() > Duration::from_secs(8));
         }
-        assert!(
-            started.elapsed() > Duration::from_secs(200 * 10),
-            "virtual time passes"
-        );
+        assert!(started.elapsed() > Duration::from_secs(200 * 10), "virtual time passes");
         plan.circumstance.instances.insert("order".parse().unwrap(), 2);
         platform.apply(slot, &plan, &cancel).await.unwrap();
-        assert_eq!(
-            platform.exec(slot, &run("true"), &cancel).await.unwrap().stdout,
-            "lost update"
-        );
+        assert_eq!(platform.exec(slot, &run("true"), &cancel).await.unwrap().stdout, "lost update");
         let limit = [("memory".to_owned(), "64MiB".to_owned())].into();
         plan.circumstance.config.insert("order".parse().unwrap(), limit);
         platform.apply(slot, &plan, &cancel).await.unwrap();
@@ -100,9 +71,6 @@ async fn fails_as_it_is_told_in_virtual_time() {
     };
     let codes = outcomes().await;
     let failed = codes.iter().filter(|code| **code == Some(1)).count();
-    assert!(
-        (40..80).contains(&failed),
-        "{failed} of 200 with a probability of 0.3"
-    );
+    assert!((40..80).contains(&failed), "{failed} of 200 with a probability of 0.3");
     assert_eq!(codes, outcomes().await, "the same seed, the same fate");
 }

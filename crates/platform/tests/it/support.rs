@@ -23,9 +23,7 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self { folder: tempfile::tempdir().unwrap() }
     }
 
     /// A number no other application of this test run has.
@@ -56,21 +54,12 @@ impl App {
 }
 
 pub(crate) fn platform(isolation: WantedIsolation) -> ProcessPlatform {
-    ProcessPlatform::new(ProcessOptions {
-        isolation,
-        program: program(),
-        state: None,
-    })
-    .unwrap()
+    ProcessPlatform::new(ProcessOptions { isolation, program: program(), state: None }).unwrap()
 }
 
 /// `order-2` running the contract's service with these arguments after its port.
 pub(crate) fn instance(id: &str, port: u16, orders: &[&str]) -> InstancePlan {
-    let mut command = vec![
-        program().display().to_string(),
-        "service".into(),
-        port.to_string(),
-    ];
+    let mut command = vec![program().display().to_string(), "service".into(), port.to_string()];
     command.extend(orders.iter().map(ToString::to_string));
     InstancePlan {
         id: id.parse().unwrap(),
@@ -79,18 +68,12 @@ pub(crate) fn instance(id: &str, port: u16, orders: &[&str]) -> InstancePlan {
         image: None,
         directory: String::new(),
         env: BTreeMap::new(),
-        ports: vec![PortPlan {
-            port,
-            protocol: Protocol::Http,
-        }],
+        ports: vec![PortPlan { port, protocol: Protocol::Http }],
         calls: Vec::new(),
         after: Vec::new(),
         limits: Limits::default(),
         ready: Readiness {
-            probe: Probe::Http {
-                path: "/health".into(),
-                port,
-            },
+            probe: Probe::Http { path: "/health".into(), port },
             within: Duration::from_secs(20),
         },
         durable: Vec::new(),
@@ -102,28 +85,15 @@ pub(crate) fn shell(id: &str, script: &str, probe: Probe) -> InstancePlan {
     InstancePlan {
         command: vec!["sh".into(), "-c".into(), script.into()],
         ports: Vec::new(),
-        ready: Readiness {
-            probe,
-            within: Duration::from_secs(20),
-        },
+        ready: Readiness { probe, within: Duration::from_secs(20) },
         ..instance(id, 1, &[])
     }
 }
 
 pub(crate) fn plan(instances: Vec<InstancePlan>, reset: Reset) -> Plan {
-    let ports = instances
-        .iter()
-        .map(|i| (i.id.service.clone(), i.ports.clone()))
-        .collect();
+    let ports = instances.iter().map(|i| (i.id.service.clone(), i.ports.clone())).collect();
     let (aliases, externals) = (BTreeMap::new(), Vec::new());
-    Plan {
-        circumstance: Circumstance::default(),
-        instances,
-        ports,
-        aliases,
-        externals,
-        reset,
-    }
+    Plan { circumstance: Circumstance::default(), instances, ports, aliases, externals, reset }
 }
 
 pub(crate) fn run(script: &str) -> Execution {

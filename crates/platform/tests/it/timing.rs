@@ -1,4 +1,5 @@
 //! How long things take; printed, and bounded generously because test machines are busy.
+#![expect(clippy::print_stderr, reason = "timings are read by people")]
 
 use std::time::Duration;
 
@@ -22,14 +23,8 @@ async fn forty_instances() {
     let started = Instant::now();
     platform.open_slot(&app.slot(0)).await.unwrap();
     timed("open slot", started);
-    let wanted = |n: u32, reset| {
-        plan(
-            (1..=n)
-                .map(|n| instance(&format!("order-{n}"), 8080, &[]))
-                .collect(),
-            reset,
-        )
-    };
+    let wanted =
+        |n: u32, reset| plan((1..=n).map(|n| instance(&format!("order-{n}"), 8080, &[])).collect(), reset);
     let forty = wanted(40, Reset::Keep);
     for round in ["first", "second"] {
         let started = Instant::now();
@@ -43,12 +38,10 @@ async fn forty_instances() {
     changed.instances[7].env.insert("CHANGED".into(), "1".into());
     let started = Instant::now();
     platform.reserve(slot, &changed).await.unwrap();
+    timed("  its reserve", started);
     let deployment = platform.apply(slot, &changed, &cancel).await.unwrap();
     timed("one changed setting, rest kept", started);
-    assert_eq!(
-        (deployment.created, deployment.destroyed, deployment.kept),
-        (1, 1, 39)
-    );
+    assert_eq!((deployment.created, deployment.destroyed, deployment.kept), (1, 1, 39));
     let started = Instant::now();
     for _ in 0..1000 {
         platform.dial(slot, &id("order-3"), 8080).await.unwrap();

@@ -21,23 +21,14 @@ use crate::process::wire::{self, Envelope, Message, Request};
 pub(super) fn run(isolated: bool) -> ExitCode {
     match Agent::new(isolated) {
         Ok(mut agent) => {
-            let code = if agent.serve().is_ok() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            };
+            let code = if agent.serve().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
             if !isolated {
                 tree::end_descendants();
             }
             code
         }
         Err(error) => {
-            let _ = say(
-                &Message::Refused {
-                    reason: error.to_string(),
-                },
-                &[],
-            );
+            let _ = say(&Message::Refused { reason: error.to_string() }, &[]);
             ExitCode::FAILURE
         }
     }
@@ -66,21 +57,13 @@ impl Agent {
         die_with_parent()?;
         let isolated = if isolated {
             mounts::make_private()?;
-            Some(Isolated {
-                networks: Networks::new()?,
-                processes: namespaces::own("pid")?,
-            })
+            Some(Isolated { networks: Networks::new()?, processes: namespaces::own("pid")? })
         } else {
             tree::adopt_orphans()?;
             None
         };
         let label = std::env::var("FAULTSCOPE_LABEL").unwrap_or_default();
-        Ok(Self {
-            isolated,
-            children: HashMap::new(),
-            pids: HashMap::new(),
-            label,
-        })
+        Ok(Self { isolated, children: HashMap::new(), pids: HashMap::new(), label })
     }
 
     fn serve(&mut self) -> io::Result<()> {
@@ -92,10 +75,7 @@ impl Agent {
         loop {
             let stdin = io::stdin();
             let socket = stdin.as_fd();
-            let mut polled = [
-                PollFd::new(&socket, PollFlags::IN),
-                PollFd::new(&ended, PollFlags::IN),
-            ];
+            let mut polled = [PollFd::new(&socket, PollFlags::IN), PollFd::new(&ended, PollFlags::IN)];
             match rustix::event::poll(&mut polled, None) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
@@ -119,13 +99,7 @@ impl Agent {
                     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
                     say(&Message::Done { id }, &fds)?;
                 }
-                Err(error) => say(
-                    &Message::Failed {
-                        id,
-                        reason: error.to_string(),
-                    },
-                    &[],
-                )?,
+                Err(error) => say(&Message::Failed { id, reason: error.to_string() }, &[])?,
             }
         }
     }
@@ -167,21 +141,15 @@ impl Agent {
                 self.signal(key, signal)?;
             }
             Request::Kill { key } => {
-                let ask = self
-                    .pids
-                    .get(&key)
-                    .and_then(|pid| self.children.get(pid))
-                    .is_some_and(|c| c.ask);
+                let ask = self.pids.get(&key).and_then(|pid| self.children.get(pid)).is_some_and(|c| c.ask);
                 self.signal(key, if ask { tree::END } else { Signal::KILL })?;
             }
-            Request::Layer {
-                lower,
-                upper,
-                work,
-                target,
-                user,
-            } => {
-                mounts::overlay(&[lower], &upper, &work, &target, user)?;
+            Request::Layer { lower, upper, work, target, user } => {
+                for path in [&upper, &work, &target] {
+                    std::fs::create_dir_all(path)?;
+                }
+                mounts::overlay(&[lower.clone()], &upper, &work, &target, user, ",volatile")
+                    .or_else(|_| mounts::overlay(&[lower], &upper, &work, &target, user, ""))?;
             }
             Request::Memory { target } => mounts::memory(&target)?,
         }
@@ -192,12 +160,7 @@ impl Agent {
         let label = self.label.clone();
         let start = || {
             let [socket, stdout, stderr] = three(fds)?;
-            own_program("instance")
-                .args([&label, name])
-                .stdin(socket)
-                .stdout(stdout)
-                .stderr(stderr)
-                .spawn()
+            own_program("instance").args([&label, name]).stdin(socket).stdout(stdout).stderr(stderr).spawn()
         };
         let child = match (&self.isolated, place) {
             (Some(isolated), Some(place)) => isolated.networks.within(place, || {
@@ -215,14 +178,9 @@ impl Agent {
 
     fn join(&mut self, key: u64, into: u64, name: &str, fds: Vec<OwnedFd>) -> io::Result<()> {
         let [socket, stdout, stderr] = three(fds)?;
-        let pid = *self
-            .pids
-            .get(&into)
-            .ok_or_else(|| io::Error::other("it does not run"))?;
+        let pid = *self.pids.get(&into).ok_or_else(|| io::Error::other("it does not run"))?;
         let mut command = own_program("join");
-        command
-            .args([&self.label, name])
-            .arg(pid.as_raw_nonzero().to_string());
+        command.args([&self.label, name]).arg(pid.as_raw_nonzero().to_string());
         let child = command.stdin(socket).stdout(stdout).stderr(stderr).spawn()?;
         self.remember(key, &child, true);
         Ok(())
@@ -270,8 +228,7 @@ fn say(message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
 }
 
 fn three(fds: Vec<OwnedFd>) -> io::Result<[OwnedFd; 3]> {
-    fds.try_into()
-        .map_err(|_| io::Error::other("a start brings three descriptors"))
+    fds.try_into().map_err(|_| io::Error::other("a start brings three descriptors"))
 }
 
 fn named(what: &str, error: &io::Error) -> io::Error {

@@ -21,14 +21,8 @@ use super::{mounts, namespaces, tree};
 use crate::process::wire::{InitSpec, Report};
 
 /// Signals that are handed on to the program.
-const HANDED_ON: [i32; 6] = [
-    consts::SIGTERM,
-    consts::SIGINT,
-    consts::SIGHUP,
-    consts::SIGQUIT,
-    consts::SIGUSR1,
-    consts::SIGUSR2,
-];
+const HANDED_ON: [i32; 6] =
+    [consts::SIGTERM, consts::SIGINT, consts::SIGHUP, consts::SIGQUIT, consts::SIGUSR1, consts::SIGUSR2];
 /// `SIGPWR`, which signal-hook has no name for.
 const END: i32 = tree::END.as_raw();
 
@@ -48,10 +42,7 @@ pub(super) fn run() -> ExitCode {
                 tree::end_descendants();
             }
             if let Some(status) = ended {
-                report(&Report::Exited {
-                    code: status.exit_status(),
-                    signal: status.terminating_signal(),
-                });
+                report(&Report::Exited { code: status.exit_status(), signal: status.terminating_signal() });
             }
             ExitCode::SUCCESS
         }
@@ -67,11 +58,8 @@ pub(super) fn join(target: &str) -> ExitCode {
     let start = || -> io::Result<(Signals, Child)> {
         die_with_parent()?;
         let signals = Signals::new(HANDED_ON.into_iter().chain([END, consts::SIGCHLD]))?;
-        let pid = target
-            .parse()
-            .ok()
-            .and_then(Pid::from_raw)
-            .ok_or_else(|| io::Error::other("no such process"))?;
+        let pid =
+            target.parse().ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no such process"))?;
         let target = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
         let all = ThreadNameSpaceType::NETWORK
             | ThreadNameSpaceType::MOUNT
@@ -79,10 +67,7 @@ pub(super) fn join(target: &str) -> ExitCode {
             | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION
             | ThreadNameSpaceType::PROCESS_ID;
         rustix::thread::move_into_thread_name_spaces(target.as_fd(), all)?;
-        Ok((
-            signals,
-            own_program("instance").args(["joined", "joined"]).spawn()?,
-        ))
+        Ok((signals, own_program("instance").args(["joined", "joined"]).spawn()?))
     };
     match start() {
         Ok((signals, child)) => {
@@ -90,10 +75,7 @@ pub(super) fn join(target: &str) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            report(&Report::Failed {
-                bad_plan: false,
-                reason: format!("cannot enter its place: {error}"),
-            });
+            report(&Report::Failed { bad_plan: false, reason: format!("cannot enter its place: {error}") });
             ExitCode::FAILURE
         }
     }
@@ -105,10 +87,7 @@ struct Trouble {
 }
 
 fn trouble(what: &str, error: impl std::fmt::Display) -> Trouble {
-    Trouble {
-        bad_plan: false,
-        reason: format!("cannot {what}: {error}"),
-    }
+    Trouble { bad_plan: false, reason: format!("cannot {what}: {error}") }
 }
 
 fn read_spec() -> Result<InitSpec, Trouble> {
@@ -135,50 +114,28 @@ fn prepare(spec: &InitSpec, alone: bool) -> Result<Signals, Trouble> {
     if let Some(view) = &spec.view {
         let own = UnshareFlags::NEWNS | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
         namespaces::unshare(own).map_err(|e| trouble("take a mount namespace", e))?;
-        mounts::furnish(view).map_err(|e| Trouble {
-            bad_plan: false,
-            reason: e.to_string(),
-        })?;
+        mounts::furnish(view).map_err(|e| Trouble { bad_plan: false, reason: e.to_string() })?;
         rustix::system::sethostname(spec.name.as_bytes()).map_err(|e| trouble("set the host name", e))?;
         // What it may do in a user namespace was for the furnishing only.
         let _ = rustix::thread::clear_ambient_capability_set();
     }
-    for (resource, limit) in [
-        (Resource::As, spec.memory),
-        (Resource::Nproc, spec.pids.map(u64::from)),
-    ] {
-        if limit.is_some() {
-            let limits = Rlimit {
-                current: limit,
-                maximum: limit,
-            };
-            setrlimit(resource, limits).map_err(|e| trouble("set resource limits", e))?;
-        }
+    if spec.memory.is_some() {
+        let limits = Rlimit { current: spec.memory, maximum: spec.memory };
+        setrlimit(Resource::As, limits).map_err(|e| trouble("set resource limits", e))?;
     }
     Ok(signals)
 }
 
 fn start(spec: &InitSpec) -> Result<Child, Trouble> {
-    let refuse = |reason: String| Trouble {
-        bad_plan: true,
-        reason,
-    };
+    let refuse = |reason: String| Trouble { bad_plan: true, reason };
     let Some((program, arguments)) = spec.command.split_first() else {
         return Err(refuse("the command is empty".into()));
     };
     if let Err(error) = std::env::set_current_dir(&spec.directory) {
-        return Err(refuse(format!(
-            "cannot go to its folder {}: {error}",
-            spec.directory.display()
-        )));
+        return Err(refuse(format!("cannot go to its folder {}: {error}", spec.directory.display())));
     }
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(&spec.env)
-        .env("PWD", &spec.directory)
-        .stdin(Stdio::null());
+    command.args(arguments).env_clear().envs(&spec.env).env("PWD", &spec.directory).stdin(Stdio::null());
     command.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => refuse(format!("no such program: {program}")),
         io::ErrorKind::PermissionDenied => refuse(format!("not allowed to run {program}: {error}")),

@@ -15,21 +15,13 @@ use crate::process::wire::View;
 
 /// Keeps this process's mounts to itself.
 pub(super) fn make_private() -> io::Result<()> {
-    Ok(mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )?)
+    Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
 }
 
 /// Mounts a view; this process must already have a mount namespace of its own.
 pub(super) fn furnish(view: &View) -> io::Result<()> {
     make_private().map_err(|e| named("keep mounts private", &e))?;
-    let (upper, work) = (view.own.join("upper"), view.own.join("work"));
-    if upper.exists() {
-        files::keep_only(&upper, &view.durable).map_err(|e| named("drop data that is not durable", &e))?;
-    }
-    fs::create_dir_all(&upper).map_err(|e| named("make the data layer", &e))?;
-    fs::create_dir_all(&work).map_err(|e| named("make the data layer", &e))?;
+    fs::create_dir_all(&view.own).map_err(|e| named("make its folder", &e))?;
     let (hosts, resolver) = (view.own.join("hosts"), view.own.join("resolv.conf"));
     fs::write(&hosts, &view.hosts).map_err(|e| named("write the hosts file", &e))?;
     // Nothing listens there, so unknown names fail at once rather than after a time-out.
@@ -41,62 +33,63 @@ pub(super) fn furnish(view: &View) -> io::Result<()> {
     }
     // Some systems have none, or a link to nowhere.
     let _ = mount_bind(&resolver, "/etc/resolv.conf");
-    overlay(&view.lower, &upper, &work, &view.target, view.user)
-        .map_err(|e| named("lay data over the application", &e))?;
-    for path in &view.durable {
-        // Like a volume, a durable directory is there even if the application brings none.
-        let _ = fs::create_dir_all(view.target.join(path));
+    if !view.lower.is_empty() {
+        lay_data(view)?;
     }
     if let Some(hidden) = &view.hide {
         mount("none", hidden, "tmpfs", MountFlags::RDONLY, c"size=4k")
             .map_err(|e| named("hide the tool's folder", &e.into()))?;
     }
     if view.private_tmp {
-        let _ = mount(
-            "none",
-            "/tmp",
-            "tmpfs",
-            MountFlags::NOSUID | MountFlags::NODEV,
-            c"mode=1777",
-        );
+        let _ = mount("none", "/tmp", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=1777");
     }
     // Refused where the outer `/proc` is masked; process ids look odd then, but all else works.
-    let _ = mount(
-        "proc",
-        "/proc",
-        "proc",
-        MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
-        None,
-    );
+    let _ = mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None);
     Ok(())
 }
 
-/// Mounts layers on top of each other, the topmost first in `lower`.
+/// Lays the instance's own layer over the application.
+fn lay_data(view: &View) -> io::Result<()> {
+    let (upper, work) = (view.own.join("upper"), view.own.join("work"));
+    if upper.exists() {
+        files::keep_only(&upper, &view.durable).map_err(|e| named("drop data that is not durable", &e))?;
+    }
+    fs::create_dir_all(&upper).map_err(|e| named("make the data layer", &e))?;
+    // A layer that was mounted without syncing must not be mounted again with its old work folder.
+    files::remove_tree(&work).map_err(|e| named("make the data layer", &e))?;
+    fs::create_dir_all(&work).map_err(|e| named("make the data layer", &e))?;
+    let mode = if view.lasting { "" } else { ",volatile" };
+    let lay = |mode| overlay(&view.lower, &upper, &work, &view.target, view.user, mode);
+    // Kernels before 5.10 do not know that mode.
+    lay(mode).or_else(|_| lay("")).map_err(|e| named("lay data over the application", &e))?;
+    for path in &view.durable {
+        // Like a volume, a durable directory is there even if the application brings none.
+        let _ = fs::create_dir_all(view.target.join(path));
+    }
+    Ok(())
+}
+
+/// Mounts layers on top of each other, the topmost first in `lower`. The mode `,volatile` spares the sync
+/// to disk at each end, for data that nobody needs after a crash.
 pub(super) fn overlay(
     lower: &[PathBuf],
     upper: &Path,
     work: &Path,
     target: &Path,
     user: bool,
+    mode: &str,
 ) -> io::Result<()> {
     // Folders are named by descriptor: paths may hold the commas and colons that separate options.
     let open = |path: &Path| -> io::Result<OwnedFd> {
-        rustix::fs::open(
-            path,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|e| named(&format!("open {}", path.display()), &e.into()))
+        rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|e| named(&format!("open {}", path.display()), &e.into()))
     };
     let by_number = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let lower = lower
-        .iter()
-        .map(|path| open(path))
-        .collect::<io::Result<Vec<_>>>()?;
+    let lower = lower.iter().map(|path| open(path)).collect::<io::Result<Vec<_>>>()?;
     let (upper, work) = (open(upper)?, open(work)?);
     let layers: Vec<String> = lower.iter().map(by_number).collect();
     let mut options = format!(
-        "lowerdir={},upperdir={},workdir={}",
+        "lowerdir={},upperdir={},workdir={}{mode}",
         layers.join(":"),
         by_number(&upper),
         by_number(&work)
@@ -105,13 +98,7 @@ pub(super) fn overlay(
         options.push_str(",userxattr");
     }
     let options = CString::new(options).map_err(|_| io::Error::other("a zero in an option"))?;
-    Ok(mount(
-        "faultscope",
-        target,
-        "overlay",
-        MountFlags::empty(),
-        options.as_c_str(),
-    )?)
+    Ok(mount("faultscope", target, "overlay", MountFlags::empty(), options.as_c_str())?)
 }
 
 /// Mounts a file system in memory.

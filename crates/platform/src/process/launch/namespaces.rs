@@ -12,10 +12,7 @@ use rustix::thread::{
 };
 
 /// Leaves the namespaces named by `flags` for new ones.
-#[expect(
-    unsafe_code,
-    reason = "rustix marks every unshare as unsafe because of CLONE_FILES"
-)]
+#[expect(unsafe_code, reason = "rustix marks every unshare as unsafe because of CLONE_FILES")]
 pub(super) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     let flags = flags.difference(UnshareFlags::FILES);
     // SAFETY: only an unshared table of descriptors is dangerous, and that flag was taken away above.
@@ -24,11 +21,7 @@ pub(super) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
 
 /// A handle of one of this process's own namespaces: `net`, `pid`.
 pub(super) fn own(kind: &str) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::open(
-        format!("/proc/self/ns/{kind}"),
-        OFlags::RDONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
+    rustix::fs::open(format!("/proc/self/ns/{kind}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Goes into a network.

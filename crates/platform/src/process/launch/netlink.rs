@@ -50,12 +50,8 @@ impl Netlink {
     /// Connects to the network this thread is in.
     pub(super) fn open() -> rustix::io::Result<Self> {
         // No protocol means NETLINK_ROUTE.
-        let socket = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
         Ok(Self { socket, sequence: 0 })
     }
@@ -155,16 +151,7 @@ impl Packet {
 
     fn route(prefix: u8, scope: u8, flags: u32) -> Self {
         let mut message = Self::new(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE);
-        message.bytes.extend([
-            AF_INET,
-            prefix,
-            0,
-            0,
-            RT_TABLE_MAIN,
-            RTPROT_STATIC,
-            scope,
-            RTN_UNICAST,
-        ]);
+        message.bytes.extend([AF_INET, prefix, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, scope, RTN_UNICAST]);
         message.bytes.extend(flags.to_ne_bytes());
         message
     }

@@ -29,9 +29,7 @@ pub(super) fn run(mode: &str, parent: &str) -> ExitCode {
     match start(mode, parent) {
         Ok(code) => code,
         Err(error) => {
-            say(&Message::Refused {
-                reason: error.to_string(),
-            });
+            say(&Message::Refused { reason: error.to_string() });
             ExitCode::FAILURE
         }
     }
@@ -40,33 +38,20 @@ pub(super) fn run(mode: &str, parent: &str) -> ExitCode {
 /// Tries whether namespaces can be had and says so on stdout.
 pub(super) fn probe() -> ExitCode {
     let tried = take_namespaces().and_then(|user| {
-        let status = own_program("probe-child")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()?;
+        let status = own_program("probe-child").stdin(Stdio::null()).stdout(Stdio::null()).status()?;
         // Any exit code is fine: the child was born, so process ids can be separated.
         let _ = status;
         let mut networks = super::network::Networks::new()?;
-        let place = wire::PlaceSpec {
-            name: "probe".into(),
-            address: std::net::Ipv4Addr::new(10, 200, 0, 1),
-        };
+        let place = wire::PlaceSpec { name: "probe".into(), address: std::net::Ipv4Addr::new(10, 200, 0, 1) };
         networks.make(&place)?;
         Ok(user)
     });
     let probed = match tried {
         Ok(user) => Probed { refused: None, user },
-        Err(error) => Probed {
-            refused: Some(error.to_string()),
-            user: false,
-        },
+        Err(error) => Probed { refused: Some(error.to_string()), user: false },
     };
     let printed = serde_json::to_writer(io::stdout(), &probed);
-    if printed.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn start(mode: &str, parent: &str) -> io::Result<ExitCode> {
@@ -75,24 +60,16 @@ fn start(mode: &str, parent: &str) -> io::Result<ExitCode> {
     }
     // After the namespaces: changed credentials would forget it.
     die_with_parent()?;
-    if getppid()
-        .map(|pid| pid.as_raw_nonzero().get().to_string())
-        .as_deref()
-        != Some(parent)
-    {
+    if getppid().map(|pid| pid.as_raw_nonzero().get().to_string()).as_deref() != Some(parent) {
         return Ok(ExitCode::FAILURE);
     }
     if mode != MODE_NETNS {
-        say(&Message::Hello {
-            pid: rustix::process::getpid().as_raw_nonzero().get(),
-        });
+        say(&Message::Hello { pid: rustix::process::getpid().as_raw_nonzero().get() });
         return Ok(super::agent::run(false));
     }
     let label = std::env::var("FAULTSCOPE_LABEL").unwrap_or_default();
     let child = own_program("inner").args([&label, mode]).spawn()?;
-    say(&Message::Hello {
-        pid: child.id() as i32,
-    });
+    say(&Message::Hello { pid: child.id() as i32 });
     let pid = Pid::from_child(&child);
     loop {
         match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {

@@ -48,14 +48,7 @@ fn descendants() -> Vec<Pid> {
     let mut found = HashSet::new();
     let mut open = vec![getpid().as_raw_nonzero().get()];
     while let Some(pid) = open.pop() {
-        open.extend(
-            children
-                .get(&pid)
-                .into_iter()
-                .flatten()
-                .copied()
-                .filter(|child| found.insert(*child)),
-        );
+        open.extend(children.get(&pid).into_iter().flatten().copied().filter(|child| found.insert(*child)));
     }
     found.into_iter().filter_map(Pid::from_raw).collect()
 }
