@@ -79,16 +79,24 @@ pub(crate) async fn connection(origin: Origin, stream: Stream) {
     }
 }
 
-/// Reads until the first bytes tell what is spoken; silence and an early end are unclear.
+/// Reads until the first bytes tell what is spoken; an early end is unclear. A client may be silent as
+/// long as it likes, but not once it has begun.
 async fn first_bytes(stream: &mut Stream, input: &mut BytesMut) -> io::Result<Spoken> {
+    let mut deadline = None;
     loop {
         let verdict = spoken(input);
         if verdict != Spoken::Unclear {
             return Ok(verdict);
         }
-        if std::future::poll_fn(|cx| stream.poll_fill(cx, input)).await? == 0 {
+        let read = std::future::poll_fn(|cx| stream.poll_fill(cx, input));
+        let count = match deadline {
+            None => read.await?,
+            Some(deadline) => tokio::time::timeout_at(deadline, read).await??,
+        };
+        if count == 0 {
             return Ok(Spoken::Unclear);
         }
+        deadline = deadline.or_else(|| Some(Instant::now() + http1::HEAD_WAIT));
     }
 }
 

@@ -44,7 +44,8 @@ pub(crate) struct Slot {
     connected: AtomicU64,
 }
 
-type ListenerKey = (ServiceName, u16, Option<InstanceId>);
+/// The last part tells apart several places where the same caller looks for the same port.
+type ListenerKey = (ServiceName, u16, Option<InstanceId>, Option<IpAddr>);
 
 /// Counts the calls in flight and tells when there are none.
 #[derive(Debug, Default)]
@@ -97,9 +98,10 @@ impl MeshSlot {
         self.slot.set_scene(|scene| scene.with_endpoints(endpoints));
     }
 
-    /// Serves a listener, in place of an earlier one for the same callee, port and caller.
+    /// Serves a listener, in place of an earlier one for the same callee, port, caller and address.
     pub fn listen(&self, spec: ListenerSpec, socket: TcpListener) {
-        let key = (spec.callee.clone(), spec.port, spec.caller.clone());
+        let address = socket.local_addr().ok().map(|address| address.ip());
+        let key = (spec.callee.clone(), spec.port, spec.caller.clone(), address);
         let protocol = spec.protocol;
         let task = self
             .workers

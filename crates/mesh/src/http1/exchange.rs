@@ -47,8 +47,10 @@ pub(super) struct Asked {
 /// What is done to the answer.
 #[derive(Default)]
 pub(super) struct Shape {
-    /// The caller gets nothing and is not listened to.
+    /// The caller gets nothing.
     pub(super) discard: bool,
+    /// The caller is not listened to: all of the request is here.
+    pub(super) is_alone: bool,
     /// The end of the answer stays here until the exchange is over.
     pub(super) hold: bool,
     /// Payload bytes that still pass.
@@ -148,6 +150,8 @@ impl<'a> Exchange<'a> {
     pub(super) fn poll_to_rest(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         loop {
             let is_sent = self.request.is_done() && self.to_up.is_empty();
+            // Whatever the callee does now but listen, it wants no more of this request.
+            self.callee_deaf |= !is_sent && self.up.stream.poll_fill(cx, &mut self.up.input).is_ready();
             if is_sent || self.callee_deaf || self.caller_closed {
                 return Poll::Ready(Ok(()));
             }
@@ -199,7 +203,7 @@ impl<'a> Exchange<'a> {
                 Poll::Pending => {}
             }
         }
-        if self.shape.discard {
+        if self.shape.is_alone {
             return Ok(moved);
         }
         if self.caller_closed

@@ -60,7 +60,7 @@ enum Idle {
 }
 
 /// How long a caller may take for a head that it has begun.
-const HEAD_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const HEAD_WAIT: Duration = Duration::from_secs(30);
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(origin: Origin, stream: Stream, input: BytesMut, dialling: Dialling) {
@@ -76,9 +76,6 @@ pub(crate) async fn serve(origin: Origin, stream: Stream, input: BytesMut, diall
         Next::Again | Next::Close => {}
         Next::Reset => {
             connection.down.stream.fate().reset();
-            for up in &connection.ups {
-                up.side.stream.fate().reset();
-            }
         }
         Next::Tunnel(call, place) => {
             let up = connection.ups.swap_remove(place);
@@ -313,6 +310,7 @@ impl Connection {
         exchange.copy = copy.as_ref().map(|_| Vec::new());
         exchange.shape = Shape {
             discard: false,
+            is_alone: false,
             hold: effects.restart.is_some() || effects.lost_answer.is_some(),
             cut: effects.truncate.map(|(_, after)| after),
             pace: effects.throttle.map(|(_, rate)| Pace::new(rate)),
@@ -341,12 +339,12 @@ impl Connection {
         }
         let Some(answer) = exchange.answer.take().filter(|_| driven.is_ok()) else {
             let broken = driven.err().unwrap_or(Broken::CalleeClosed);
+            if broken == Broken::CallerGone {
+                exchange.up.stream.fate().reset();
+            }
             return broken_end(&mut call, broken);
         };
         if let (true, Some((rule, _))) = (answer.was_cut, effects.truncate) {
-            exchange.call.applied(rule);
-        }
-        if let Some((rule, _)) = effects.throttle {
             exchange.call.applied(rule);
         }
         if let Some(rule) = effects.lost_answer {
@@ -357,6 +355,9 @@ impl Connection {
         if answer.is_upgrade {
             call.upgraded();
             return Next::Tunnel(Box::new(call), place);
+        }
+        if let Some((rule, _)) = effects.throttle {
+            exchange.call.applied(rule);
         }
         // The twin is counted in before this call is counted out, so that the slot is not quiet between.
         let body = exchange.copy.take();
@@ -394,7 +395,7 @@ impl Connection {
         let buffers = (&mut self.to_up, &mut self.to_down);
         let up = &mut self.ups[place].side;
         let mut exchange = Exchange::new(&mut self.down, up, buffers, &mut twin, Framing::Done, asked);
-        exchange.shape.discard = true;
+        (exchange.shape.discard, exchange.shape.is_alone) = (true, true);
         let driven = poll_fn(|cx| exchange.poll_to(cx, Goal::Both)).await;
         let kept = exchange
             .answer
