@@ -3,10 +3,24 @@
 //! A search is a state machine. It is told which slots there are and what runs in them, says which
 //! trials to start and which are no longer needed, and is told what each finished trial showed. It
 //! knows no async, no clock and no I/O, so that the same code runs on simulated and on real slots.
+//!
+//! Three searches find the smallest set of deltas that still fails: [`Ddmin`] and [`DdminPar`] are the
+//! paper's (Zhou et al. 2019, sections 4.3 and 4.4) and the yardstick.
 
+mod ddmin;
+mod ddmin_par;
 mod fixed;
+mod ledger;
+mod problem;
+mod random;
+pub mod simulate;
+mod standing;
 
+pub use ddmin::Ddmin;
+pub use ddmin_par::DdminPar;
 pub use fixed::Fixed;
+pub use problem::Problem;
+pub use standing::{Cause, Proof, Round, Standing, Task, TaskEnd, TaskKind};
 
 use std::time::Duration;
 
@@ -20,8 +34,24 @@ pub trait Search {
     /// Records what a finished trial showed and took. Repetitions of a set are trials of their own.
     fn record(&mut self, trial: TrialId, outcome: &Outcome, cost: Duration);
 
-    /// Whether everything is known that the search wants to know.
+    /// Whether everything is known that the search wants to know; may become true in [`Self::plan`].
     fn is_done(&self) -> bool;
+
+    /// Tells what an earlier trial of a set showed: a start-up check, or a campaign that is resumed.
+    fn recall(&mut self, _set: &DeltaSet, _outcome: &Outcome) {}
+
+    /// Tells that a running trial ended without an outcome; its set may be asked for again.
+    fn lose(&mut self, _trial: TrialId) {}
+
+    /// The answer so far, and what is proven about it.
+    fn standing(&self) -> Standing {
+        Standing::default()
+    }
+
+    /// What became of the tasks of each round (the paper's Figure 4 and Table 4).
+    fn rounds(&self) -> &[Round] {
+        &[]
+    }
 }
 
 /// A slot as a search sees it.

@@ -1,0 +1,80 @@
+//! What a search has asked and learnt: running trials and known outcomes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use faultscope_model::{DeltaSet, Outcome, TrialId};
+
+/// An outcome without its particulars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Verdict {
+    Pass,
+    Fail,
+    Unresolved,
+}
+
+impl From<&Outcome> for Verdict {
+    fn from(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Pass => Self::Pass,
+            Outcome::Fail { .. } => Self::Fail,
+            Outcome::Unresolved { .. } => Self::Unresolved,
+        }
+    }
+}
+
+/// Running trials and known outcomes, by the set that is really deployed.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    running: BTreeMap<TrialId, DeltaSet>,
+    known: HashMap<DeltaSet, Verdict>,
+    numbered: u64,
+    finished: u32,
+}
+
+impl Ledger {
+    /// A number that was never used before.
+    pub(crate) fn start(&mut self, set: DeltaSet) -> TrialId {
+        self.numbered += 1;
+        let trial = TrialId(self.numbered);
+        self.running.insert(trial, set);
+        trial
+    }
+
+    /// Ends a running trial and says which set it tried; none when it is not known or was given up.
+    pub(crate) fn finish(&mut self, trial: TrialId, verdict: Verdict) -> Option<DeltaSet> {
+        let set = self.running.remove(&trial)?;
+        self.finished += 1;
+        self.learn(set.clone(), verdict);
+        Some(set)
+    }
+
+    /// Gives a running trial up.
+    pub(crate) fn drop(&mut self, trial: TrialId) -> Option<DeltaSet> {
+        self.running.remove(&trial)
+    }
+
+    /// Learns an outcome. A failure stays one: a flaky test that fails once can fail.
+    pub(crate) fn learn(&mut self, set: DeltaSet, verdict: Verdict) {
+        let entry = self.known.entry(set).or_insert(verdict);
+        if verdict == Verdict::Fail {
+            *entry = verdict;
+        }
+    }
+
+    pub(crate) fn get(&self, set: &DeltaSet) -> Option<Verdict> {
+        self.known.get(set).copied()
+    }
+
+    pub(crate) fn running(&self) -> &BTreeMap<TrialId, DeltaSet> {
+        &self.running
+    }
+
+    pub(crate) fn running_as(&self, set: &DeltaSet) -> Option<TrialId> {
+        self.running.iter().find(|(_, running)| *running == set).map(|(trial, _)| *trial)
+    }
+
+    /// How many trials have finished.
+    pub(crate) fn finished(&self) -> u32 {
+        self.finished
+    }
+}

@@ -1,0 +1,101 @@
+//! What a search is told about its deltas before it starts.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use faultscope_model::{DeltaSet, Space};
+
+type Close = dyn Fn(&DeltaSet) -> Option<DeltaSet> + Send + Sync;
+
+/// The deltas to search, all of which together fail and none of which pass.
+///
+/// ```
+/// use faultscope_search::Problem;
+/// let problem = Problem::new(3);
+/// assert_eq!(problem.full().len(), 3);
+/// ```
+#[derive(Clone)]
+pub struct Problem {
+    /// How many deltas there are.
+    pub size: usize,
+    /// The place of each by suspicion, from 1 (section 4.4).
+    pub ranks: Vec<u32>,
+    /// What applying each is expected to take.
+    pub costs: Vec<Duration>,
+    /// The delta between one node and several, which is tried first (section 4.4).
+    pub node: Option<usize>,
+    /// Whether the ranks say anything; otherwise every delta is as likely as any other.
+    pub ranked: bool,
+    close: Arc<Close>,
+}
+
+impl Problem {
+    /// So many independent deltas, ranked in their order, all of the same cost.
+    pub fn new(size: usize) -> Self {
+        Self {
+            size,
+            ranks: (1..).take(size).collect(),
+            costs: vec![Duration::ZERO; size],
+            node: None,
+            ranked: false,
+            close: Arc::new(|set| Some(set.clone())),
+        }
+    }
+
+    /// The deltas of a space with its ranks, costs and constraints.
+    pub fn of(space: &Arc<Space>) -> Self {
+        use faultscope_model::space::Dimension;
+        let closing = Arc::clone(space);
+        Self {
+            size: space.deltas.len(),
+            ranks: space.deltas.iter().map(|delta| delta.rank).collect(),
+            costs: space.deltas.iter().map(|delta| delta.cost).collect(),
+            node: space.deltas.iter().position(|delta| delta.dimension == Dimension::Node),
+            ranked: true,
+            close: Arc::new(move |set| closing.close(set).ok()),
+        }
+    }
+
+    /// The same with this closure: the set that is really deployed, none when nothing can be.
+    pub fn with_closure(
+        mut self,
+        close: impl Fn(&DeltaSet) -> Option<DeltaSet> + Send + Sync + 'static,
+    ) -> Self {
+        self.close = Arc::new(close);
+        self
+    }
+
+    /// The same with these ranks.
+    pub fn with_ranks(mut self, ranks: Vec<u32>) -> Self {
+        self.ranks = ranks;
+        self.ranked = true;
+        self
+    }
+
+    /// The set that is really deployed when this one is asked for; none when it is invalid.
+    pub fn close(&self, set: &DeltaSet) -> Option<DeltaSet> {
+        (self.close)(set)
+    }
+
+    /// All deltas.
+    pub fn full(&self) -> DeltaSet {
+        (0..self.size).collect()
+    }
+
+    /// The sum of the ranks of a set.
+    pub(crate) fn rank_of(&self, set: &DeltaSet) -> u64 {
+        set.iter().map(|delta| u64::from(self.ranks.get(delta).copied().unwrap_or(0))).sum()
+    }
+
+    /// The sum of the costs of a set.
+    pub(crate) fn cost_of(&self, set: &DeltaSet) -> Duration {
+        set.iter().filter_map(|delta| self.costs.get(delta)).sum()
+    }
+}
+
+impl fmt::Debug for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Problem").field("size", &self.size).field("node", &self.node).finish_non_exhaustive()
+    }
+}
