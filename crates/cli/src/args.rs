@@ -99,6 +99,9 @@ pub(crate) struct Target {
 pub(crate) enum PlatformChoice {
     /// Processes on this machine.
     Process,
+    /// Containers of a Docker engine on this machine; `DOCKER_HOST` says which.
+    #[cfg(feature = "docker")]
+    Docker,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -9,6 +9,8 @@ use faultscope_model::application::IsolationChoice;
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{Application, Circumstance, DeltaSet, ServiceName, Space};
 use faultscope_platform::Platform;
+#[cfg(feature = "docker")]
+use faultscope_platform::docker::{DockerOptions, DockerPlatform};
 use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 
 use crate::args::{IsolationArg, PlatformChoice, RecordArg, Target, Under};
@@ -54,7 +56,7 @@ impl Project {
     }
 
     /// The platform that was asked for.
-    pub(crate) fn platform(&self, target: &Target) -> Result<Arc<dyn Platform>, CommandError> {
+    pub(crate) async fn platform(&self, target: &Target) -> Result<Arc<dyn Platform>, CommandError> {
         let isolation = match target.isolation {
             None => match self.application.isolation {
                 IsolationChoice::Auto => WantedIsolation::Auto,
@@ -73,6 +75,14 @@ impl Project {
                     state: Some(self.root.join(".faultscope")),
                 };
                 Ok(Arc::new(ProcessPlatform::new(options)?))
+            }
+            #[cfg(feature = "docker")]
+            PlatformChoice::Docker => {
+                let state = Some(self.root.join(".faultscope"));
+                let options = DockerOptions { state, ..DockerOptions::default() };
+                let platform = DockerPlatform::connect(options).await?;
+                platform.reap_orphans().await?;
+                Ok(Arc::new(platform))
             }
         }
     }

@@ -155,6 +155,9 @@ impl Session {
         let reports = self.settle(slot).await;
         if reports.gates.iter().any(|g| g.outcome == GateOutcome::ReportLost) {
             return Ok(Attempt::Invalid("a report of a proxy was lost".into()));
+        if let Err(error) = self.platform.intact(slot.id).await {
+            return self.spoiled(error.into());
+        }
         }
         evidence.exits.extend(exits(&mut happenings));
         evidence.spans = slot.recorder.recorded();

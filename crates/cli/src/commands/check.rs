@@ -115,7 +115,7 @@ async fn probe(
     global: &Global,
     printer: &Printer,
 ) -> Result<Probed, CommandError> {
-    let platform = project.platform(&args.target)?;
+    let platform = project.platform(&args.target).await?;
     let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: 1 };
     let options = project.session("probe", &under)?;
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);

@@ -24,7 +24,8 @@ pub(crate) async fn run(args: CleanArgs, printer: &Printer) -> Result<Exit, Comm
         program: project::own_program()?,
         state: Some(state.clone()),
     };
-    let left_over = ProcessPlatform::new(options)?.reap_orphans().await?;
+    let mut left_over = ProcessPlatform::new(options)?.reap_orphans().await?;
+    left_over.containers += containers().await?;
     let mut campaigns = Vec::new();
     if let Some(keep) = args.keep
         && state.is_dir()
@@ -45,4 +46,21 @@ pub(crate) async fn run(args: CleanArgs, printer: &Printer) -> Result<Exit, Comm
         cleaned.campaigns.len()
     ));
     Ok(Exit::Done)
+}
+
+/// Removes containers, networks and volumes that a dead tool left; without an engine there are none to see.
+#[cfg(feature = "docker")]
+async fn containers() -> Result<usize, CommandError> {
+    use faultscope_platform::PlatformErrorKind;
+    use faultscope_platform::docker::{DockerOptions, DockerPlatform};
+    match DockerPlatform::connect(DockerOptions::default()).await {
+        Ok(platform) => Ok(platform.reap_orphans().await?.containers),
+        Err(error) if error.kind == PlatformErrorKind::Unavailable => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(feature = "docker"))]
+async fn containers() -> Result<usize, CommandError> {
+    Ok(0)
 }

@@ -28,7 +28,7 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
         folder.display()
     ));
     let target = Target { file: folder.clone(), platform: PlatformChoice::Process, isolation: None };
-    let platform = project.platform(&target)?;
+    let platform = project.platform(&target).await?;
     for note in platform.capabilities().notes {
         printer.talk(format!("note: {note}"));
     }

@@ -37,7 +37,7 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
     let mut options = project.session("test", &args.under)?;
     options.slots = args.slots;
     options.sentinel_every = args.sentinel_every;
-    let platform = project.platform(&args.target)?;
+    let platform = project.platform(&args.target).await?;
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
     let progress = Progress::start(&session, global, printer);
     let sets: Vec<DeltaSet> = (0..args.repeat).map(|_| set.clone()).collect();

@@ -33,7 +33,7 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let circumstance = space.circumstance(&set).map_err(|e| CommandError::usage(e.to_string()))?;
     // Ports are taken before anything starts: a taken one is an error of the command line.
     let sockets = bind(&project, args.publish_from)?;
-    let platform = project.platform(&args.target)?;
+    let platform = project.platform(&args.target).await?;
     let options = project.session("up", &args.under)?;
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
     let progress = Progress::start(&session, global, printer);

@@ -99,6 +99,7 @@ fn help_of_commands_has_examples() {
 
               Possible values:
               - process: Processes on this machine
+              - docker:  Containers of a Docker engine on this machine; `DOCKER_HOST` says which
 
               [default: process]
 

@@ -35,9 +35,7 @@ impl Subnet {
     /// Networks that the routes of this machine leave free, in an order that differs from label to label.
     pub(super) fn candidates(label: &str, routes: &str) -> impl Iterator<Item = Self> {
         let taken: BTreeSet<(u32, u32)> = routes.lines().skip(1).filter_map(route).collect();
-        let start = label.bytes().fold(7_u32, |sum, byte| {
-            sum.wrapping_mul(31).wrapping_add(u32::from(byte))
-        });
+        let start = label.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
         let at = move |n: u32| Self(FIRST + (((start.wrapping_add(n)) % NETWORKS) << HOST_BITS));
         (0..NETWORKS).map(at).filter(move |subnet| {
             let own = !((1_u32 << HOST_BITS) - 1);
@@ -74,12 +72,7 @@ fn route(line: &str) -> Option<(u32, u32)> {
 impl Addresses {
     pub(super) fn new(subnet: Subnet) -> Self {
         let (places, aliases, names) = Default::default();
-        Self {
-            subnet,
-            places,
-            aliases,
-            names,
-        }
+        Self { subnet, places, aliases, names }
     }
 
     /// Gives addresses to everything in a plan, and forgets the names of the plan before. Fails when there
@@ -89,14 +82,8 @@ impl Addresses {
             give(&mut self.places, &instance.id.to_string(), PLACES, ALIASES)?;
         }
         let services = plan.ports.keys().map(|s| (s.as_str(), s.as_str()));
-        let aliases = plan
-            .aliases
-            .iter()
-            .map(|(name, service)| (name.as_str(), service.as_str()));
-        let externals = plan
-            .externals
-            .iter()
-            .map(|e| (e.host.as_str(), e.service.as_str()));
+        let aliases = plan.aliases.iter().map(|(name, service)| (name.as_str(), service.as_str()));
+        let externals = plan.externals.iter().map(|e| (e.host.as_str(), e.service.as_str()));
         self.names.clear();
         for (name, callee) in services.chain(aliases).chain(externals) {
             give(&mut self.aliases, callee, ALIASES, END)?;
@@ -107,16 +94,12 @@ impl Addresses {
 
     /// Where an instance is.
     pub(super) fn place(&self, instance: &str) -> Option<Ipv4Addr> {
-        self.places
-            .get(instance)
-            .map(|n| Ipv4Addr::from(self.subnet.0 + n))
+        self.places.get(instance).map(|n| Ipv4Addr::from(self.subnet.0 + n))
     }
 
     /// Where instances reach a callee.
     pub(super) fn alias(&self, callee: &str) -> Option<Ipv4Addr> {
-        self.aliases
-            .get(callee)
-            .map(|n| Ipv4Addr::from(self.subnet.0 + n))
+        self.aliases.get(callee).map(|n| Ipv4Addr::from(self.subnet.0 + n))
     }
 
     /// Where the test, which lives in the sidecar's network, reaches a callee.
@@ -133,7 +116,8 @@ impl Addresses {
 
     /// The hosts file of the test.
     pub(super) fn test_hosts(&self) -> String {
-        let line = |(name, callee): (&String, &String)| Some(format!("{} {name}\n", self.test_alias(callee)?));
+        let line =
+            |(name, callee): (&String, &String)| Some(format!("{} {name}\n", self.test_alias(callee)?));
         let names: String = self.names.iter().filter_map(line).collect();
         format!("127.0.0.1 localhost test-1\n{names}")
     }
@@ -145,10 +129,7 @@ fn give(given: &mut BTreeMap<String, u32>, name: &str, first: u32, end: u32) -> 
         return Ok(());
     }
     if next >= end {
-        return Err(format!(
-            "a slot has room for {} addresses of a kind",
-            end - first
-        ));
+        return Err(format!("a slot has room for {} addresses of a kind", end - first));
     }
     given.insert(name.to_owned(), next);
     Ok(())

@@ -50,10 +50,7 @@ impl Slot {
         let aliases: Vec<_> = aliases.into_iter().filter(|a| !a.is_loopback()).collect();
         let sidecar = self.sidecar();
         sidecar.add(&aliases).await.map_err(|e| trouble(action, e))?;
-        let places: Vec<_> = at
-            .iter()
-            .map(|(spec, address)| (*address, spec.port))
-            .collect();
+        let places: Vec<_> = at.iter().map(|(spec, address)| (*address, spec.port)).collect();
         let sockets = sidecar.listen(&places).await.map_err(|e| trouble(action, e))?;
         if self.lives().is_empty() {
             sockets.iter().for_each(drain);
@@ -67,16 +64,9 @@ impl Slot {
             address: addresses.place(&i.id.to_string()).map(IpAddr::V4),
         };
         // The test has listeners of its own instead of an address.
-        let test = Caller {
-            instance: InstanceId::test(),
-            node: NodeId::default(),
-            address: None,
-        };
-        let endpoint = |i: &InstancePlan| Endpoint {
-            instance: i.id.clone(),
-            node: i.node,
-            addresses: BTreeMap::new(),
-        };
+        let test = Caller { instance: InstanceId::test(), node: NodeId::default(), address: None };
+        let endpoint =
+            |i: &InstancePlan| Endpoint { instance: i.id.clone(), node: i.node, addresses: BTreeMap::new() };
         Ok(Reservation {
             listeners,
             callers: plan.instances.iter().map(caller).chain([test]).collect(),
@@ -116,12 +106,7 @@ impl Slot {
             node: i.node,
             ready_after: lives.get(&i.id).and_then(|l| l.ready_after()).unwrap_or_default(),
         });
-        Ok(Deployment {
-            instances: instances.collect(),
-            created: create.len(),
-            destroyed,
-            kept: kept.len(),
-        })
+        Ok(Deployment { instances: instances.collect(), created: create.len(), destroyed, kept: kept.len() })
     }
 
     /// Starts instances, each when the services it comes after are ready.
@@ -165,19 +150,12 @@ fn listeners_of(
     spec: ListenerSpec,
     (alias, test_alias): (Option<Ipv4Addr>, Option<Ipv4Addr>),
 ) -> Vec<(ListenerSpec, Ipv4Addr)> {
-    let for_test = ListenerSpec {
-        caller: Some(InstanceId::test()),
-        ..spec.clone()
-    };
+    let for_test = ListenerSpec { caller: Some(InstanceId::test()), ..spec.clone() };
     // The first service that has a port wins it on `localhost`.
     let is_owner = owner_of(plan, spec.port) == Some(&spec.callee);
     let localhost = is_owner.then_some((for_test.clone(), Ipv4Addr::LOCALHOST));
-    [
-        alias.map(|address| (spec, address)),
-        test_alias.map(|address| (for_test, address)),
-        localhost,
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    [alias.map(|address| (spec, address)), test_alias.map(|address| (for_test, address)), localhost]
+        .into_iter()
+        .flatten()
+        .collect()
 }

@@ -12,8 +12,8 @@ use bollard::models::{
 };
 use bollard::query_parameters::{
     AttachContainerOptions, CreateContainerOptions, CreateImageOptions, EventsOptions, ListContainersOptions,
-    ListNetworksOptions, ListVolumesOptions, RemoveContainerOptions, RemoveVolumeOptions, StatsOptions, StopContainerOptions,
-    WaitContainerOptions,
+    ListNetworksOptions, ListVolumesOptions, RemoveContainerOptions, RemoveVolumeOptions, StatsOptions,
+    StopContainerOptions, WaitContainerOptions,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 use bytes::Bytes;
@@ -66,49 +66,32 @@ impl Engine {
         let host = host.map(str::to_owned).or_else(|| std::env::var("DOCKER_HOST").ok());
         let host = host.unwrap_or_else(|| format!("unix://{SOCKET}"));
         let unavailable = |source: Box<dyn std::error::Error + Send + Sync>| {
-            PlatformError::new(
-                PlatformErrorKind::Unavailable,
-                NAME,
-                format!("reach the engine at {host}"),
-            )
-            .because(source)
+            PlatformError::new(PlatformErrorKind::Unavailable, NAME, format!("reach the engine at {host}"))
+                .because(source)
         };
         let Some(path) = host.strip_prefix("unix://") else {
             return Err(unavailable(
-                "only an engine on this machine, behind a Unix socket, can share sockets with the tool".into(),
+                "only an engine on this machine, behind a Unix socket, can share sockets with the tool"
+                    .into(),
             ));
         };
         let docker = Docker::connect_with_unix(path, PATIENCE.as_secs(), API_DEFAULT_VERSION)
             .map_err(|e| unavailable(e.into()))?;
-        let docker = docker
-            .negotiate_version()
-            .await
-            .map_err(|e| unavailable(e.into()))?;
+        let docker = docker.negotiate_version().await.map_err(|e| unavailable(e.into()))?;
         Ok(Self { docker })
     }
 
     /// Creates a container.
     pub(super) async fn create(&self, name: &str, body: ContainerCreateBody) -> Result<String, Error> {
-        let options = CreateContainerOptions {
-            name: Some(name.to_owned()),
-            ..Default::default()
-        };
+        let options = CreateContainerOptions { name: Some(name.to_owned()), ..Default::default() };
         Ok(self.docker.create_container(Some(options), body).await?.id)
     }
 
     /// What the container prints from now on; attached before it starts, nothing is missed.
     pub(super) async fn attach(&self, container: &str) -> Result<Output, Error> {
-        let options = AttachContainerOptions {
-            stream: true,
-            stdout: true,
-            stderr: true,
-            ..Default::default()
-        };
-        Ok(self
-            .docker
-            .attach_container(container, Some(options))
-            .await?
-            .output)
+        let options =
+            AttachContainerOptions { stream: true, stdout: true, stderr: true, ..Default::default() };
+        Ok(self.docker.attach_container(container, Some(options)).await?.output)
     }
 
     pub(super) async fn start(&self, container: &str) -> Result<(), Error> {
@@ -118,10 +101,7 @@ impl Engine {
     /// Asks a container to end, and ends it after `patience`.
     pub(super) async fn stop(&self, container: &str, patience: Duration) {
         let seconds = i32::try_from(patience.as_millis().div_ceil(1000)).unwrap_or(i32::MAX);
-        let options = StopContainerOptions {
-            t: Some(seconds),
-            ..Default::default()
-        };
+        let options = StopContainerOptions { t: Some(seconds), ..Default::default() };
         if let Err(error) = self.docker.stop_container(container, Some(options)).await {
             tracing::debug!(container, %error, "cannot stop");
         }
@@ -129,11 +109,7 @@ impl Engine {
 
     /// Ends a container at once and removes it; one that is not there is fine.
     pub(super) async fn remove(&self, container: &str) -> Result<(), Error> {
-        let options = RemoveContainerOptions {
-            force: true,
-            v: true,
-            ..Default::default()
-        };
+        let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
         match self.docker.remove_container(container, Some(options)).await {
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
             // Someone else removes it already: gone is gone, but only when it is.
@@ -155,9 +131,7 @@ impl Engine {
 
     /// Waits for the end of a container that was started. `None` when it was removed or the engine is lost.
     pub(super) async fn ended(&self, container: &str) -> Option<Ended> {
-        let options = WaitContainerOptions {
-            condition: "not-running".into(),
-        };
+        let options = WaitContainerOptions { condition: "not-running".into() };
         let waited = self.docker.wait_container(container, Some(options)).next().await;
         let status = match waited? {
             Ok(response) => response.status_code,
@@ -169,32 +143,19 @@ impl Engine {
         let status = i32::try_from(status).unwrap_or(-1);
         // The engine says 128 + n for signal n, like a shell.
         let signal = (129..=159).contains(&status).then(|| status - 128);
-        Some(Ended {
-            code: signal.is_none().then_some(status),
-            signal,
-            out_of_memory,
-        })
+        Some(Ended { code: signal.is_none().then_some(status), signal, out_of_memory })
     }
 
     async fn gone(&self, container: &str) {
-        let options = WaitContainerOptions {
-            condition: "removed".into(),
-        };
+        let options = WaitContainerOptions { condition: "removed".into() };
         let mut removed = self.docker.wait_container(container, Some(options));
         let _ = tokio::time::timeout(PATIENCE, removed.next()).await;
     }
 
     /// What a container uses now.
     pub(super) async fn stats(&self, container: &str) -> Option<ContainerStatsResponse> {
-        let options = StatsOptions {
-            stream: false,
-            one_shot: true,
-        };
-        self.docker
-            .stats(container, Some(options))
-            .next()
-            .await?
-            .ok()
+        let options = StatsOptions { stream: false, one_shot: true };
+        self.docker.stats(container, Some(options)).next().await?.ok()
     }
 
     /// Names of containers of a slot in which memory ran out, as it happens.
@@ -204,15 +165,9 @@ impl Engine {
             ("event".to_owned(), vec!["oom".to_owned()]),
             ("label".to_owned(), vec![format!("{SLOT}={slot}")]),
         ]);
-        let options = EventsOptions {
-            filters: Some(filters),
-            ..Default::default()
-        };
+        let options = EventsOptions { filters: Some(filters), ..Default::default() };
         let docker = self.docker.clone();
-        docker
-            .events(Some(options))
-            .filter_map(|event| async { event.ok()?.actor?.id })
-            .boxed()
+        docker.events(Some(options)).filter_map(|event| async { event.ok()?.actor?.id }).boxed()
     }
 
     /// Where an image's programs start.
@@ -244,20 +199,14 @@ impl Engine {
 
     /// Makes a network that leads nowhere but to its own members. `false` when its addresses are taken.
     pub(super) async fn make_network(&self, name: &str, slot: &str, subnet: Subnet) -> Result<bool, Error> {
-        let config = IpamConfig {
-            subnet: Some(subnet.text()),
-            ..Default::default()
-        };
+        let config = IpamConfig { subnet: Some(subnet.text()), ..Default::default() };
         // Newer engines then give the host no address there either; older ones know no such option.
         let isolated = ("com.docker.network.bridge.gateway_mode_ipv4", "isolated");
         let request = NetworkCreateRequest {
             name: name.to_owned(),
             driver: Some("bridge".into()),
             internal: Some(true),
-            ipam: Some(Ipam {
-                config: Some(vec![config]),
-                ..Default::default()
-            }),
+            ipam: Some(Ipam { config: Some(vec![config]), ..Default::default() }),
             options: Some(HashMap::from([(isolated.0.to_owned(), isolated.1.to_owned())])),
             labels: Some(labels(slot, None)),
             ..Default::default()
@@ -294,41 +243,24 @@ impl Engine {
 
     /// Containers with a label, running or not.
     pub(super) async fn containers(&self, label: &str) -> Result<Vec<Labelled>, Error> {
-        let options = ListContainersOptions {
-            all: true,
-            filters: Some(with_label(label)),
-            ..Default::default()
-        };
+        let options =
+            ListContainersOptions { all: true, filters: Some(with_label(label)), ..Default::default() };
         let found = self.docker.list_containers(Some(options)).await?;
-        Ok(found
-            .into_iter()
-            .filter_map(|c| labelled(c.id, c.labels))
-            .collect())
+        Ok(found.into_iter().filter_map(|c| labelled(c.id, c.labels)).collect())
     }
 
     /// Networks with a label.
     pub(super) async fn networks(&self, label: &str) -> Result<Vec<Labelled>, Error> {
-        let options = ListNetworksOptions {
-            filters: Some(with_label(label)),
-        };
+        let options = ListNetworksOptions { filters: Some(with_label(label)) };
         let found = self.docker.list_networks(Some(options)).await?;
-        Ok(found
-            .into_iter()
-            .filter_map(|n| labelled(n.name, n.labels))
-            .collect())
+        Ok(found.into_iter().filter_map(|n| labelled(n.name, n.labels)).collect())
     }
 
     /// Volumes with a label.
     pub(super) async fn volumes(&self, label: &str) -> Result<Vec<Labelled>, Error> {
-        let options = ListVolumesOptions {
-            filters: Some(with_label(label)),
-        };
+        let options = ListVolumesOptions { filters: Some(with_label(label)) };
         let found = self.docker.list_volumes(Some(options)).await?.volumes;
-        Ok(found
-            .into_iter()
-            .flatten()
-            .filter_map(|v| labelled(Some(v.name), Some(v.labels)))
-            .collect())
+        Ok(found.into_iter().flatten().filter_map(|v| labelled(Some(v.name), Some(v.labels))).collect())
     }
 
     /// Starts a command inside a running container.

@@ -1,6 +1,7 @@
 //! Running a test's command in a slot, bounded in time and output, with nothing left behind.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use bollard::container::LogOutput;
@@ -75,14 +76,7 @@ impl Slot {
             (Stop::ByItself, Some(Ended { code, signal, .. })) => (code, signal),
             (Stop::ByItself, None) => return Err(trouble(action(run), "its container is gone")),
         };
-        Ok(Exit {
-            code,
-            signal,
-            timed_out: stop == Stop::TimedOut,
-            stdout,
-            stderr,
-            took,
-        })
+        Ok(Exit { code, signal, timed_out: stop == Stop::TimedOut, stdout, stderr, took })
     }
 
     fn test_container(&self, run: &Execution) -> Result<ContainerCreateBody, PlatformError> {
@@ -92,18 +86,17 @@ impl Slot {
         let of_plan = self.test_image.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let chosen = self.options.test_image.clone().or(of_plan);
         let is_own = *program == self.spec.program.to_string_lossy();
-        let (image, mut binds) = match chosen {
-            Some(image) if !is_own => (image, vec![format!("{0}:{0}:ro", self.application())]),
-            _ => (image::name(), self.own_binds()),
+        let (image, mut mounts) = match chosen {
+            Some(image) if !is_own => (image, self.application_mounts(&[])),
+            _ => (image::name(), self.own_mounts(&[])),
         };
-        binds.push(format!("{}:/etc/hosts:ro", self.hosts_file().display()));
+        mounts.push(image::bind(&self.hosts_file(), Path::new("/etc/hosts"), true));
         // Reports of test runners go there.
-        binds.push(format!("{0}:{0}", self.spec.state.display()));
+        mounts.push(image::bind(&self.spec.state, &self.spec.state, false));
         let mut env = run.env.clone();
-        env.entry("FAULTSCOPE_INSTANCE".into())
-            .or_insert_with(|| InstanceId::test().to_string());
+        env.entry("FAULTSCOPE_INSTANCE".into()).or_insert_with(|| InstanceId::test().to_string());
         let host = HostConfig {
-            binds: Some(binds),
+            mounts: Some(mounts),
             network_mode: Some(format!("container:{}", self.sidecar().container)),
             log_config: Some(no_log()),
             ..Default::default()
@@ -128,16 +121,10 @@ impl Slot {
         cancel: &CancellationToken,
     ) -> Result<Exit, PlatformError> {
         let down = || bad_plan(action(run), format!("{instance} does not run"));
-        let life = self
-            .life(instance)
-            .filter(|life| !life.is_over())
-            .ok_or_else(down)?;
+        let life = self.life(instance).filter(|life| !life.is_over()).ok_or_else(down)?;
         let started = Instant::now();
         let env = run.env.iter().map(|(name, value)| format!("{name}={value}"));
-        let config = ExecConfig {
-            env: Some(env.collect()),
-            ..command(&run.command)
-        };
+        let config = ExecConfig { env: Some(env.collect()), ..command(&run.command) };
         let begun = self.engine.exec(&life.container, config).await;
         let (id, output) = begun.map_err(|e| fault(action(run), e))?;
         let printed = captured(output, run.output_limit);
@@ -162,11 +149,7 @@ impl Slot {
 
     /// Runs a probe's command where an instance runs.
     pub(super) async fn run_inside(&self, life: &Life, words: &[String]) -> io::Result<bool> {
-        let (id, mut output) = self
-            .engine
-            .exec(&life.container, command(words))
-            .await
-            .map_err(as_io)?;
+        let (id, mut output) = self.engine.exec(&life.container, command(words)).await.map_err(as_io)?;
         while output.next().await.is_some() {}
         Ok(self.engine.exec_code(&id).await.map_err(as_io)? == Some(0))
     }

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use bollard::models::{Mount, MountType};
+
 use super::engine::{Engine, fault};
 use crate::PlatformError;
 
@@ -26,16 +28,30 @@ pub(super) async fn ensure(engine: &Engine) -> Result<(), PlatformError> {
 }
 
 /// What is mounted so that a program of this machine runs in it.
-pub(super) fn mounts(program: &Path, at: &Path) -> Vec<String> {
-    let libraries = LIBRARIES
-        .iter()
-        .map(PathBuf::from)
-        .filter(|folder| folder.exists());
-    let mut mounts: Vec<String> = libraries
-        .map(|folder| format!("{0}:{0}:ro", folder.display()))
-        .collect();
-    mounts.push(format!("{}:{}:ro", program.display(), at.display()));
-    mounts
+pub(super) fn mounts(program: &Path, at: &Path) -> Vec<Mount> {
+    let libraries = LIBRARIES.iter().map(PathBuf::from).filter(|folder| folder.exists());
+    libraries.map(|folder| bind(&folder, &folder, true)).chain([bind(program, at, true)]).collect()
+}
+
+/// A file or folder of this machine, seen in a container.
+pub(super) fn bind(source: &Path, target: &Path, read_only: bool) -> Mount {
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(source.to_string_lossy().into_owned()),
+        target: Some(target.to_string_lossy().into_owned()),
+        read_only: Some(read_only),
+        ..Default::default()
+    }
+}
+
+/// A volume, seen in a container; an empty one begins with what the image has there.
+pub(super) fn volume(name: &str, target: &str) -> Mount {
+    Mount {
+        typ: Some(MountType::VOLUME),
+        source: Some(name.to_owned()),
+        target: Some(target.to_owned()),
+        ..Default::default()
+    }
 }
 
 /// A tar archive of empty folders.

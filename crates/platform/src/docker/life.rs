@@ -68,8 +68,8 @@ impl Life {
             }
         };
         if let Some(host) = &mut body.host_config {
-            let binds = volumes.iter().map(|(volume, target)| format!("{volume}:{target}"));
-            host.binds.get_or_insert_default().extend(binds);
+            let mounts = volumes.iter().map(|(name, target)| image::volume(name, target));
+            host.mounts.get_or_insert_default().extend(mounts);
         }
         let making = slot.making().await;
         let (engine, label) = (slot.engine.clone(), slot.spec.label.clone());
@@ -144,11 +144,7 @@ impl Life {
             reason,
             last_lines: self.log.last_lines(),
         };
-        Err(PlatformError::new(
-            kind,
-            NAME,
-            format!("get {} ready", self.plan.id),
-        ))
+        Err(PlatformError::new(kind, NAME, format!("get {} ready", self.plan.id)))
     }
 
     /// How long it took to be ready, if it is, and still runs.
@@ -209,11 +205,7 @@ impl Life {
     }
 
     async fn bury(&self, slot: &Slot, ended: Option<Ended>) {
-        let mut end = ended.unwrap_or(Ended {
-            code: None,
-            signal: None,
-            out_of_memory: false,
-        });
+        let mut end = ended.unwrap_or(Ended { code: None, signal: None, out_of_memory: false });
         let asked = self.asked.load(Ordering::Acquire);
         // The engine hears of both from different places, and of the end sometimes first.
         if !asked && end.signal == Some(9) && !end.out_of_memory {
@@ -253,8 +245,7 @@ async fn base(slot: &Slot, plan: &InstancePlan) -> Result<(ContainerCreateBody, 
     let action = || format!("start {name}");
     let (mut command, mut env) = (plan.command.clone(), plan.env.clone());
     name_own(plan, &mut command, &mut env);
-    env.entry("FAULTSCOPE_INSTANCE".into())
-        .or_insert_with(|| name.clone());
+    env.entry("FAULTSCOPE_INSTANCE".into()).or_insert_with(|| name.clone());
     let own = slot.spec.program.to_string_lossy();
     let is_own = plan.image.is_none() && command.first().is_some_and(|program| *program == own);
     let image = match &plan.image {
@@ -262,28 +253,23 @@ async fn base(slot: &Slot, plan: &InstancePlan) -> Result<(ContainerCreateBody, 
         None if is_own => image::name(),
         None => return Err(bad_plan(action(), "the service has no `image:`")),
     };
-    let (directory, binds) = if is_own {
-        (slot.application(), slot.own_binds())
+    let (directory, mounts) = if is_own {
+        let durable: Vec<_> = plan.durable.iter().map(|d| Path::new(&plan.directory).join(d)).collect();
+        (slot.spec.application.display().to_string(), slot.own_mounts(&durable))
     } else {
         let directory = slot.engine.working_directory(&image).await;
         (directory.map_err(|e| fault(action(), e))?, Vec::new())
     };
-    let directory = Path::new(&directory)
-        .join(&plan.directory)
-        .to_string_lossy()
-        .into_owned();
+    let directory = Path::new(&directory).join(&plan.directory).to_string_lossy().into_owned();
     let (address, extra_hosts) = {
         let addresses = slot.addresses();
         (addresses.place(&name), addresses.extra_hosts())
     };
-    let address = address.ok_or_else(|| bad_plan(action(), "it has no address: the plan was not reserved"))?;
-    let memory = plan
-        .limits
-        .memory
-        .map(|m| i64::try_from(m.0).unwrap_or(i64::MAX));
+    let address =
+        address.ok_or_else(|| bad_plan(action(), "it has no address: the plan was not reserved"))?;
+    let memory = plan.limits.memory.map(|m| i64::try_from(m.0).unwrap_or(i64::MAX));
     let host = HostConfig {
-        binds: Some(binds),
-        tmpfs: is_own.then(|| slot.hidden()),
+        mounts: Some(mounts),
         network_mode: Some(slot.network.clone()),
         extra_hosts: Some(extra_hosts),
         // Names that are not in the hosts file lead nowhere, and at once.

@@ -50,11 +50,11 @@ impl Sidecar {
         let action = "start the slot's sidecar";
         let door = folder.join("door");
         let listening = listen(&door).map_err(|e| trouble(action, e))?;
-        let mut binds = image::mounts(&spec.program, Path::new(PROGRAM));
-        binds.push(format!("{}:{INSIDE}", door.display()));
+        let mut mounts = image::mounts(&spec.program, Path::new(PROGRAM));
+        mounts.push(image::bind(&door, Path::new(INSIDE), false));
         let words = |list: &[&str]| Some(list.iter().map(ToString::to_string).collect::<Vec<_>>());
         let host = HostConfig {
-            binds: Some(binds),
+            mounts: Some(mounts),
             network_mode: Some(network.to_owned()),
             cap_drop: words(&["ALL"]),
             // Addresses of its own network, and the tool's socket whoever owns it.
@@ -76,10 +76,7 @@ impl Sidecar {
             ..Default::default()
         };
         let name = format!("faultscope-{}-sidecar", spec.label);
-        let container = engine
-            .create(&name, body)
-            .await
-            .map_err(|e| fault(action, e))?;
+        let container = engine.create(&name, body).await.map_err(|e| fault(action, e))?;
         let coming = async {
             engine.start(&container).await.map_err(|e| fault(action, e))?;
             tokio::select! {
@@ -91,11 +88,7 @@ impl Sidecar {
         let came = coming.await;
         let _ = fs::remove_dir_all(&door);
         match came {
-            Ok(socket) => Ok(Self {
-                container,
-                link: Link::new(socket),
-                sockets: Mutex::default(),
-            }),
+            Ok(socket) => Ok(Self { container, link: Link::new(socket), sockets: Mutex::default() }),
             Err(error) => {
                 let _ = engine.remove(&container).await;
                 Err(error)
@@ -105,10 +98,7 @@ impl Sidecar {
 
     /// Whether it still answers.
     pub(super) async fn answers(&self) -> io::Result<()> {
-        self.link
-            .ask(Request::Aliases { addresses: Vec::new() }, &[])
-            .await
-            .map(|_| ())
+        self.link.ask(Request::Aliases { addresses: Vec::new() }, &[]).await.map(|_| ())
     }
 
     /// Gives the sidecar's network further addresses.
@@ -144,10 +134,7 @@ impl Sidecar {
         let socket = match cached {
             Some(socket) => socket,
             None => {
-                let request = Request::Sockets {
-                    place: String::new(),
-                    count: SOCKETS_AT_ONCE,
-                };
+                let request = Request::Sockets { place: String::new(), count: SOCKETS_AT_ONCE };
                 let mut fetched = self.link.ask(request, &[]).await?;
                 let none = || io::Error::other("the sidecar sent no socket");
                 let socket = fetched.pop().ok_or_else(none)?;
@@ -174,17 +161,12 @@ pub(super) fn endpoint(network: &str, address: Ipv4Addr) -> NetworkingConfig {
         }),
         ..Default::default()
     };
-    NetworkingConfig {
-        endpoints_config: Some(HashMap::from([(network.to_owned(), settings)])),
-    }
+    NetworkingConfig { endpoints_config: Some(HashMap::from([(network.to_owned(), settings)])) }
 }
 
 /// The engine keeps nothing of what a container prints: the tool reads and bounds it.
 pub(super) fn no_log() -> HostConfigLogConfig {
-    HostConfigLogConfig {
-        typ: Some("none".into()),
-        config: None,
-    }
+    HostConfigLogConfig { typ: Some("none".into()), config: None }
 }
 
 fn listen(door: &Path) -> io::Result<AsyncFd<OwnedFd>> {
@@ -204,8 +186,7 @@ async fn accept(listening: &AsyncFd<OwnedFd>) -> io::Result<AsyncFd<OwnedFd>> {
     loop {
         let mut guard = listening.readable().await?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let accepted =
-            guard.try_io(|listening| Ok(rustix::net::accept_with(listening.get_ref(), flags)?));
+        let accepted = guard.try_io(|listening| Ok(rustix::net::accept_with(listening.get_ref(), flags)?));
         if let Ok(socket) = accepted {
             return watched(socket?);
         }

@@ -1,6 +1,6 @@
 //! A slot: a network that leads nowhere, a sidecar in it, and the containers of one trial at a time.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use bollard::models::Mount;
 use faultscope_model::InstanceId;
 use faultscope_model::plan::{Plan, Reset};
 use futures_util::StreamExt;
@@ -155,25 +156,26 @@ impl Slot {
         self.folder.join("hosts")
     }
 
-    /// The application's folder.
-    pub(super) fn application(&self) -> String {
-        self.spec.application.display().to_string()
-    }
-
     /// What the tool's own program needs to run: itself, its libraries, the application's files.
-    pub(super) fn own_binds(&self) -> Vec<String> {
-        let mut binds = image::mounts(&self.spec.program, &self.spec.program);
-        binds.push(format!("{0}:{0}:ro", self.spec.application.display()));
-        binds
+    pub(super) fn own_mounts(&self, except: &[PathBuf]) -> Vec<Mount> {
+        let mut mounts = image::mounts(&self.spec.program, &self.spec.program);
+        mounts.extend(self.application_mounts(except));
+        mounts
     }
 
-    /// What instances must not see of the application's folder: the tool's own.
-    pub(super) fn hidden(&self) -> HashMap<String, String> {
-        let state = &self.spec.state;
-        let within = state.starts_with(&self.spec.application);
-        within
-            .then(|| (state.display().to_string(), "size=1m".to_owned()))
-            .into_iter()
+    /// What is in the application's folder, read-only, but not the tool's own folder and not what these
+    /// paths are in. The folder itself belongs to the container, so that it can be written to and is fresh.
+    pub(super) fn application_mounts(&self, except: &[PathBuf]) -> Vec<Mount> {
+        let entries = fs::read_dir(&self.spec.application).into_iter().flatten().flatten();
+        let is_wanted = |path: &PathBuf| {
+            let starts =
+                |other: &PathBuf| other.strip_prefix(".").unwrap_or(other).iter().next() == path.file_name();
+            !self.spec.state.starts_with(path) && !except.iter().any(starts)
+        };
+        entries
+            .map(|entry| entry.path())
+            .filter(is_wanted)
+            .map(|path| image::bind(&path, &path, true))
             .collect()
     }
 
@@ -201,16 +203,10 @@ impl Slot {
     /// Ends what the plan does not keep, and says how many living instances that were.
     pub(super) async fn end_others(&self, plan: &Plan) -> Result<usize, PlatformError> {
         let lives: Vec<Arc<Life>> = self.lives().values().cloned().collect();
-        let running: Vec<_> = lives
-            .iter()
-            .filter(|life| life.ready_after().is_some())
-            .map(|life| life.plan.clone())
-            .collect();
+        let running: Vec<_> =
+            lives.iter().filter(|life| life.ready_after().is_some()).map(|life| life.plan.clone()).collect();
         let kept = plan.actions_from(&running).keep;
-        let ended: Vec<_> = lives
-            .into_iter()
-            .filter(|life| !kept.contains(&life.plan.id))
-            .collect();
+        let ended: Vec<_> = lives.into_iter().filter(|life| !kept.contains(&life.plan.id)).collect();
         let destroyed = ended.iter().filter(|life| !life.is_over()).count();
         let end = |life: &Arc<Life>| {
             // Where everything is made anew, nobody is left to notice how gently it went.

@@ -18,9 +18,7 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self { folder: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn slot(&self, id: u16) -> SlotSpec {
@@ -41,7 +39,5 @@ impl App {
 }
 
 pub(crate) async fn platform() -> DockerPlatform {
-    DockerPlatform::connect(DockerOptions::default())
-        .await
-        .expect("an engine, by DOCKER_HOST")
+    DockerPlatform::connect(DockerOptions::default()).await.expect("an engine, by DOCKER_HOST")
 }

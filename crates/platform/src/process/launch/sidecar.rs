@@ -30,17 +30,10 @@ struct Sidecar {
 }
 
 fn serve(path: &str) -> io::Result<()> {
-    let tool = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let tool =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::connect(&tool, &SocketAddrUnix::new(path)?)?;
-    let mut sidecar = Sidecar {
-        network: Netlink::open()?,
-        listeners: HashMap::new(),
-    };
+    let mut sidecar = Sidecar { network: Netlink::open()?, listeners: HashMap::new() };
     let mut buffer = vec![0; wire::MOST_BYTES];
     while let Some((length, _)) = wire::receive(tool.as_fd(), &mut buffer)? {
         let Envelope { id, request } = serde_json::from_slice(&buffer[..length])?;
@@ -69,10 +62,7 @@ impl Sidecar {
             }
             Request::Listen { listeners } => listeners.iter().map(|at| self.listen(at.address)).collect(),
             Request::Sockets { count, .. } => (0..count.min(wire::MOST_FDS)).map(|_| unconnected()).collect(),
-            _ => Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "a sidecar starts nothing",
-            )),
+            _ => Err(io::Error::new(io::ErrorKind::Unsupported, "a sidecar starts nothing")),
         }
     }
 
@@ -91,10 +81,5 @@ impl Sidecar {
 
 fn unconnected() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(
-        AddressFamily::INET,
-        SocketType::STREAM,
-        flags,
-        Some(ipproto::TCP),
-    )?)
+    Ok(rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, Some(ipproto::TCP))?)
 }
