@@ -148,7 +148,7 @@ impl Agent {
                 for path in [&upper, &work, &target] {
                     std::fs::create_dir_all(path)?;
                 }
-                mounts::overlay(&[lower.clone()], &upper, &work, &target, user, ",volatile")
+                mounts::overlay(std::slice::from_ref(&lower), &upper, &work, &target, user, ",volatile")
                     .or_else(|_| mounts::overlay(&[lower], &upper, &work, &target, user, ""))?;
             }
             Request::Memory { target } => mounts::memory(&target)?,
