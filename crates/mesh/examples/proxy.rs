@@ -50,19 +50,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mesh = Mesh::start(MeshOptions::default())?;
     let count = Arc::new(Count::default());
-    let hooks = Hooks {
-        dialer: Arc::new(Nothing),
-        recorder: count.clone(),
-        restarter: Arc::new(Nothing),
-    };
+    let hooks = Hooks { dialer: Arc::new(Nothing), recorder: count.clone(), restarter: Arc::new(Nothing) };
     let slot = mesh.open(SlotId(0), hooks);
     let instance: InstanceId = "upstream-1".parse()?;
     let addresses = BTreeMap::from([(80, upstream.parse()?)]);
-    let endpoint = Endpoint {
-        instance: instance.clone(),
-        node: NodeId(0),
-        addresses,
-    };
+    let endpoint = Endpoint { instance: instance.clone(), node: NodeId(0), addresses };
     slot.configure(Wiring {
         slot: SlotId(0),
         seed: 1,
@@ -76,12 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         externals: Vec::new(),
     });
     let protocol = Protocol::Http;
-    let spec = ListenerSpec {
-        callee: instance.service,
-        port: 80,
-        protocol,
-        caller: Some("web-1".parse()?),
-    };
+    let spec = ListenerSpec { callee: instance.service, port: 80, protocol, caller: Some("web-1".parse()?) };
     slot.listen(spec, TcpListener::bind(listen)?);
     loop {
         std::thread::park();

@@ -31,14 +31,7 @@ pub(crate) struct Head<'a> {
 impl<'a> Head<'a> {
     /// A connection whose requests are not read.
     pub(crate) fn of_connection(wire: Wire, started: Instant) -> Self {
-        Head {
-            wire,
-            method: "",
-            path: "",
-            headers: Headers::None,
-            context: None,
-            started,
-        }
+        Head { wire, method: "", path: "", headers: Headers::None, context: None, started }
     }
 }
 
@@ -50,10 +43,7 @@ pub(crate) fn admit(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>) -> Ca
     let lineage = lineage(route, head, is_request);
     let target = match &route.external {
         Some(_) => None,
-        None => route
-            .choice
-            .choose(&route.caller, head.headers, &trial.choices)
-            .cloned(),
+        None => route.choice.choose(&route.caller, head.headers, &trial.choices).cloned(),
     };
     let stopped = match (&route.external, &target) {
         (Some(external), _) if !external.allow => {
@@ -79,10 +69,7 @@ pub(crate) fn admit(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>) -> Ca
         caller_node: route.caller_node,
         callee: route.callee.clone(),
         callee_instance: target.as_ref().map(|target| target.endpoint.instance.clone()),
-        callee_node: target
-            .as_ref()
-            .map(|target| target.endpoint.node)
-            .unwrap_or_default(),
+        callee_node: target.as_ref().map(|target| target.endpoint.node).unwrap_or_default(),
         port: route.port,
         wire: head.wire,
         method: head.method.to_owned(),
@@ -139,10 +126,7 @@ fn steer(call: &mut Call, head: &Head<'_>, is_request: bool) {
         };
         let selected = rules::selected(&scene.wiring.rules, &facts);
         if !selected.is_empty() {
-            match trial
-                .steering
-                .count(&selected, &route.caller, head.method, head.path)
-            {
+            match trial.steering.count(&selected, &route.caller, head.method, head.path) {
                 Answer::Now(effective) => call.take_effects(&effective),
                 Answer::Later(verdict) => call.verdict = Some(verdict),
             }
@@ -187,11 +171,7 @@ fn lineage(route: &Route, head: &Head<'_>, is_request: bool) -> Lineage {
     if route.caller_is_test {
         // A test that brings its own trace keeps it, but no span of ours is above it.
         let trace = head.context.map_or_else(fresh, |context| context.trace);
-        return Lineage {
-            trace,
-            parent: None,
-            parentage: Parentage::Root,
-        };
+        return Lineage { trace, parent: None, parentage: Parentage::Root };
     }
     if let Some(context) = head.context {
         return Lineage {
@@ -206,20 +186,8 @@ fn lineage(route: &Route, head: &Head<'_>, is_request: bool) -> Lineage {
         route.pair.without_context.fetch_add(1, Ordering::Relaxed);
     }
     match doing {
-        Doing::Nothing => Lineage {
-            trace: fresh(),
-            parent: None,
-            parentage: Parentage::Root,
-        },
-        Doing::One(trace, span) => Lineage {
-            trace,
-            parent: Some(span),
-            parentage: Parentage::Inferred,
-        },
-        Doing::Several => Lineage {
-            trace: fresh(),
-            parent: None,
-            parentage: Parentage::Unknown,
-        },
+        Doing::Nothing => Lineage { trace: fresh(), parent: None, parentage: Parentage::Root },
+        Doing::One(trace, span) => Lineage { trace, parent: Some(span), parentage: Parentage::Inferred },
+        Doing::Several => Lineage { trace: fresh(), parent: None, parentage: Parentage::Unknown },
     }
 }

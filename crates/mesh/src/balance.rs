@@ -45,11 +45,7 @@ impl Choice {
                 let least = |(_, target): &(usize, &Arc<Target>)| {
                     (target.instance.busy(), target.endpoint.instance.ordinal)
                 };
-                self.targets
-                    .iter()
-                    .enumerate()
-                    .min_by_key(least)
-                    .map_or(0, |(place, _)| place)
+                self.targets.iter().enumerate().min_by_key(least).map_or(0, |(place, _)| place)
             }
             // The ordinal is added outside the hash, so that neighbours spread evenly.
             Balance::StickyCaller => by_hash(
@@ -60,10 +56,7 @@ impl Choice {
                 None => self.next_turn(count),
             },
             Balance::Pinned { ordinal } => {
-                return self
-                    .targets
-                    .iter()
-                    .find(|target| target.endpoint.instance.ordinal == *ordinal);
+                return self.targets.iter().find(|target| target.endpoint.instance.ordinal == *ordinal);
             }
         };
         self.targets.get(place)
@@ -83,21 +76,10 @@ mod tests {
     fn choice(balance: Balance) -> Choice {
         let target = |ordinal| {
             let instance = InstanceId::new("stock".parse().unwrap(), ordinal);
-            let endpoint = Endpoint {
-                instance,
-                node: NodeId(0),
-                addresses: Default::default(),
-            };
-            Arc::new(Target {
-                endpoint,
-                instance: Arc::default(),
-            })
+            let endpoint = Endpoint { instance, node: NodeId(0), addresses: Default::default() };
+            Arc::new(Target { endpoint, instance: Arc::default() })
         };
-        Choice {
-            targets: (1..=3).map(target).collect(),
-            balance,
-            turns: Arc::default(),
-        }
+        Choice { targets: (1..=3).map(target).collect(), balance, turns: Arc::default() }
     }
 
     fn chosen(choice: &Choice, caller: &str, tenants: &[Option<&str>]) -> Vec<u32> {
@@ -105,10 +87,7 @@ mod tests {
         let choose = |tenant: &Option<&str>| {
             let headers: Vec<_> = tenant
                 .iter()
-                .map(|value| httparse::Header {
-                    name: "Tenant",
-                    value: value.as_bytes(),
-                })
+                .map(|value| httparse::Header { name: "Tenant", value: value.as_bytes() })
                 .collect();
             let target = choice.choose(&caller.parse().unwrap(), Headers::Http1(&headers), &dice);
             target.map_or(0, |target| target.endpoint.instance.ordinal)
@@ -118,35 +97,19 @@ mod tests {
 
     #[test]
     fn modes() {
-        assert_eq!(
-            chosen(&choice(Balance::RoundRobin), "web-1", &[None; 4]),
-            [1, 2, 3, 1]
-        );
-        assert_eq!(
-            chosen(&choice(Balance::Pinned { ordinal: 2 }), "web-1", &[None; 2]),
-            [2, 2]
-        );
-        assert_eq!(
-            chosen(&choice(Balance::Pinned { ordinal: 9 }), "web-1", &[None]),
-            [0],
-            "down"
-        );
+        assert_eq!(chosen(&choice(Balance::RoundRobin), "web-1", &[None; 4]), [1, 2, 3, 1]);
+        assert_eq!(chosen(&choice(Balance::Pinned { ordinal: 2 }), "web-1", &[None; 2]), [2, 2]);
+        assert_eq!(chosen(&choice(Balance::Pinned { ordinal: 9 }), "web-1", &[None]), [0], "down");
         let random = chosen(&choice(Balance::Random), "web-1", &[None; 30]);
-        assert_eq!(
-            random,
-            chosen(&choice(Balance::Random), "web-1", &[None; 30]),
-            "from the seed"
-        );
+        assert_eq!(random, chosen(&choice(Balance::Random), "web-1", &[None; 30]), "from the seed");
         assert!((1..=3).all(|ordinal| random.contains(&ordinal)));
     }
 
     #[test]
     fn sticky_to_callers() {
         let sticky = choice(Balance::StickyCaller);
-        let mut of_callers: Vec<_> = ["web-1", "web-2", "web-3"]
-            .iter()
-            .map(|caller| chosen(&sticky, caller, &[None; 2]))
-            .collect();
+        let mut of_callers: Vec<_> =
+            ["web-1", "web-2", "web-3"].iter().map(|caller| chosen(&sticky, caller, &[None; 2])).collect();
         assert!(of_callers.iter().all(|pair| pair[0] == pair[1]));
         of_callers.sort();
         assert_eq!(of_callers, [[1, 1], [2, 2], [3, 3]]);
@@ -154,16 +117,10 @@ mod tests {
 
     #[test]
     fn sticky_to_a_header() {
-        let sticky = choice(Balance::StickyHeader {
-            name: "tenant".to_owned(),
-        });
+        let sticky = choice(Balance::StickyHeader { name: "tenant".to_owned() });
         let of_tenants = chosen(&sticky, "web-1", &[Some("a"), Some("b"), Some("a"), Some("b")]);
         assert_eq!(of_tenants[..2], of_tenants[2..]);
-        assert_eq!(
-            chosen(&sticky, "web-1", &[None, None]),
-            [1, 2],
-            "round robin without it"
-        );
+        assert_eq!(chosen(&sticky, "web-1", &[None, None]), [1, 2], "round robin without it");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::rules::{self, Effects, Headers, Refusal};
 use crate::scene::{LinkDelay, Route};
 use crate::sequencer::{Handled, Ticket};
 use crate::slot::Slot;
+use crate::steering::Answer;
 
 /// A call in flight.
 pub(crate) struct Call {
@@ -46,12 +47,7 @@ const LONGEST_VALUE: usize = 1024;
 impl Call {
     /// The context headers that go on with the request.
     pub(crate) fn outgoing(&self) -> Outgoing {
-        Outgoing::new(
-            self.incoming.as_ref(),
-            self.span.trace,
-            self.span.id,
-            self.span.parent,
-        )
+        Outgoing::new(self.incoming.as_ref(), self.span.trace, self.span.id, self.span.parent)
     }
 
     /// Whether something has to be waited for before the call goes on.
@@ -80,16 +76,10 @@ impl Call {
     /// Takes over what the effective rules do.
     pub(super) fn take_effects(&mut self, effective: &[usize]) {
         let scene = &self.route.scene;
-        let (effects, applied) = rules::combine(
-            &scene.wiring.rules,
-            effective,
-            self.span.wire,
-            &scene.trial.jitter,
-        );
+        let (effects, applied) =
+            rules::combine(&scene.wiring.rules, effective, self.span.wire, &scene.trial.jitter);
         self.effects = effects;
-        self.span
-            .rules
-            .extend(effective.iter().map(|index| scene.wiring.rules[*index].id));
+        self.span.rules.extend(effective.iter().map(|index| scene.wiring.rules[*index].id));
         for rule in applied {
             self.applied(rule);
         }
@@ -110,8 +100,15 @@ impl Call {
         self.route.scene.trial.steering.applied(rule);
     }
 
-    /// The callee gets the request now.
-    pub(crate) fn begin_handling(&mut self) {
+    /// The callee gets the request now, as soon as whoever sequences its calls knows.
+    pub(crate) async fn begin_handling(&mut self) {
+        self.enter_callee();
+        if let Some(known) = self.turn.take() {
+            known.await;
+        }
+    }
+
+    fn enter_callee(&mut self) {
         let Some(target) = &self.target else { return };
         if matches!(self.span.wire, Wire::Tcp | Wire::Tls) {
             return;
@@ -120,13 +117,16 @@ impl Call {
         target.instance.begin(self.span.trace, self.span.id);
         let steering = &self.route.scene.trial.steering;
         if steering.has_gates() {
-            steering.begin(Handled {
+            let begun = steering.begin(Handled {
                 span: self.span.id,
                 trace: self.span.trace,
                 instance: &target.endpoint.instance,
                 method: &self.span.method,
                 path: &self.span.path,
             });
+            if let Answer::Later(begun) = begun {
+                self.turn = Some(begun);
+            }
         }
     }
 
@@ -180,9 +180,7 @@ impl Call {
     /// Has the callee's instance restarted, for a rule.
     pub(crate) fn restarting(&self, rule: usize) -> impl Future<Output = ()> + Send + use<> {
         let steering = Arc::clone(&self.route.scene.trial.steering);
-        let restart = self
-            .instance()
-            .map(|instance| self.slot.hooks.restarter.restart(instance));
+        let restart = self.instance().map(|instance| self.slot.hooks.restarter.restart(instance));
         async move {
             let Some(restart) = restart else { return };
             match restart.await {
@@ -273,11 +271,7 @@ impl Drop for Call {
         // A connection that is dropped as a whole, as between trials, ends its calls here. Whatever is no
         // request just ends with it.
         let is_connection = matches!(self.span.wire, Wire::Tcp | Wire::Tls | Wire::WebSocket);
-        self.finish(if is_connection {
-            None
-        } else {
-            Some("connection dropped")
-        });
+        self.finish(if is_connection { None } else { Some("connection dropped") });
     }
 }
 
@@ -286,11 +280,9 @@ pub(crate) fn recorded(headers: Headers<'_>) -> Vec<(String, String)> {
     let text = |value: &[u8]| String::from_utf8_lossy(&value[..value.len().min(LONGEST_VALUE)]).into_owned();
     match headers {
         Headers::None => Vec::new(),
-        Headers::Http1(headers) => headers
-            .iter()
-            .take(MOST_HEADERS)
-            .map(|h| (h.name.to_owned(), text(h.value)))
-            .collect(),
+        Headers::Http1(headers) => {
+            headers.iter().take(MOST_HEADERS).map(|h| (h.name.to_owned(), text(h.value))).collect()
+        }
         Headers::Http2(headers) => headers
             .iter()
             .take(MOST_HEADERS)
@@ -303,10 +295,7 @@ pub(crate) fn recorded(headers: Headers<'_>) -> Vec<(String, String)> {
 pub(crate) fn payload(record: RecordLevel, headers: Headers<'_>) -> Option<Box<Payload>> {
     match record {
         RecordLevel::Timing => None,
-        _ => Some(Box::new(Payload {
-            request_headers: recorded(headers),
-            ..Payload::default()
-        })),
+        _ => Some(Box::new(Payload { request_headers: recorded(headers), ..Payload::default() })),
     }
 }
 

@@ -16,10 +16,7 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn start() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self {
-            wall_us: wall.as_micros() as u64,
-            started: Instant::now(),
-        }
+        Self { wall_us: wall.as_micros() as u64, started: Instant::now() }
     }
 
     /// Microseconds since 1970 at a monotonic instant.

@@ -93,18 +93,11 @@ impl Collector {
     /// The context, where a whole one came in; W3C wins over B3 when they disagree.
     pub(crate) fn finish(&self) -> Option<Incoming> {
         let multi = match (self.trace, self.span) {
-            (Some((trace, short)), Some(span)) => Some(Ids {
-                trace,
-                short,
-                span,
-                sampled: self.sampled,
-            }),
+            (Some((trace, short)), Some(span)) => Some(Ids { trace, short, span, sampled: self.sampled }),
             _ => None,
         };
         let ids = self.traceparent.or(self.single).or(multi)?;
-        let short = multi
-            .or(self.single)
-            .is_some_and(|b3| b3.short && b3.trace == ids.trace);
+        let short = multi.or(self.single).is_some_and(|b3| b3.short && b3.trace == ids.trace);
         Some(Incoming {
             trace: TraceId(ids.trace),
             span: SpanId(ids.span),
@@ -130,11 +123,7 @@ impl Outgoing {
         span: SpanId,
         parent: Option<SpanId>,
     ) -> Self {
-        let fresh = Forms {
-            traceparent: true,
-            single: false,
-            multi: true,
-        };
+        let fresh = Forms { traceparent: true, single: false, multi: true };
         Self {
             trace,
             span,
@@ -201,12 +190,7 @@ fn parse_traceparent(value: &[u8]) -> Option<Ids> {
     let trace = parse_hex(&value[3..35], 32).filter(|id| *id != 0)?;
     let span = parse_hex(&value[36..52], 16).filter(|id| *id != 0)?;
     let flags = parse_hex(&value[53..55], 2)?;
-    Some(Ids {
-        trace,
-        short: false,
-        span: span as u64,
-        sampled: Some(flags & 1 == 1),
-    })
+    Some(Ids { trace, short: false, span: span as u64, sampled: Some(flags & 1 == 1) })
 }
 
 fn parse_single(value: &[u8]) -> Option<Ids> {
@@ -227,12 +211,7 @@ fn parse_single(value: &[u8]) -> Option<Ids> {
     if parts.next().is_some() {
         return None;
     }
-    Some(Ids {
-        trace,
-        short,
-        span,
-        sampled,
-    })
+    Some(Ids { trace, short, span, sampled })
 }
 
 fn parse_trace(value: &[u8]) -> Option<(u128, bool)> {
@@ -298,10 +277,7 @@ mod tests {
     fn each_form_is_read() {
         let trace = "0af7651916cd43dd8448eb211c80319c";
         let w3c = read(&[("Traceparent", &format!("00-{trace}-b7ad6b7169203331-01"))]).unwrap();
-        assert_eq!(
-            (w3c.trace.to_string().as_str(), w3c.span.0),
-            (trace, 0xb7ad_6b71_6920_3331)
-        );
+        assert_eq!((w3c.trace.to_string().as_str(), w3c.span.0), (trace, 0xb7ad_6b71_6920_3331));
         let single = read(&[("b3", &format!("{trace}-b7ad6b7169203331-d-05e3ac9a4f6e3b90"))]).unwrap();
         assert_eq!((single.trace, single.sampled), (w3c.trace, Some(true)));
         let multi = read(&[
@@ -310,10 +286,7 @@ mod tests {
             ("X-B3-Sampled", "false"),
         ])
         .unwrap();
-        assert_eq!(
-            (multi.trace.0, multi.short, multi.sampled),
-            (0x463a_c35c_9f64_13ad, true, Some(false))
-        );
+        assert_eq!((multi.trace.0, multi.short, multi.sampled), (0x463a_c35c_9f64_13ad, true, Some(false)));
     }
 
     #[test]
@@ -338,16 +311,8 @@ mod tests {
     #[test]
     fn short_ids_stay_short_in_b3_only() {
         let incoming = read(&[("x-b3-traceid", "463ac35c9f6413ad"), ("x-b3-spanid", "1")]).unwrap();
-        let headers = written(&Outgoing::new(
-            Some(&incoming),
-            incoming.trace,
-            SpanId(2),
-            Some(SpanId(1)),
-        ));
-        assert_eq!(
-            headers[0],
-            ("x-b3-traceid".to_owned(), "463ac35c9f6413ad".to_owned())
-        );
+        let headers = written(&Outgoing::new(Some(&incoming), incoming.trace, SpanId(2), Some(SpanId(1))));
+        assert_eq!(headers[0], ("x-b3-traceid".to_owned(), "463ac35c9f6413ad".to_owned()));
         assert_eq!(headers.len(), 3, "no sampling decision came in, so none goes out");
     }
 

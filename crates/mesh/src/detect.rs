@@ -33,17 +33,10 @@ pub(crate) fn spoken(bytes: &[u8]) -> Spoken {
     let seen = bytes.len().min(PREFACE.len());
     if bytes[..seen] == PREFACE[..seen] {
         // "PRI" may not be a method of HTTP/1, so the first line decides.
-        return if seen >= 16 {
-            Spoken::Http2
-        } else {
-            Spoken::Unclear
-        };
+        return if seen >= 16 { Spoken::Http2 } else { Spoken::Unclear };
     }
     // A method of upper-case letters, a space, then a path, a URL, `*` or an authority.
-    let method = bytes
-        .iter()
-        .take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-')
-        .count();
+    let method = bytes.iter().take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
     if method == 0 || method > LONGEST_METHOD {
         return Spoken::Other;
     }

@@ -44,10 +44,8 @@ pub(crate) async fn dial_target(
     match &how.tls {
         None => Ok(Stream::Plain(plain)),
         Some(protocols) => {
-            let host = route
-                .external
-                .as_ref()
-                .map_or(route.callee.as_str(), |external| external.host.as_str());
+            let host =
+                route.external.as_ref().map_or(route.callee.as_str(), |external| external.host.as_str());
             let tls = slot.authority.connect(host, protocols, plain).await?;
             Ok(Stream::Dialled(Box::new(tls)))
         }

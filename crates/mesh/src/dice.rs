@@ -15,10 +15,7 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Dice {
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
-        Self {
-            seed: mix(seed ^ mix(purpose.wrapping_mul(GOLDEN))),
-            drawn: AtomicU64::new(0),
-        }
+        Self { seed: mix(seed ^ mix(purpose.wrapping_mul(GOLDEN))), drawn: AtomicU64::new(0) }
     }
 
     /// The next number.

@@ -13,6 +13,7 @@ mod balance;
 mod call;
 mod clock;
 mod context;
+pub mod control;
 mod detect;
 mod dial;
 mod dice;

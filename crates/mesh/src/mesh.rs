@@ -32,6 +32,12 @@ pub enum MeshError {
     /// The certificate authority could not be made.
     #[error("cannot make the mesh's certificate authority")]
     Authority(#[source] rcgen::Error),
+    /// The stream between tool and sidecar broke.
+    #[error("lost the stream between tool and sidecar")]
+    Control(#[source] io::Error),
+    /// A sidecar was refused: another version, or the wrong token.
+    #[error("a sidecar of another version or with a wrong token was refused")]
+    Refused,
     /// There is no runtime to run on.
     #[error("the mesh was started outside of a runtime")]
     NoRuntime,
@@ -67,34 +73,23 @@ impl Mesh {
         let mut handles = Vec::new();
         let mut threads = Vec::new();
         for number in 0..options.workers.max(1) {
-            let runtime = Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(MeshError::Worker)?;
+            let runtime = Builder::new_current_thread().enable_all().build().map_err(MeshError::Worker)?;
             handles.push(runtime.handle().clone());
             let (stop, stopped) = oneshot::channel::<()>();
-            let thread = std::thread::Builder::new()
-                .name(format!("mesh-{number}"))
-                .spawn(move || {
-                    // The sender is dropped when the mesh is, which is also a reason to stop.
-                    let _ = runtime.block_on(stopped);
-                });
+            let thread = std::thread::Builder::new().name(format!("mesh-{number}")).spawn(move || {
+                // The sender is dropped when the mesh is, which is also a reason to stop.
+                let _ = runtime.block_on(stopped);
+            });
             threads.push((stop, thread.map_err(MeshError::Worker)?));
         }
-        Ok(Self {
-            workers: Arc::new(Workers::new(handles)?),
-            threads: Mutex::new(threads),
-        })
+        Ok(Self { workers: Arc::new(Workers::new(handles)?), threads: Mutex::new(threads) })
     }
 
     /// Runs on the current runtime instead of threads of its own: for sidecars and for tests that pause
     /// the clock.
     pub fn start_here() -> Result<Self, MeshError> {
         let handle = Handle::try_current().map_err(|_| MeshError::NoRuntime)?;
-        Ok(Self {
-            workers: Arc::new(Workers::new(vec![handle])?),
-            threads: Mutex::default(),
-        })
+        Ok(Self { workers: Arc::new(Workers::new(vec![handle])?), threads: Mutex::default() })
     }
 
     /// The mesh of one slot.
@@ -131,12 +126,7 @@ impl Workers {
     fn new(handles: Vec<Handle>) -> Result<Self, MeshError> {
         let authority = Authority::new().map_err(MeshError::Authority)?;
         let clock = Arc::new(Clock::start());
-        Ok(Self {
-            handles,
-            next: AtomicUsize::new(0),
-            clock,
-            authority: Arc::new(authority),
-        })
+        Ok(Self { handles, next: AtomicUsize::new(0), clock, authority: Arc::new(authority) })
     }
 
     /// Runs work on the next worker in turn.

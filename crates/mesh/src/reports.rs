@@ -19,6 +19,8 @@ pub struct MeshReports {
     pub without_context: BTreeMap<ServiceName, u64>,
     /// Calls to external hosts that were refused.
     pub externals_refused: BTreeMap<ServiceName, u64>,
+    /// Reports of sidecars that were lost; the trial is invalid when there are any.
+    pub lost: u64,
 }
 
 /// How often one rule was met.

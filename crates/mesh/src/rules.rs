@@ -56,10 +56,9 @@ impl<'a> Headers<'a> {
     pub(crate) fn get(&self, name: &str) -> Option<&'a [u8]> {
         match self {
             Self::None => None,
-            Self::Http1(headers) => headers
-                .iter()
-                .find(|h| h.name.eq_ignore_ascii_case(name))
-                .map(|h| h.value),
+            Self::Http1(headers) => {
+                headers.iter().find(|h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value)
+            }
             Self::Http2(headers) => headers.get(name).map(http::HeaderValue::as_bytes),
         }
     }
@@ -68,39 +67,22 @@ impl<'a> Headers<'a> {
 /// The rules that select a call, by index, occurrence aside.
 pub(crate) fn selected(rules: &[Rule], facts: &Facts<'_>) -> Vec<usize> {
     let chosen = |(_, rule): &(usize, &Rule)| selects(&rule.select, facts);
-    rules
-        .iter()
-        .enumerate()
-        .filter(chosen)
-        .map(|(index, _)| index)
-        .collect()
+    rules.iter().enumerate().filter(chosen).map(|(index, _)| index).collect()
 }
 
 fn selects(select: &Selector, facts: &Facts<'_>) -> bool {
     let is_connection = matches!(facts.wire, Wire::Tcp | Wire::Tls);
-    select
-        .caller
-        .as_ref()
-        .is_none_or(|caller| *caller == facts.caller.service)
-        && select
-            .caller_instance
-            .as_ref()
-            .is_none_or(|caller| caller == facts.caller)
+    select.caller.as_ref().is_none_or(|caller| *caller == facts.caller.service)
+        && select.caller_instance.as_ref().is_none_or(|caller| caller == facts.caller)
         && select.callee.as_ref().is_none_or(|callee| callee == facts.callee)
-        && select
-            .callee_instance
-            .as_ref()
-            .is_none_or(|instance| Some(instance) == facts.instance)
+        && select.callee_instance.as_ref().is_none_or(|instance| Some(instance) == facts.instance)
         && select
             .operation
             .as_ref()
             .is_none_or(|wanted| !is_connection && wanted.matches(facts.method, facts.path))
         && select.header.as_ref().is_none_or(|wanted| {
             facts.headers.get(&wanted.name).is_some_and(|found| {
-                wanted
-                    .value
-                    .as_ref()
-                    .is_none_or(|value| value.as_bytes() == found.trim_ascii())
+                wanted.value.as_ref().is_none_or(|value| value.as_bytes() == found.trim_ascii())
             })
         })
 }
@@ -136,17 +118,11 @@ pub(crate) fn combine(
             // The rest needs requests and answers, which a bare connection does not show.
             _ if is_connection => {}
             Effect::Abort { status, grpc_status } => {
-                effects.refuse = Some(Refusal::Answer {
-                    status: *status,
-                    grpc_status: *grpc_status,
-                });
+                effects.refuse = Some(Refusal::Answer { status: *status, grpc_status: *grpc_status });
                 applied.push(index);
             }
             Effect::ErrorFirst { status, .. } => {
-                effects.refuse = Some(Refusal::Answer {
-                    status: *status,
-                    grpc_status: None,
-                });
+                effects.refuse = Some(Refusal::Answer { status: *status, grpc_status: None });
                 applied.push(index);
             }
             Effect::Duplicate => effects.duplicate = Some(index),
@@ -167,10 +143,7 @@ mod tests {
         let caller: InstanceId = "web-1".parse().unwrap();
         let callee: ServiceName = "stock".parse().unwrap();
         let instance: InstanceId = "stock-2".parse().unwrap();
-        let headers = [httparse::Header {
-            name: "X-Tenant",
-            value: b"blue",
-        }];
+        let headers = [httparse::Header { name: "X-Tenant", value: b"blue" }];
         let facts = Facts {
             caller: &caller,
             callee: &callee,
@@ -184,61 +157,19 @@ mod tests {
     }
 
     fn header(value: Option<&str>) -> Selector {
-        let header = HeaderMatch {
-            name: "x-tenant".to_owned(),
-            value: value.map(str::to_owned),
-        };
-        Selector {
-            header: Some(header),
-            ..Selector::default()
-        }
+        let header = HeaderMatch { name: "x-tenant".to_owned(), value: value.map(str::to_owned) };
+        Selector { header: Some(header), ..Selector::default() }
     }
 
     #[test]
     fn selectors() {
         check(Selector::default(), true);
-        check(
-            Selector {
-                caller: Some("web".parse().unwrap()),
-                ..Selector::default()
-            },
-            true,
-        );
-        check(
-            Selector {
-                caller_instance: Some("web-2".parse().unwrap()),
-                ..Selector::default()
-            },
-            false,
-        );
-        check(
-            Selector {
-                callee: Some("web".parse().unwrap()),
-                ..Selector::default()
-            },
-            false,
-        );
-        check(
-            Selector {
-                callee_instance: Some("stock-2".parse().unwrap()),
-                ..Selector::default()
-            },
-            true,
-        );
-        check(
-            Selector {
-                operation: Some("PUT /s/{id}".parse().unwrap()),
-                ..Selector::default()
-            },
-            true,
-        );
-        check(
-            Selector {
-                operation: Some("GET /s/{id}".parse().unwrap()),
-                ..Selector::default()
-            },
-            false,
-        );
+        check(Selector { caller: Some("web".parse().unwrap()), ..Selector::default() }, true);
+        check(Selector { caller_instance: Some("web-2".parse().unwrap()), ..Selector::default() }, false);
+        check(Selector { callee: Some("web".parse().unwrap()), ..Selector::default() }, false);
+        check(Selector { callee_instance: Some("stock-2".parse().unwrap()), ..Selector::default() }, true);
+        check(Selector { operation: Some("PUT /s/{id}".parse().unwrap()), ..Selector::default() }, true);
+        check(Selector { operation: Some("GET /s/{id}".parse().unwrap()), ..Selector::default() }, false);
         check(header(None), true);
         check(header(Some("blue")), true);
         check(header(Some("red")), false);
@@ -246,31 +177,15 @@ mod tests {
 
     #[test]
     fn nothing_follows_a_refusal() {
-        let rule = |id, effect| Rule {
-            id,
-            select: Selector::default(),
-            effect,
-        };
+        let rule = |id, effect| Rule { id, select: Selector::default(), effect };
         let rules = [
             rule(1, Effect::Mark),
-            rule(
-                2,
-                Effect::Abort {
-                    status: 503,
-                    grpc_status: None,
-                },
-            ),
+            rule(2, Effect::Abort { status: 503, grpc_status: None }),
             rule(3, Effect::Drop),
             rule(4, Effect::Duplicate),
         ];
         let (effects, applied) = combine(&rules, &[0, 1, 2, 3], Wire::Http1, &Dice::new(1, 1));
-        assert_eq!(
-            effects.refuse,
-            Some(Refusal::Answer {
-                status: 503,
-                grpc_status: None
-            })
-        );
+        assert_eq!(effects.refuse, Some(Refusal::Answer { status: 503, grpc_status: None }));
         assert_eq!((applied, effects.duplicate), (vec![0, 1], None));
         let (_, applied) = combine(&rules, &[1], Wire::Tcp, &Dice::new(1, 1));
         assert!(applied.is_empty(), "a bare connection cannot be answered");

@@ -9,7 +9,7 @@ use faultscope_model::wiring::{Endpoint, ExternalHost, Link, ListenerSpec, Wirin
 use faultscope_model::{InstanceId, NodeId, ServiceName};
 
 use crate::balance::{Choice, Target};
-use crate::steering::LocalSteering;
+use crate::steering::{LocalSteering, Steering};
 use crate::trial::{Instance, Pair, Trial};
 
 /// The wiring of a slot and the memory of its trial.
@@ -49,36 +49,26 @@ impl Scene {
     /// A new trial.
     pub(crate) fn new(wiring: Wiring) -> Self {
         let steering = Arc::new(LocalSteering::new(&wiring.rules, &wiring.gates));
+        Self::steered(wiring, steering)
+    }
+
+    /// A new trial whose decisions are made elsewhere.
+    pub(crate) fn steered(wiring: Wiring, steering: Arc<dyn Steering>) -> Self {
         let trial = Arc::new(Trial::new(&wiring, steering));
         let is_plain = wiring.rules.is_empty() && wiring.gates.is_empty() && wiring.links.is_empty();
-        Self {
-            wiring,
-            trial,
-            is_plain,
-        }
+        Self { wiring, trial, is_plain }
     }
 
     /// The same trial with other endpoints.
     pub(crate) fn with_endpoints(&self, endpoints: BTreeMap<ServiceName, Vec<Endpoint>>) -> Self {
-        let wiring = Wiring {
-            endpoints,
-            ..self.wiring.clone()
-        };
-        Self {
-            wiring,
-            trial: Arc::clone(&self.trial),
-            is_plain: self.is_plain,
-        }
+        let wiring = Wiring { endpoints, ..self.wiring.clone() };
+        Self { wiring, trial: Arc::clone(&self.trial), is_plain: self.is_plain }
     }
 
     /// The way of a connection that a listener took from this peer.
     pub(crate) fn route(self: &Arc<Self>, spec: &ListenerSpec, peer: Option<IpAddr>) -> Route {
         let callers = &self.wiring.callers;
-        let by_address = || {
-            callers
-                .iter()
-                .find(|caller| peer.is_some() && caller.address == peer)
-        };
+        let by_address = || callers.iter().find(|caller| peer.is_some() && caller.address == peer);
         let known = match &spec.caller {
             Some(instance) => callers.iter().find(|caller| caller.instance == *instance),
             None => by_address(),
@@ -90,19 +80,10 @@ impl Scene {
         };
         let wiring = &self.wiring;
         let target = |endpoint: &Endpoint| {
-            Arc::new(Target {
-                endpoint: endpoint.clone(),
-                instance: self.trial.instance(&endpoint.instance),
-            })
+            Arc::new(Target { endpoint: endpoint.clone(), instance: self.trial.instance(&endpoint.instance) })
         };
         let choice = Choice {
-            targets: wiring
-                .endpoints
-                .get(&spec.callee)
-                .into_iter()
-                .flatten()
-                .map(target)
-                .collect(),
+            targets: wiring.endpoints.get(&spec.callee).into_iter().flatten().map(target).collect(),
             balance: wiring.balance.get(&spec.callee).cloned().unwrap_or_default(),
             turns: self.trial.turns(&spec.callee),
         };
@@ -113,11 +94,7 @@ impl Scene {
             caller_state: self.trial.instance(&caller),
             callee: spec.callee.clone(),
             port: spec.port,
-            external: wiring
-                .externals
-                .iter()
-                .find(|external| external.service == spec.callee)
-                .cloned(),
+            external: wiring.externals.iter().find(|external| external.service == spec.callee).cloned(),
             choice,
             pair: self.trial.pair(&caller.service, &spec.callee),
             caller,
@@ -170,13 +147,7 @@ mod tests {
 
     fn link(from: Option<u16>, to: Option<u16>, millis: u64) -> Link {
         let latency = Duration::from_millis(millis);
-        Link {
-            from: from.map(NodeId),
-            to: to.map(NodeId),
-            latency,
-            jitter: Duration::ZERO,
-            loss: 0.0,
-        }
+        Link { from: from.map(NodeId), to: to.map(NodeId), latency, jitter: Duration::ZERO, loss: 0.0 }
     }
 
     #[test]
@@ -187,11 +158,7 @@ mod tests {
             link(Some(2), None, 3),
             link(None, None, 9),
         ]);
-        let latency = |from, to| {
-            scene
-                .link(NodeId(from), NodeId(to))
-                .map(|link| link.latency.as_millis())
-        };
+        let latency = |from, to| scene.link(NodeId(from), NodeId(to)).map(|link| link.latency.as_millis());
         assert_eq!(latency(0, 0), None);
         assert_eq!(latency(0, 1), Some(1));
         assert_eq!(latency(1, 2), Some(2));

@@ -38,6 +38,18 @@ pub(crate) struct Ticket {
     place: usize,
 }
 
+impl Ticket {
+    /// The ticket of a call whose place only the tool knows.
+    pub(crate) fn of_tool(number: u64) -> Self {
+        Self { handling: number, place: 0 }
+    }
+
+    /// The number it was made with.
+    pub(crate) fn number(self) -> u64 {
+        self.handling
+    }
+}
+
 /// All gates of a slot.
 #[derive(Debug)]
 pub(crate) struct Sequencer {
@@ -81,10 +93,7 @@ const MOST_HANDLINGS: usize = 4096;
 
 impl Sequencer {
     pub(crate) fn new(gates: Vec<Gate>) -> Self {
-        Self {
-            gates,
-            state: Mutex::default(),
-        }
+        Self { gates, state: Mutex::default() }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -144,10 +153,7 @@ impl Sequencer {
         let (release, released) = oneshot::channel();
         handling.places[place] = Place::Held(release);
         handling.deadline = now + gate.wait;
-        let ticket = Ticket {
-            handling: handling.key,
-            place,
-        };
+        let ticket = Ticket { handling: handling.key, place };
         let report = handling.advance(gate, now);
         state.reports.extend(report);
         Some((ticket, released))
@@ -157,19 +163,12 @@ impl Sequencer {
     pub(crate) fn answered(&self, ticket: Ticket, now: Instant) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(handling) = state
-            .handlings
-            .iter_mut()
-            .find(|handling| handling.key == ticket.handling)
+        let Some(handling) = state.handlings.iter_mut().find(|handling| handling.key == ticket.handling)
         else {
             return;
         };
         let place = &mut handling.places[ticket.place];
-        *place = if matches!(place, Place::Held(_)) {
-            Place::Gone
-        } else {
-            Place::Answered
-        };
+        *place = if matches!(place, Place::Held(_)) { Place::Gone } else { Place::Answered };
         let report = handling.advance(&self.gates[handling.gate], now);
         state.reports.extend(report);
     }
@@ -189,10 +188,7 @@ impl Sequencer {
                     Some(call) if missing.is_empty() => GateOutcome::Unanswered { call },
                     _ => GateOutcome::Missing { missing },
                 };
-                state.reports.push(GateReport {
-                    gate: gate.id,
-                    outcome,
-                });
+                state.reports.push(GateReport { gate: gate.id, outcome });
             }
             false
         });
@@ -201,10 +197,7 @@ impl Sequencer {
     /// When the wait of a held call is over, unless something moves before; none when it is released.
     pub(crate) fn deadline(&self, ticket: Ticket) -> Option<Instant> {
         let state = self.lock();
-        let handling = state
-            .handlings
-            .iter()
-            .find(|handling| handling.key == ticket.handling)?;
+        let handling = state.handlings.iter().find(|handling| handling.key == ticket.handling)?;
         matches!(handling.places[ticket.place], Place::Held(_)).then_some(handling.deadline)
     }
 
@@ -212,10 +205,7 @@ impl Sequencer {
     pub(crate) fn expire(&self, ticket: Ticket, now: Instant) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(handling) = state
-            .handlings
-            .iter_mut()
-            .find(|handling| handling.key == ticket.handling)
+        let Some(handling) = state.handlings.iter_mut().find(|handling| handling.key == ticket.handling)
         else {
             return;
         };
@@ -224,11 +214,20 @@ impl Sequencer {
         }
         let gate = &self.gates[handling.gate];
         let outcome = handling.why_stuck(gate);
-        state.reports.push(GateReport {
-            gate: gate.id,
-            outcome,
-        });
+        state.reports.push(GateReport { gate: gate.id, outcome });
         handling.let_go();
+    }
+
+    /// A report of a proxy was lost: says so for each gate and lets all calls go.
+    pub(crate) fn lost(&self) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.reports.extend(
+            self.gates.iter().map(|gate| GateReport { gate: gate.id, outcome: GateOutcome::ReportLost }),
+        );
+        for handling in &mut state.handlings {
+            handling.let_go();
+        }
     }
 
     /// Takes what has been found out so far.
@@ -246,10 +245,7 @@ impl Sequencer {
                 .any(|c| c.callee == *arrival.callee && c.operation.matches(arrival.method, arrival.path))
         };
         let position = |wanted: &dyn Fn(&Handling) -> bool| {
-            state
-                .handlings
-                .iter()
-                .position(|h| of_caller(&h) && wanted(h) && names(h))
+            state.handlings.iter().position(|h| of_caller(&h) && wanted(h) && names(h))
         };
         if let Some(parent) = arrival.parent
             && let Some(index) = position(&|handling| handling.span == parent)
@@ -258,24 +254,13 @@ impl Sequencer {
         }
         // A service with tracing of its own names a parent that the mesh has not seen; its trace tells.
         let of_trace = |handling: &Handling| handling.trace == arrival.trace;
-        let mut spans = state
-            .handlings
-            .iter()
-            .filter(of_caller)
-            .filter(|h| of_trace(h))
-            .map(|h| h.span);
+        let mut spans = state.handlings.iter().filter(of_caller).filter(|h| of_trace(h)).map(|h| h.span);
         let first = spans.next()?;
-        if spans.any(|span| span != first) {
-            None
-        } else {
-            position(&of_trace)
-        }
+        if spans.any(|span| span != first) { None } else { position(&of_trace) }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -311,10 +296,7 @@ impl Handling {
             Some(call) => GateOutcome::Unanswered { call },
             None => GateOutcome::Completed,
         };
-        Some(GateReport {
-            gate: gate.id,
-            outcome,
-        })
+        Some(GateReport { gate: gate.id, outcome })
     }
 
     fn missing(&self, gate: &Gate) -> Vec<CallName> {
@@ -322,9 +304,7 @@ impl Handling {
     }
 
     fn gone(&self, gate: &Gate) -> Option<CallName> {
-        self.named(gate, |place| matches!(place, Place::Gone))
-            .into_iter()
-            .next()
+        self.named(gate, |place| matches!(place, Place::Gone)).into_iter().next()
     }
 
     fn named(&self, gate: &Gate, wanted: impl Fn(&Place) -> bool) -> Vec<CallName> {

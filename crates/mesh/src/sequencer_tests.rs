@@ -53,10 +53,7 @@ impl Series {
     }
 
     fn released(&mut self) -> Vec<bool> {
-        self.held
-            .iter_mut()
-            .map(|(_, receiver)| receiver.try_recv().is_ok())
-            .collect()
+        self.held.iter_mut().map(|(_, receiver)| receiver.try_recv().is_ok()).collect()
     }
 
     fn answer(&self, call: usize) {
@@ -103,10 +100,7 @@ fn other_calls_pass() {
     let mut series = series(&["a PUT /s", "b PUT /s"]);
     assert!(!series.arrive("c", Some(1), 1), "another callee");
     assert!(!series.arrive("a", Some(9), 9), "another handling");
-    assert!(
-        series.arrive("a", Some(9), 1),
-        "unknown parent, but the trace tells"
-    );
+    assert!(series.arrive("a", Some(9), 1), "unknown parent, but the trace tells");
 }
 
 #[test]
@@ -115,10 +109,7 @@ fn a_synchronous_caller_is_named() {
     series.arrive("a", Some(1), 1);
     series.expire();
     assert_eq!(series.released(), [true]);
-    let expected = GateOutcome::Synchronous {
-        arrived: names(&["a PUT /s"]),
-        missing: names(&["b PUT /s"]),
-    };
+    let expected = GateOutcome::Synchronous { arrived: names(&["a PUT /s"]), missing: names(&["b PUT /s"]) };
     assert_eq!(series.outcome(), Some(expected));
     assert!(!series.arrive("b", Some(1), 1), "the rest passes freely");
 }
@@ -129,12 +120,7 @@ fn an_exhausted_pool_is_named() {
     series.arrive("a", Some(1), 1);
     series.arrive("a", Some(1), 1);
     series.expire();
-    assert_eq!(
-        series.outcome(),
-        Some(GateOutcome::PoolExhausted {
-            missing: names(&["a PUT /s#3"])
-        })
-    );
+    assert_eq!(series.outcome(), Some(GateOutcome::PoolExhausted { missing: names(&["a PUT /s#3"]) }));
 }
 
 #[test]
@@ -142,18 +128,8 @@ fn an_ended_handling_leaves_calls_missing() {
     let mut series = series(&["a PUT /s", "b PUT /s"]);
     series.arrive("a", Some(1), 1);
     series.sequencer.ended(SpanId(1));
-    assert_eq!(
-        series.outcome(),
-        Some(GateOutcome::Missing {
-            missing: names(&["b PUT /s"])
-        })
-    );
-    assert!(
-        series.held[0]
-            .1
-            .try_recv()
-            .is_err_and(|e| e == oneshot::error::TryRecvError::Closed)
-    );
+    assert_eq!(series.outcome(), Some(GateOutcome::Missing { missing: names(&["b PUT /s"]) }));
+    assert!(series.held[0].1.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Closed));
 }
 
 #[test]
@@ -162,12 +138,7 @@ fn an_unanswered_call_is_named() {
     series.arrive("a", Some(1), 1);
     series.arrive("b", Some(1), 1);
     series.expire();
-    assert_eq!(
-        series.outcome(),
-        Some(GateOutcome::Unanswered {
-            call: names(&["b PUT /s"])[0].clone()
-        })
-    );
+    assert_eq!(series.outcome(), Some(GateOutcome::Unanswered { call: names(&["b PUT /s"])[0].clone() }));
     assert_eq!(series.released(), [true, true]);
 }
 

@@ -28,9 +28,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes connections from a listener for as long as it is wanted.
 pub(crate) async fn accept(slot: Arc<Slot>, spec: Arc<ListenerSpec>, socket: TcpListener) {
-    let listener = socket
-        .set_nonblocking(true)
-        .and_then(|()| tokio::net::TcpListener::from_std(socket));
+    let listener = socket.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(socket));
     let listener = match listener {
         Ok(listener) => listener,
         Err(error) => {
@@ -129,14 +127,8 @@ async fn https(mut origin: Origin, mut stream: Stream, started: Instant) {
     match first_bytes(&mut stream, &mut input).await {
         Ok(Spoken::Tls) => {}
         Ok(spoken @ (Spoken::Http1 | Spoken::Http2)) => {
-            let protocol: &[u8] = if spoken == Spoken::Http2 {
-                b"h2"
-            } else {
-                b"http/1.1"
-            };
-            let dialling = Dialling {
-                tls: Some(vec![protocol.to_vec()]),
-            };
+            let protocol: &[u8] = if spoken == Spoken::Http2 { b"h2" } else { b"http/1.1" };
+            let dialling = Dialling { tls: Some(vec![protocol.to_vec()]) };
             return http(origin, stream, input, dialling).await;
         }
         Ok(_) => return tunnel::serve(origin, stream, input, Wire::Tcp, started).await,
@@ -149,14 +141,9 @@ async fn https(mut origin: Origin, mut stream: Stream, started: Instant) {
     };
     let protocol = protocol_within(&mut origin, greeting.protocols()).await;
     let authority = Arc::clone(&origin.slot.authority);
-    match greeting
-        .accept(&authority, origin.spec.callee.as_str(), protocol.clone())
-        .await
-    {
+    match greeting.accept(&authority, origin.spec.callee.as_str(), protocol.clone()).await {
         Ok(tls) => {
-            let dialling = Dialling {
-                tls: Some(protocol.into_iter().collect()),
-            };
+            let dialling = Dialling { tls: Some(protocol.into_iter().collect()) };
             http(origin, Stream::Accepted(Box::new(tls)), BytesMut::new(), dialling).await;
         }
         Err(error) => {
@@ -176,9 +163,7 @@ async fn protocol_within(origin: &mut Origin, offered: Vec<Vec<u8>>) -> Option<V
     if let Some(known) = trial.protocol_within_tls(&route.callee, route.port) {
         return known.filter(|protocol| offered.contains(protocol));
     }
-    let dialling = Dialling {
-        tls: Some(vec![b"h2".to_vec(), b"http/1.1".to_vec()]),
-    };
+    let dialling = Dialling { tls: Some(vec![b"h2".to_vec(), b"http/1.1".to_vec()]) };
     let target = route.choice.targets.first().map(AsRef::as_ref);
     match dial::dial_target(&slot, &route, target, &dialling).await {
         Ok(Stream::Dialled(tls)) => {

@@ -1,17 +1,20 @@
 //! A slot's mesh: its listeners, its scene, its connections.
 
+#[path = "slot_remote.rs"]
+mod remote;
+
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use faultscope_model::wiring::{Endpoint, ListenerSpec, Wiring};
 use faultscope_model::{InstanceId, Protocol, ServiceName, SlotId};
 use tokio::io::DuplexStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
@@ -22,6 +25,8 @@ use crate::scene::{Route, Scene};
 use crate::serve;
 use crate::stream::{Plain, Stream};
 use crate::tls::Authority;
+
+pub(crate) use remote::RemoteFlow;
 
 /// The mesh of one slot; clones are the same one.
 #[derive(Debug, Clone)]
@@ -42,6 +47,8 @@ pub(crate) struct Slot {
     listeners: Mutex<BTreeMap<ListenerKey, (Protocol, AbortHandle)>>,
     connections: Mutex<HashMap<u64, AbortHandle>>,
     connected: AtomicU64,
+    changes: watch::Sender<()>,
+    lost: AtomicU64,
 }
 
 /// The last part tells apart several places where the same caller looks for the same port.
@@ -52,6 +59,8 @@ type ListenerKey = (ServiceName, u16, Option<InstanceId>, Option<IpAddr>);
 pub(crate) struct Flow {
     calls: AtomicUsize,
     quiet: Notify,
+    /// Told of each change, once somebody wants to know.
+    watched: OnceLock<Notify>,
 }
 
 /// Where a connection came in, with the way that it takes at present.
@@ -81,16 +90,15 @@ impl MeshSlot {
             listeners: Mutex::default(),
             connections: Mutex::default(),
             connected: AtomicU64::new(0),
+            changes: watch::Sender::new(()),
+            lost: AtomicU64::new(0),
         };
-        Self {
-            slot: Arc::new(slot),
-            workers,
-        }
+        Self { slot: Arc::new(slot), workers }
     }
 
     /// Replaces the wiring for all calls from now on; counters, gates and turns begin anew.
     pub fn configure(&self, wiring: Wiring) {
-        self.slot.set_scene(|_| Scene::new(wiring));
+        self.set_scene(Scene::new(wiring));
     }
 
     /// Replaces the endpoints only.
@@ -103,9 +111,7 @@ impl MeshSlot {
         let address = socket.local_addr().ok().map(|address| address.ip());
         let key = (spec.callee.clone(), spec.port, spec.caller.clone(), address);
         let protocol = spec.protocol;
-        let task = self
-            .workers
-            .spawn(serve::accept(Arc::clone(&self.slot), Arc::new(spec), socket));
+        let task = self.workers.spawn(serve::accept(Arc::clone(&self.slot), Arc::new(spec), socket));
         if let Some((_, earlier)) = lock(&self.slot.listeners).insert(key, (protocol, task)) {
             earlier.abort();
         }
@@ -123,10 +129,8 @@ impl MeshSlot {
     pub fn connect(&self, callee: &ServiceName, port: u16) -> io::Result<DuplexStream> {
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let known = |key: &ListenerKey| key.0 == *callee && key.1 == port;
-        let protocol = lock(&self.slot.listeners)
-            .iter()
-            .find(|(key, _)| known(key))
-            .map(|(_, listener)| listener.0);
+        let protocol =
+            lock(&self.slot.listeners).iter().find(|(key, _)| known(key)).map(|(_, listener)| listener.0);
         let spec = ListenerSpec {
             callee: callee.clone(),
             port,
@@ -135,8 +139,7 @@ impl MeshSlot {
         };
         let origin = Origin::new(Arc::clone(&self.slot), Arc::new(spec), None);
         let stream = Stream::Plain(Plain::from(ours));
-        self.slot
-            .keep(|work| self.workers.spawn(work), serve::connection(origin, stream));
+        self.slot.keep(|work| self.workers.spawn(work), serve::connection(origin, stream));
         Ok(theirs)
     }
 
@@ -166,7 +169,9 @@ impl MeshSlot {
 
     /// Takes what happened since the last time.
     pub fn reports(&self) -> MeshReports {
-        self.slot.scene().trial.take_reports()
+        let mut reports = self.slot.scene().trial.take_reports();
+        reports.lost = self.slot.lost.swap(0, Ordering::Relaxed);
+        reports
     }
 
     /// The calls in flight.
@@ -187,6 +192,7 @@ impl Slot {
         *scene = Arc::new(change(&scene));
         // Within the lock: whoever sees the new number gets at least this scene.
         self.generation.fetch_add(1, Ordering::Release);
+        self.changes.send_replace(());
     }
 
     /// Runs the work of one connection, such that it can be dropped from outside.
@@ -196,10 +202,7 @@ impl Slot {
     {
         let number = self.connected.fetch_add(1, Ordering::Relaxed);
         let mut connections = lock(&self.connections);
-        let leave = Leave {
-            slot: Arc::clone(self),
-            number,
-        };
+        let leave = Leave { slot: Arc::clone(self), number };
         let handle = spawn(Box::pin(async move {
             let _leave = leave;
             work.await;
@@ -228,11 +231,23 @@ impl Drop for Leave {
 impl Flow {
     pub(crate) fn enter(&self) {
         self.calls.fetch_add(1, Ordering::AcqRel);
+        self.tell();
     }
 
     pub(crate) fn leave(&self) {
-        if self.calls.fetch_sub(1, Ordering::AcqRel) == 1 {
+        self.leave_many(1);
+    }
+
+    fn leave_many(&self, count: usize) {
+        if self.calls.fetch_sub(count, Ordering::AcqRel) == count {
             self.quiet.notify_waiters();
+        }
+        self.tell();
+    }
+
+    fn tell(&self) {
+        if let Some(watched) = self.watched.get() {
+            watched.notify_one();
         }
     }
 }
@@ -243,13 +258,7 @@ impl Origin {
     pub(crate) fn new(slot: Arc<Slot>, spec: Arc<ListenerSpec>, peer: Option<IpAddr>) -> Self {
         let generation = slot.generation.load(Ordering::Acquire);
         let route = Arc::new(slot.scene().route(&spec, peer));
-        Self {
-            slot,
-            spec,
-            peer,
-            generation,
-            route,
-        }
+        Self { slot, spec, peer, generation, route }
     }
 
     /// The way under the wiring of now.

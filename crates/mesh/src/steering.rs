@@ -38,13 +38,15 @@ pub(crate) trait Steering: Send + Sync + fmt::Debug {
     /// Whether there are gates at all.
     fn has_gates(&self) -> bool;
     /// A request has arrived at its callee.
-    fn begin(&self, handled: Handled<'_>);
+    fn begin(&self, handled: Handled<'_>) -> Answer<()>;
     /// A call has arrived; gives what holds it.
     fn arrive(&self, arrival: Arrival<'_>) -> Option<Hold>;
     /// The answer of a held call has reached its caller.
     fn answered(&self, ticket: Ticket);
     /// The handling of a request has ended.
     fn ended(&self, span: SpanId);
+    /// A report was lost: nothing that gates show in this trial can be trusted.
+    fn lost(&self);
     /// Takes what became of the gates.
     fn take_gates(&self) -> Vec<GateReport>;
     /// Takes how often rules were met.
@@ -139,8 +141,9 @@ impl Steering for LocalSteering {
         !self.sequencer.is_idle()
     }
 
-    fn begin(&self, handled: Handled<'_>) {
+    fn begin(&self, handled: Handled<'_>) -> Answer<()> {
         self.sequencer.begin(handled, Instant::now());
+        Answer::Now(())
     }
 
     fn arrive(&self, arrival: Arrival<'_>) -> Option<Hold> {
@@ -163,6 +166,10 @@ impl Steering for LocalSteering {
 
     fn ended(&self, span: SpanId) {
         self.sequencer.ended(span);
+    }
+
+    fn lost(&self) {
+        self.sequencer.lost();
     }
 
     fn take_gates(&self) -> Vec<GateReport> {

@@ -62,21 +62,13 @@ impl From<TcpStream> for Plain {
     fn from(tcp: TcpStream) -> Self {
         // A proxy that waits for more bytes to send would add delays that the application does not have.
         let _ = tcp.set_nodelay(true);
-        Self {
-            ahead: BytesMut::new(),
-            raw: Raw::Tcp(tcp),
-            fate: Fate::default(),
-        }
+        Self { ahead: BytesMut::new(), raw: Raw::Tcp(tcp), fate: Fate::default() }
     }
 }
 
 impl From<DuplexStream> for Plain {
     fn from(pipe: DuplexStream) -> Self {
-        Self {
-            ahead: BytesMut::new(),
-            raw: Raw::Memory(pipe),
-            fate: Fate::default(),
-        }
+        Self { ahead: BytesMut::new(), raw: Raw::Memory(pipe), fate: Fate::default() }
     }
 }
 

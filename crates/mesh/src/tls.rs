@@ -50,13 +50,7 @@ impl Greeting {
 
     /// The protocols that the client offers.
     pub(crate) fn protocols(&self) -> Vec<Vec<u8>> {
-        self.start
-            .client_hello()
-            .alpn()
-            .into_iter()
-            .flatten()
-            .map(<[u8]>::to_vec)
-            .collect()
+        self.start.client_hello().alpn().into_iter().flatten().map(<[u8]>::to_vec).collect()
     }
 
     /// Finishes the handshake under the authority's certificate, with the protocol that the callee chose.
@@ -66,10 +60,7 @@ impl Greeting {
         fallback: &str,
         protocol: Option<Vec<u8>>,
     ) -> io::Result<tokio_rustls::server::TlsStream<Plain>> {
-        let resolver = Resolver {
-            authority: Arc::clone(authority),
-            fallback: fallback.to_owned(),
-        };
+        let resolver = Resolver { authority: Arc::clone(authority), fallback: fallback.to_owned() };
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&authority.provider))
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
@@ -87,14 +78,9 @@ impl Authority {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![
-            KeyUsagePurpose::KeyCertSign,
-            KeyUsagePurpose::CrlSign,
-            KeyUsagePurpose::DigitalSignature,
-        ];
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "Faultscope slot authority");
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        params.distinguished_name.push(DnType::CommonName, "Faultscope slot authority");
         let pem = params.self_signed(&key)?.pem();
         Ok(Self {
             issuer: Issuer::new(params, key),
@@ -168,8 +154,7 @@ struct Resolver {
 
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.authority
-            .certificate(hello.server_name().unwrap_or(&self.fallback))
+        self.authority.certificate(hello.server_name().unwrap_or(&self.fallback))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::steering::Steering;
 /// The memory of one trial.
 #[derive(Debug)]
 pub(crate) struct Trial {
+    number: u64,
     pub(crate) ids: Dice,
     pub(crate) choices: Dice,
     pub(crate) jitter: Dice,
@@ -57,7 +58,9 @@ pub(crate) struct Pair {
 
 impl Trial {
     pub(crate) fn new(wiring: &Wiring, steering: Arc<dyn Steering>) -> Self {
+        static TRIALS: AtomicU64 = AtomicU64::new(1);
         Self {
+            number: TRIALS.fetch_add(1, Ordering::Relaxed),
             ids: Dice::new(wiring.seed, 1),
             choices: Dice::new(wiring.seed, 2),
             jitter: Dice::new(wiring.seed, 3),
@@ -70,6 +73,11 @@ impl Trial {
         }
     }
 
+    /// Tells trials apart, so that late reports are not taken for those of the next one.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(crate) fn instance(&self, id: &InstanceId) -> Arc<Instance> {
         Arc::clone(lock(&self.instances).entry(id.clone()).or_default())
     }
@@ -80,11 +88,7 @@ impl Trial {
     }
 
     pub(crate) fn pair(&self, caller: &ServiceName, callee: &ServiceName) -> Arc<Pair> {
-        Arc::clone(
-            lock(&self.pairs)
-                .entry((caller.clone(), callee.clone()))
-                .or_default(),
-        )
+        Arc::clone(lock(&self.pairs).entry((caller.clone(), callee.clone())).or_default())
     }
 
     /// The protocol that a port chose within TLS, once it was asked.

@@ -54,15 +54,7 @@ pub(crate) async fn serve(mut origin: Origin, stream: Stream, input: BytesMut, w
             return stream.reset();
         }
     };
-    carry(
-        Side { stream, input },
-        Side {
-            stream: up,
-            input: BytesMut::new(),
-        },
-        call,
-    )
-    .await;
+    carry(Side { stream, input }, Side { stream: up, input: BytesMut::new() }, call).await;
 }
 
 /// Carries bytes until both halves are closed or one side breaks, and ends the call.
@@ -80,22 +72,14 @@ pub(crate) async fn carry(mut down: Side, mut up: Side, mut call: Call) {
     let ended = poll_fn(|cx| {
         let to_callee = there.poll(cx, &mut down, &mut up, |piece| call.sent(piece));
         if let Poll::Ready(Err(end)) = to_callee {
-            return Poll::Ready(Err(if end == End::Reading {
-                BrokenBy::Caller
-            } else {
-                BrokenBy::Callee
-            }));
+            return Poll::Ready(Err(if end == End::Reading { BrokenBy::Caller } else { BrokenBy::Callee }));
         }
         let to_caller = back.poll(cx, &mut up, &mut down, |piece| {
             call.first_byte();
             call.received(piece);
         });
         if let Poll::Ready(Err(end)) = to_caller {
-            return Poll::Ready(Err(if end == End::Reading {
-                BrokenBy::Callee
-            } else {
-                BrokenBy::Caller
-            }));
+            return Poll::Ready(Err(if end == End::Reading { BrokenBy::Callee } else { BrokenBy::Caller }));
         }
         if back.was_cut || (to_callee.is_ready() && to_caller.is_ready()) {
             Poll::Ready(Ok(()))
@@ -109,11 +93,7 @@ pub(crate) async fn carry(mut down: Side, mut up: Side, mut call: Call) {
         Err(by) => {
             down.stream.fate().reset();
             up.stream.fate().reset();
-            call.finish(Some(if by == BrokenBy::Caller {
-                "caller gone"
-            } else {
-                "reset by callee"
-            }));
+            call.finish(Some(if by == BrokenBy::Caller { "caller gone" } else { "reset by callee" }));
         }
     }
 }
@@ -212,13 +192,8 @@ impl Lane {
         }
         seen(&piece);
         self.n_under_way += piece.len();
-        let due = if self.delay.is_zero() {
-            None
-        } else {
-            Some(Instant::now() + self.delay)
-        };
-        self.under_way
-            .push_back((due.unwrap_or_else(Instant::now), piece));
+        let due = if self.delay.is_zero() { None } else { Some(Instant::now() + self.delay) };
+        self.under_way.push_back((due.unwrap_or_else(Instant::now), piece));
     }
 
     fn poll_arrive(&mut self, cx: &mut Context<'_>, to: &mut Side) -> Poll<Result<(), End>> {
@@ -259,12 +234,7 @@ const PACE_STEP: Duration = Duration::from_millis(20);
 
 impl Pace {
     pub(crate) fn new(rate: u64) -> Self {
-        Self {
-            rate,
-            spent: 0,
-            since: Instant::now(),
-            timer: None,
-        }
+        Self { rate, spent: 0, since: Instant::now(), timer: None }
     }
 
     /// How many bytes may pass now; waits until it is at least one.

@@ -163,9 +163,7 @@ impl<'a> Exchange<'a> {
 
     fn reached(&self, goal: Goal) -> bool {
         let answered = || {
-            self.answer
-                .as_ref()
-                .is_some_and(|answer| answer.framing.is_done())
+            self.answer.as_ref().is_some_and(|answer| answer.framing.is_done())
                 && (self.to_down.is_empty() || self.shape.hold)
         };
         match goal {
@@ -231,10 +229,7 @@ impl<'a> Exchange<'a> {
 
     fn take_request(&mut self) -> Result<(), Broken> {
         while !self.down.input.is_empty() && !self.request.is_done() {
-            let piece = self
-                .request
-                .take(&self.down.input)
-                .map_err(|_| Broken::BadRequest)?;
+            let piece = self.request.take(&self.down.input).map_err(|_| Broken::BadRequest)?;
             self.call.sent(&self.down.input[piece.payload]);
             let raw = &self.down.input[..piece.raw];
             self.to_up.extend_from_slice(raw);
@@ -293,15 +288,8 @@ impl<'a> Exchange<'a> {
     }
 
     fn wants_answer(&self) -> bool {
-        let room = if self.shape.hold {
-            MOST_HELD + MOST_WAITING
-        } else {
-            MOST_WAITING
-        };
-        self.answer
-            .as_ref()
-            .is_some_and(|answer| !answer.framing.is_done())
-            && self.to_down.len() < room
+        let room = if self.shape.hold { MOST_HELD + MOST_WAITING } else { MOST_WAITING };
+        self.answer.as_ref().is_some_and(|answer| !answer.framing.is_done()) && self.to_down.len() < room
     }
 
     /// Writes to the caller; a held answer only as far as it is longer than what is held.
@@ -360,12 +348,7 @@ impl<'a> Exchange<'a> {
                 _ => signs.answer_framing().map_err(|_| Broken::BadAnswer)?,
             };
             let closes = signs.closes(response.version.unwrap_or(1)) || framing == Framing::UntilClose;
-            self.answer = Some(Answer {
-                framing,
-                closes,
-                is_upgrade,
-                was_cut: false,
-            });
+            self.answer = Some(Answer { framing, closes, is_upgrade, was_cut: false });
         }
         self.up.input.advance(length);
         Ok(is_interim && !self.up.input.is_empty())
@@ -377,10 +360,7 @@ impl<'a> Exchange<'a> {
         };
         while !self.up.input.is_empty() && !answer.framing.is_done() {
             let was_chunked = matches!(answer.framing, Framing::Chunked(_));
-            let piece = answer
-                .framing
-                .take(&self.up.input)
-                .map_err(|_| Broken::BadAnswer)?;
+            let piece = answer.framing.take(&self.up.input).map_err(|_| Broken::BadAnswer)?;
             let payload = &self.up.input[piece.payload.clone()];
             match &mut self.shape.cut {
                 _ if self.shape.discard => self.call.received(payload),

@@ -48,11 +48,7 @@ impl Framing {
 
     /// A body of a known length.
     pub(super) fn length(length: u64) -> Self {
-        if length == 0 {
-            Self::Done
-        } else {
-            Self::Length(length)
-        }
+        if length == 0 { Self::Done } else { Self::Length(length) }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -62,24 +58,15 @@ impl Framing {
     /// Takes the next piece from the input, which is not empty.
     pub(super) fn take(&mut self, input: &[u8]) -> Result<Piece, Malformed> {
         match self {
-            Self::Done => Ok(Piece {
-                raw: 0,
-                payload: 0..0,
-            }),
-            Self::UntilClose => Ok(Piece {
-                raw: input.len(),
-                payload: 0..input.len(),
-            }),
+            Self::Done => Ok(Piece { raw: 0, payload: 0..0 }),
+            Self::UntilClose => Ok(Piece { raw: input.len(), payload: 0..input.len() }),
             Self::Length(left) => {
                 let count = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
                 *left -= count as u64;
                 if *left == 0 {
                     *self = Self::Done;
                 }
-                Ok(Piece {
-                    raw: count,
-                    payload: 0..count,
-                })
+                Ok(Piece { raw: count, payload: 0..count })
             }
             Self::Chunked(chunk) => {
                 let mut at = 0;
@@ -90,10 +77,7 @@ impl Framing {
                         if *left == 0 {
                             *chunk = Chunk::DataEnd { seen_return: false };
                         }
-                        return Ok(Piece {
-                            raw: at + count,
-                            payload: at..at + count,
-                        });
+                        return Ok(Piece { raw: at + count, payload: at..at + count });
                     }
                     let next = chunk.step(input[at])?;
                     at += 1;
@@ -105,10 +89,7 @@ impl Framing {
                         }
                     }
                 }
-                Ok(Piece {
-                    raw: at,
-                    payload: at..at,
-                })
+                Ok(Piece { raw: at, payload: at..at })
             }
         }
     }
@@ -123,10 +104,7 @@ impl Chunk {
                 if digits >= 16 {
                     return Err(Malformed);
                 }
-                Self::Size {
-                    value: value << 4 | u64::from(digit),
-                    digits: digits + 1,
-                }
+                Self::Size { value: value << 4 | u64::from(digit), digits: digits + 1 }
             }
             (Self::Size { digits: 0, .. }, _) => return Err(Malformed),
             (Self::Size { value, .. } | Self::Extension { value, .. }, b'\r') => Self::SizeEnd { value },
@@ -137,27 +115,17 @@ impl Chunk {
                 }
             }
             (Self::Size { value, .. }, b';' | b' ' | b'\t') => Self::Extension { value, length: 0 },
-            (Self::Extension { value, length }, _) if length < LONGEST_EXTENSION => Self::Extension {
-                value,
-                length: length + 1,
-            },
+            (Self::Extension { value, length }, _) if length < LONGEST_EXTENSION => {
+                Self::Extension { value, length: length + 1 }
+            }
             (Self::DataEnd { seen_return: false }, b'\r') => Self::DataEnd { seen_return: true },
             (Self::DataEnd { .. }, b'\n') => Self::Size { value: 0, digits: 0 },
             (Self::Trailer { line: 0, .. }, b'\n') => return Ok(None),
             (Self::Trailer { total, .. }, _) if total >= LONGEST_TRAILERS => return Err(Malformed),
-            (Self::Trailer { total, .. }, b'\n') => Self::Trailer {
-                line: 0,
-                total: total + 1,
-            },
+            (Self::Trailer { total, .. }, b'\n') => Self::Trailer { line: 0, total: total + 1 },
             // A lone return at the beginning of a line is the first half of the end.
-            (Self::Trailer { line: 0, total }, b'\r') => Self::Trailer {
-                line: 0,
-                total: total + 1,
-            },
-            (Self::Trailer { line, total }, _) => Self::Trailer {
-                line: line + 1,
-                total: total + 1,
-            },
+            (Self::Trailer { line: 0, total }, b'\r') => Self::Trailer { line: 0, total: total + 1 },
+            (Self::Trailer { line, total }, _) => Self::Trailer { line: line + 1, total: total + 1 },
             _ => return Err(Malformed),
         };
         Ok(Some(next))
@@ -190,11 +158,7 @@ mod tests {
     fn chunks_extensions_and_trailers() {
         let input = b"4;a=b\r\nWiki\r\n5\r\npedia\r\n0\r\nX-Sum: 1\r\n\r\nGET /";
         for step in 1..input.len() {
-            assert_eq!(
-                follow(input, step),
-                Ok((b"Wikipedia".to_vec(), b"GET /".to_vec(), true)),
-                "{step}"
-            );
+            assert_eq!(follow(input, step), Ok((b"Wikipedia".to_vec(), b"GET /".to_vec(), true)), "{step}");
         }
     }
 

@@ -60,9 +60,8 @@ impl Signs {
             14 if name.eq_ignore_ascii_case("http2-settings") => self.has_settings = true,
             17 if name.eq_ignore_ascii_case("transfer-encoding") => {
                 self.has_coding = true;
-                self.is_chunked = options(value)
-                    .last()
-                    .is_some_and(|last| last.eq_ignore_ascii_case(b"chunked"));
+                self.is_chunked =
+                    options(value).last().is_some_and(|last| last.eq_ignore_ascii_case(b"chunked"));
             }
             _ => self.context.see(name, value),
         }
@@ -70,9 +69,8 @@ impl Signs {
 
     fn see_length(&mut self, value: &[u8]) {
         for part in options(value) {
-            let length = std::str::from_utf8(part)
-                .ok()
-                .filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+            let length =
+                std::str::from_utf8(part).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
             let length = length.and_then(|text| text.parse().ok());
             self.lengths_differ |= length.is_none() || self.length.is_some_and(|known| Some(known) != length);
             self.length = self.length.or(length);
@@ -132,18 +130,14 @@ pub(super) fn pass_answer(out: &mut BytesMut, raw: &[u8], headers: &[httparse::H
     if signs.is_verbatim() {
         return out.extend_from_slice(raw);
     }
-    let end = copy_without(out, raw, headers, |name, value| {
-        is_private(headers, signs, name, value)
-    });
+    let end = copy_without(out, raw, headers, |name, value| is_private(headers, signs, name, value));
     put_options(out, headers, signs);
     out.extend_from_slice(&raw[end..]);
 }
 
 /// Writes a head of the mesh's own, for rules that answer in the callee's place.
 pub(super) fn write_answer(out: &mut BytesMut, status: u16, close: bool) {
-    let reason = http::StatusCode::from_u16(status)
-        .ok()
-        .and_then(|status| status.canonical_reason());
+    let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(status.to_string().as_bytes());
     out.extend_from_slice(b" ");
@@ -178,10 +172,8 @@ fn copy_without(
         } else {
             header.value.as_ptr() as usize - raw.as_ptr() as usize + header.value.len()
         };
-        let line_end = raw[value_end..]
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map_or(end, |at| value_end + at + 1);
+        let line_end =
+            raw[value_end..].iter().position(|byte| *byte == b'\n').map_or(end, |at| value_end + at + 1);
         out.extend_from_slice(&raw[copied..begin]);
         copied = line_end;
     }
@@ -229,10 +221,7 @@ fn connection_options<'a>(headers: &'a [httparse::Header<'a>]) -> impl Iterator<
 }
 
 fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|byte| *byte == b',')
-        .map(<[u8]>::trim_ascii)
-        .filter(|option| !option.is_empty())
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
 fn put(out: &mut BytesMut, name: &[u8], value: &[u8]) {
@@ -267,9 +256,7 @@ mod tests {
 
     fn passed(text: &str) -> String {
         let mut out = BytesMut::new();
-        with_request(text, |headers, signs| {
-            pass_answer(&mut out, text.as_bytes(), headers, signs)
-        });
+        with_request(text, |headers, signs| pass_answer(&mut out, text.as_bytes(), headers, signs));
         String::from_utf8(out.to_vec()).unwrap()
     }
 
@@ -282,10 +269,7 @@ mod tests {
     #[test]
     fn options_end_here() {
         let head = "GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Hop, close\r\nX-Hop: 1\r\nX-Stays: 2\r\n\r\n";
-        assert_eq!(
-            passed(head),
-            "GET / HTTP/1.1\r\nHost: a\r\nX-Stays: 2\r\nconnection: close\r\n\r\n"
-        );
+        assert_eq!(passed(head), "GET / HTTP/1.1\r\nHost: a\r\nX-Stays: 2\r\nconnection: close\r\n\r\n");
     }
 
     #[test]
@@ -297,27 +281,17 @@ mod tests {
     #[test]
     fn framings() {
         let request = |headers: &str| {
-            with_request(&format!("POST / HTTP/1.1\r\n{headers}\r\n"), |_, signs| {
-                signs.request_framing()
-            })
+            with_request(&format!("POST / HTTP/1.1\r\n{headers}\r\n"), |_, signs| signs.request_framing())
         };
         assert_eq!(request(""), Ok(Framing::Done));
         assert_eq!(request("Content-Length: 5\r\n"), Ok(Framing::Length(5)));
         assert_eq!(request("Content-Length: 5, 5\r\n"), Ok(Framing::Length(5)));
-        assert_eq!(
-            request("Content-Length: 5\r\nContent-Length: 6\r\n"),
-            Err(Ambiguous)
-        );
+        assert_eq!(request("Content-Length: 5\r\nContent-Length: 6\r\n"), Err(Ambiguous));
         assert_eq!(request("Content-Length: +5\r\n"), Err(Ambiguous));
-        assert_eq!(
-            request("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
-            Ok(Framing::chunked())
-        );
+        assert_eq!(request("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), Ok(Framing::chunked()));
         assert_eq!(request("Transfer-Encoding: gzip\r\n"), Err(Ambiguous));
         let answer = |headers: &str| {
-            with_request(&format!("POST / HTTP/1.1\r\n{headers}\r\n"), |_, signs| {
-                signs.answer_framing()
-            })
+            with_request(&format!("POST / HTTP/1.1\r\n{headers}\r\n"), |_, signs| signs.answer_framing())
         };
         assert_eq!(answer(""), Ok(Framing::UntilClose));
         assert_eq!(answer("Transfer-Encoding: gzip\r\n"), Ok(Framing::UntilClose));

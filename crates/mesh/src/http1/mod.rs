@@ -148,11 +148,7 @@ impl Connection {
     /// Hands on what is no HTTP as bytes, so that the callee gives its own answer to it.
     async fn foreign(&mut self, started: Instant) -> Next {
         let slot = self.origin.slot.clone();
-        let mut call = admit(
-            &slot,
-            self.origin.route(),
-            &Head::of_connection(Wire::Tcp, started),
-        );
+        let mut call = admit(&slot, self.origin.route(), &Head::of_connection(Wire::Tcp, started));
         if call.must_wait() {
             call.wait().await;
         }
@@ -169,12 +165,7 @@ impl Connection {
     /// Ends the connection for a request that did not become one.
     fn refuse(&mut self, started: Instant, error: &str) -> Next {
         let slot = self.origin.slot.clone();
-        admit(
-            &slot,
-            self.origin.route(),
-            &Head::of_connection(Wire::Http1, started),
-        )
-        .finish(Some(error));
+        admit(&slot, self.origin.route(), &Head::of_connection(Wire::Http1, started)).finish(Some(error));
         Next::Reset
     }
 
@@ -197,7 +188,7 @@ impl Connection {
         let Some(place) = self.up_for(&mut request.call).await else {
             return Next::Reset;
         };
-        request.call.begin_handling();
+        request.call.begin_handling().await;
         self.exchange(request, place).await
     }
 
@@ -279,10 +270,7 @@ impl Connection {
             Ok(stream) => {
                 self.ups.push(Up {
                     instance: call.instance().cloned(),
-                    side: Side {
-                        stream,
-                        input: BytesMut::new(),
-                    },
+                    side: Side { stream, input: BytesMut::new() },
                 });
                 Some(self.ups.len() - 1)
             }
@@ -294,14 +282,7 @@ impl Connection {
     }
 
     async fn exchange(&mut self, request: Request, place: usize) -> Next {
-        let Request {
-            mut call,
-            framing,
-            asked,
-            close,
-            copy,
-            ..
-        } = request;
+        let Request { mut call, framing, asked, close, copy, .. } = request;
         let effects = call.effects.clone();
         let way_back = call.way_back();
         let buffers = (&mut self.to_up, &mut self.to_down);
@@ -390,17 +371,14 @@ impl Connection {
         self.to_up.clear();
         request::write_again(&head, &mut self.to_up, &twin);
         self.to_up.extend_from_slice(&body);
-        twin.begin_handling();
+        twin.begin_handling().await;
         twin.applied(rule);
         let buffers = (&mut self.to_up, &mut self.to_down);
         let up = &mut self.ups[place].side;
         let mut exchange = Exchange::new(&mut self.down, up, buffers, &mut twin, Framing::Done, asked);
         (exchange.shape.discard, exchange.shape.is_alone) = (true, true);
         let driven = poll_fn(|cx| exchange.poll_to(cx, Goal::Both)).await;
-        let kept = exchange
-            .answer
-            .as_ref()
-            .is_some_and(|answer| !answer.closes && !answer.is_upgrade)
+        let kept = exchange.answer.as_ref().is_some_and(|answer| !answer.closes && !answer.is_upgrade)
             && driven.is_ok();
         match driven {
             Ok(()) => twin.finish(None),
@@ -415,11 +393,7 @@ impl Connection {
 /// Ends a call that broke: what was a reset stays one, what was closed in order stays so too.
 fn broken_end(call: &mut Call, broken: Broken) -> Next {
     call.finish(Some(why_broken(broken)));
-    if broken == Broken::CalleeClosed {
-        Next::Close
-    } else {
-        Next::Reset
-    }
+    if broken == Broken::CalleeClosed { Next::Close } else { Next::Reset }
 }
 
 fn why_broken(broken: Broken) -> &'static str {

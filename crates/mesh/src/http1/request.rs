@@ -64,21 +64,11 @@ pub(super) fn read(
     out.clear();
     head::pass_request(out, &input[..length], request.headers, &signs, &call.outgoing());
     let copy = call.effects.duplicate.map(|_| input[..length].to_vec());
-    let asked = Asked {
-        head_only: method == "HEAD",
-        tunnel: method == "CONNECT",
-    };
+    let asked = Asked { head_only: method == "HEAD", tunnel: method == "CONNECT" };
     let close = signs.closes(request.version.unwrap_or(1));
     input.advance(length);
     let expects_continue = signs.expects_continue;
-    Reading::Whole(Box::new(Request {
-        call,
-        framing,
-        asked,
-        close,
-        expects_continue,
-        copy,
-    }))
+    Reading::Whole(Box::new(Request { call, framing, asked, close, expects_continue, copy }))
 }
 
 /// Writes the head of a request once more, with the context of another call.

@@ -46,13 +46,7 @@ pub(super) struct Rest {
 
 impl<'a> Pump<'a> {
     pub(super) fn new(from: &'a mut RecvStream, to: &'a mut SendStream<Bytes>, shape: Shape) -> Self {
-        Self {
-            from,
-            to,
-            shape,
-            held: VecDeque::new(),
-            n_held: 0,
-        }
+        Self { from, to, shape, held: VecDeque::new(), n_held: 0 }
     }
 
     /// Carries the body, but for what is held back and the end of the stream.
@@ -75,17 +69,11 @@ impl<'a> Pump<'a> {
             // Only now may the sender send more: what has not been passed on is bounded by the window.
             let _ = self.from.flow_control().release_capacity(length);
             if was_cut {
-                return Ok(Rest {
-                    trailers: None,
-                    was_cut,
-                });
+                return Ok(Rest { trailers: None, was_cut });
             }
         }
         let trailers = self.from.trailers().await.map_err(PumpEnd::From)?;
-        Ok(Rest {
-            trailers,
-            was_cut: false,
-        })
+        Ok(Rest { trailers, was_cut: false })
     }
 
     /// Sends what was held back, and ends the stream.

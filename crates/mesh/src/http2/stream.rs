@@ -62,7 +62,7 @@ pub(super) async fn carry(
             return lost(respond, &ups, Reason::REFUSED_STREAM);
         }
     };
-    call.begin_handling();
+    call.begin_handling().await;
     exchange(call, request, respond, sender, ups).await
 }
 
@@ -84,17 +84,13 @@ fn refuse(
     let Refusal::Answer { status, grpc_status } = refusal else {
         return respond.send_reset(Reason::INTERNAL_ERROR);
     };
-    let content_type = request
-        .headers()
-        .get(CONTENT_TYPE)
-        .filter(|value| value.as_bytes().starts_with(b"application/grpc"));
+    let content_type =
+        request.headers().get(CONTENT_TYPE).filter(|value| value.as_bytes().starts_with(b"application/grpc"));
     let mut answer = Response::new(());
     match (content_type, grpc_status) {
         (Some(content_type), Some(code)) => {
             answer.headers_mut().insert(CONTENT_TYPE, content_type.clone());
-            answer
-                .headers_mut()
-                .insert("grpc-status", HeaderValue::from(code));
+            answer.headers_mut().insert("grpc-status", HeaderValue::from(code));
             call.span.grpc_status = Some(code);
         }
         _ => {
@@ -132,18 +128,9 @@ async fn exchange(
     };
     let duplicate = call.effects.duplicate;
     let call = Mutex::new(call);
-    let mut copy = Copy {
-        is_whole: is_empty,
-        ..Copy::default()
-    };
+    let mut copy = Copy { is_whole: is_empty, ..Copy::default() };
     let outcome = {
-        let sending = send(
-            &mut body,
-            &mut to_up,
-            &call,
-            duplicate.is_some().then_some(&mut copy),
-            is_empty,
-        );
+        let sending = send(&mut body, &mut to_up, &call, duplicate.is_some().then_some(&mut copy), is_empty);
         let receiving = receive(answering, &mut respond, &call);
         let mut receiving = std::pin::pin!(receiving);
         tokio::select! {
@@ -159,9 +146,7 @@ async fn exchange(
     let mut call = call.into_inner().unwrap_or_else(PoisonError::into_inner);
     match outcome {
         Ok(()) => {
-            let twin = duplicate
-                .filter(|_| copy.is_whole)
-                .map(|rule| (rule, call.twin()));
+            let twin = duplicate.filter(|_| copy.is_whole).map(|rule| (rule, call.twin()));
             call.finish(None);
             if let Some((rule, twin)) = twin {
                 send_again(rule, twin, &parts, copy, &ups).await;
@@ -180,11 +165,7 @@ async fn exchange(
         }
         Err(Broken::Callee(error)) => {
             let was_reset = error.is_reset() || error.is_io();
-            call.finish(Some(if was_reset {
-                "reset by callee"
-            } else {
-                "closed by callee"
-            }));
+            call.finish(Some(if was_reset { "reset by callee" } else { "closed by callee" }));
             match error.reason().filter(|_| error.is_reset()) {
                 Some(reason) => {
                     respond.send_reset(reason);
@@ -269,9 +250,7 @@ async fn receive(
         let sent = respond.send_response(head, true);
         return sent.map(drop).map_err(|error| Broken::Caller(error.reason()));
     }
-    let mut to_down = respond
-        .send_response(head, false)
-        .map_err(|error| Broken::Caller(error.reason()))?;
+    let mut to_down = respond.send_response(head, false).map_err(|error| Broken::Caller(error.reason()))?;
     let shape = Shape {
         cut: effects.truncate.map(|(_, after)| after),
         pace: effects.throttle.map(|(_, rate)| Pace::new(rate)),
@@ -285,10 +264,7 @@ async fn receive(
         let code = trailers.as_ref().and_then(grpc_status);
         call.span.grpc_status = code.or(call.span.grpc_status);
         let truncated = effects.truncate.filter(|_| was_cut).map(|(rule, _)| rule);
-        for rule in truncated
-            .into_iter()
-            .chain(effects.throttle.map(|(rule, _)| rule))
-        {
+        for rule in truncated.into_iter().chain(effects.throttle.map(|(rule, _)| rule)) {
             call.applied(rule);
         }
     }
@@ -328,7 +304,7 @@ async fn send_again(rule: usize, mut twin: Call, parts: &http::request::Parts, c
     let error = match ups.sender(&mut twin).await {
         Err(error) => Some(dial::why_not_dialled(&error)),
         Ok(mut sender) => {
-            twin.begin_handling();
+            twin.begin_handling().await;
             twin.applied(rule);
             let sent = sender.send_request(head_for(parts, &twin), copy.size == 0 && copy.trailers.is_none());
             let twin = Mutex::new(&mut twin);
@@ -400,10 +376,7 @@ fn head_for(parts: &http::request::Parts, call: &Call) -> Request<()> {
 }
 
 fn grpc_status(headers: &HeaderMap) -> Option<u16> {
-    headers
-        .get("grpc-status")
-        .and_then(|value| value.to_str().ok())
-        .and_then(|text| text.trim().parse().ok())
+    headers.get("grpc-status").and_then(|value| value.to_str().ok()).and_then(|text| text.trim().parse().ok())
 }
 
 fn lock<T>(call: &Mutex<T>) -> MutexGuard<'_, T> {

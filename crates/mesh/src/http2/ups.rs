@@ -48,11 +48,7 @@ impl Drop for Up {
 
 impl Ups {
     pub(super) fn new(dialling: Dialling) -> Self {
-        Self {
-            dialling,
-            cells: Mutex::default(),
-            losses: Arc::default(),
-        }
+        Self { dialling, cells: Mutex::default(), losses: Arc::default() }
     }
 
     /// A sender to the instance of a call that is ready to send.
@@ -65,9 +61,7 @@ impl Ups {
             match up.sender.clone().ready().await {
                 Ok(sender) => return Ok(sender),
                 Err(error) if is_last => {
-                    return Err(error
-                        .into_io()
-                        .unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()));
+                    return Err(error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()));
                 }
                 Err(_) => up.is_dead.store(true, Ordering::Release),
             }
@@ -77,10 +71,7 @@ impl Ups {
 
     /// Whether a connection to some callee is open.
     pub(super) fn is_any_alive(&self) -> bool {
-        self.lock()
-            .values()
-            .filter_map(|cell| cell.get())
-            .any(Up::is_alive)
+        self.lock().values().filter_map(|cell| cell.get()).any(Up::is_alive)
     }
 
     /// Waits until a connection is lost and none is left; tells whether it was reset.
@@ -114,11 +105,7 @@ impl Ups {
             .enable_push(false)
             .handshake(stream)
             .await
-            .map_err(|error| {
-                error
-                    .into_io()
-                    .unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
-            })?;
+            .map_err(|error| error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()))?;
         let is_dead = Arc::new(AtomicBool::new(false));
         let (died, losses) = (Arc::clone(&is_dead), Arc::clone(&self.losses));
         let driver = tokio::spawn(async move {
@@ -128,11 +115,7 @@ impl Ups {
             died.store(true, Ordering::Release);
             losses.notify.notify_waiters();
         });
-        Ok(Up {
-            sender,
-            is_dead,
-            driver: driver.abort_handle(),
-        })
+        Ok(Up { sender, is_dead, driver: driver.abort_handle() })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<InstanceId>, Arc<OnceCell<Up>>>> {

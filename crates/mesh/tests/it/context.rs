@@ -25,7 +25,13 @@ async fn order_and_stock(hand_on: &'static [&'static str]) -> World {
         }
     })
     .await;
-    world().caller("order-1", 0).caller("test-1", 0).service("order", &[order]).service("stock", &[stock]).known_to(&known).start()
+    world()
+        .caller("order-1", 0)
+        .caller("test-1", 0)
+        .service("order", &[order])
+        .service("stock", &[stock])
+        .known_to(&known)
+        .start()
 }
 
 fn check_child(spans: &[Span], parentage: Parentage) {
@@ -51,7 +57,10 @@ async fn inferred_when_only_one_is_handled() {
     world.get("order", "/outer").await;
     check_child(&world.spans(2).await, Parentage::Inferred);
     let without = world.slot.reports().without_context;
-    assert_eq!(without.into_iter().map(|(name, count)| (name.to_string(), count)).collect::<Vec<_>>(), [("order".to_owned(), 1)]);
+    assert_eq!(
+        without.into_iter().map(|(name, count)| (name.to_string(), count)).collect::<Vec<_>>(),
+        [("order".to_owned(), 1)]
+    );
 }
 
 #[tokio::test]
@@ -67,7 +76,12 @@ async fn unknown_when_several_are_handled() {
         }
     })
     .await;
-    let world = world().caller("order-1", 0).service("order", &[order]).service("stock", &[stock]).known_to(&known).start();
+    let world = world()
+        .caller("order-1", 0)
+        .service("order", &[order])
+        .service("stock", &[stock])
+        .known_to(&known)
+        .start();
     let (mut first, mut second) = (world.connect("order").await, world.connect("order").await);
     for raw in [&mut first, &mut second] {
         raw.send("GET /outer HTTP/1.1\r\nHost: a\r\n\r\n").await;
@@ -90,11 +104,17 @@ async fn all_forms_that_came_in_go_on() {
     let world = world().caller("test-1", 0).service("stock", &[address]).start();
     let trace = "0af7651916cd43dd8448eb211c80319c";
     let mut raw = world.connect("stock").await;
-    raw.ask(&format!("GET / HTTP/1.1\r\nHost: a\r\nb3: {trace}-b7ad6b7169203331-0\r\nTracestate: x=1\r\n\r\n")).await;
+    raw.ask(&format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nb3: {trace}-b7ad6b7169203331-0\r\nTracestate: x=1\r\n\r\n"
+    ))
+    .await;
     let span = world.spans(1).await.remove(0);
     let request = &heard.requests()[0];
     assert_eq!(header(request, "b3"), Some(format!("{trace}-{}-0", span.id)));
-    assert_eq!((header(request, "traceparent"), header(request, "tracestate").as_deref()), (None, Some("x=1")));
+    assert_eq!(
+        (header(request, "traceparent"), header(request, "tracestate").as_deref()),
+        (None, Some("x=1"))
+    );
     assert_eq!((span.trace.to_string().as_str(), span.parentage), (trace, Parentage::Propagated));
     // What is not valid is replaced by a context of our own.
     raw.ask("GET / HTTP/1.1\r\nHost: a\r\nTraceparent: 00-zz\r\n\r\n").await;

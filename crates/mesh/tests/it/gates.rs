@@ -79,7 +79,9 @@ fn heard_paths(heard: &Heard) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_calls_are_released_in_either_order() {
-    for (order, expected) in [(["b PUT /b", "a PUT /a"], ["/b", "/a"]), (["a PUT /a", "b PUT /b"], ["/a", "/b"])] {
+    for (order, expected) in
+        [(["b PUT /b", "a PUT /a"], ["/b", "/a"]), (["a PUT /a", "b PUT /b"], ["/a", "/b"])]
+    {
         for hands_on in [true, false] {
             let (world, heard) = paying(Calls::Concurrent(&["a", "b"]), &order, hands_on).await;
             assert_eq!(pay(&world).await, GateOutcome::Completed);
@@ -93,7 +95,10 @@ async fn concurrent_calls_are_released_in_either_order() {
 async fn synchronous_calls_are_named() {
     let (world, heard) = paying(Calls::OneByOne(&["a", "b"]), &["b PUT /b", "a PUT /a"], true).await;
     let outcome = pay(&world).await;
-    assert_eq!(outcome, GateOutcome::Synchronous { arrived: names(&["a PUT /a"]), missing: names(&["b PUT /b"]) });
+    assert_eq!(
+        outcome,
+        GateOutcome::Synchronous { arrived: names(&["a PUT /a"]), missing: names(&["b PUT /b"]) }
+    );
     assert_eq!(heard_paths(&heard), ["/a", "/b"], "the application goes on");
 }
 

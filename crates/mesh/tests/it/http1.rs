@@ -18,7 +18,10 @@ async fn keeps_connections_and_tells_all_in_spans() {
     let posted = raw.ask("POST /b HTTP/1.1\r\nHOST: stock:81\r\nContent-Length: 4\r\n\r\nbody").await;
     assert_eq!(posted.text, OK);
     assert_eq!(heard.connections(), 1);
-    assert!(heard.requests()[1].starts_with("POST /b HTTP/1.1\r\nHOST: stock:81\r\nContent-Length: 4\r\ntraceparent: 00-"));
+    assert!(
+        heard.requests()[1]
+            .starts_with("POST /b HTTP/1.1\r\nHOST: stock:81\r\nContent-Length: 4\r\ntraceparent: 00-")
+    );
 
     let spans = world.spans(2).await;
     let first = &spans[0];
@@ -30,7 +33,10 @@ async fn keeps_connections_and_tells_all_in_spans() {
     assert!(first.first_byte_us.unwrap() <= first.duration_us);
     assert!(first.start_us + first.duration_us <= spans[1].start_us + 1);
     let payload = spans[1].payload.as_ref().unwrap();
-    assert_eq!((payload.request_body.as_slice(), payload.response_body.as_slice()), (&b"body"[..], &b"hi"[..]));
+    assert_eq!(
+        (payload.request_body.as_slice(), payload.response_body.as_slice()),
+        (&b"body"[..], &b"hi"[..])
+    );
     assert_eq!(payload.request_headers[0], ("HOST".to_owned(), "stock:81".to_owned()));
     assert_eq!(payload.response_headers, [("Content-Length".to_owned(), "2".to_owned())]);
 }
@@ -308,7 +314,8 @@ async fn a_callee_that_does_not_read_stops_the_caller() {
     let piece = vec![b'x'; 100_000];
     let mut sent = 0;
     // The sockets' own buffers take some megabytes; what the mesh adds is bounded.
-    while let Ok(Ok(count)) = tokio::time::timeout(Duration::from_millis(300), raw.stream.write(&piece)).await {
+    while let Ok(Ok(count)) = tokio::time::timeout(Duration::from_millis(300), raw.stream.write(&piece)).await
+    {
         sent += count;
         assert!(sent < 40_000_000, "nothing held the caller back");
     }
@@ -326,14 +333,18 @@ async fn upgraded_connections_become_tunnels() {
     let address = callee(|mut raw| async move {
         let request = raw.message().await.unwrap();
         assert_eq!(header(&request, "upgrade").as_deref(), Some("websocket"));
-        raw.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nwelcome").await;
+        raw.send(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nwelcome",
+        )
+        .await;
         let frame = raw.read_to("frame!").await;
         raw.send(&frame).await;
     })
     .await;
     let world = world().service("stock", &[address]).start();
     let mut raw = world.connect("stock").await;
-    raw.send("GET /ws HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n").await;
+    raw.send("GET /ws HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        .await;
     assert!(raw.read_to("welcome").await.starts_with("HTTP/1.1 101"));
     assert!(soon(world.slot.quiet(Duration::from_secs(5))).await, "a tunnel is no call in flight");
     raw.send("frame!").await;

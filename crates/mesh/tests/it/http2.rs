@@ -52,7 +52,10 @@ where
 }
 
 /// Answers with the request's body and a gRPC status in the trailers.
-pub(crate) fn echo(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) -> futures_util::future::BoxFuture<'static, ()> {
+pub(crate) fn echo(
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) -> futures_util::future::BoxFuture<'static, ()> {
     Box::pin(async move {
         let mut body = request.into_body();
         let answer = Response::builder().header("content-type", "application/grpc").body(()).unwrap();
@@ -90,7 +93,11 @@ fn post(path: &str) -> Request<()> {
 }
 
 /// One call with a body; gives status, body and trailers.
-pub(crate) async fn call(sender: &mut SendRequest<Bytes>, path: &str, body: &'static str) -> Result<(u16, Bytes, HeaderMap), h2::Error> {
+pub(crate) async fn call(
+    sender: &mut SendRequest<Bytes>,
+    path: &str,
+    body: &'static str,
+) -> Result<(u16, Bytes, HeaderMap), h2::Error> {
     soon(async {
         let (answer, mut send) = sender.send_request(post(path), false)?;
         send.send_data(Bytes::from_static(body.as_bytes()), true)?;
@@ -174,7 +181,10 @@ async fn large_bodies_are_held_back_by_their_reader() {
 
 #[tokio::test]
 async fn resets_keep_their_reason() {
-    fn resetting(_: Request<RecvStream>, mut respond: SendResponse<Bytes>) -> futures_util::future::BoxFuture<'static, ()> {
+    fn resetting(
+        _: Request<RecvStream>,
+        mut respond: SendResponse<Bytes>,
+    ) -> futures_util::future::BoxFuture<'static, ()> {
         Box::pin(async move { respond.send_reset(Reason::ENHANCE_YOUR_CALM) })
     }
     let callee = http2_callee(resetting).await;

@@ -11,7 +11,9 @@ use faultscope_mesh::{Dialer, Hooks, Mesh, MeshSlot, Recorder, Restarter};
 use faultscope_model::rule::{Effect, Rule, Selector};
 use faultscope_model::series::Gate;
 use faultscope_model::span::Span;
-use faultscope_model::wiring::{Balance, Caller, Endpoint, ExternalHost, Link, ListenerSpec, RecordLevel, Wiring};
+use faultscope_model::wiring::{
+    Balance, Caller, Endpoint, ExternalHost, Link, ListenerSpec, RecordLevel, Wiring,
+};
 use faultscope_model::{InstanceId, NodeId, Protocol, ServiceName, SlotId};
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -55,7 +57,7 @@ pub(crate) struct World {
 pub(crate) struct Builder {
     wiring: Wiring,
     protocols: BTreeMap<String, Protocol>,
-    known: Option<Arc<OnceLock<BTreeMap<(String, String), SocketAddr>>>>,
+    known: Option<Known>,
 }
 
 pub(crate) fn world() -> Builder {
@@ -80,7 +82,11 @@ pub(crate) fn service(name: &str) -> ServiceName {
 
 impl Builder {
     pub(crate) fn caller(mut self, name: &str, node: u16) -> Self {
-        self.wiring.callers.push(Caller { instance: name.parse().unwrap(), node: NodeId(node), address: None });
+        self.wiring.callers.push(Caller {
+            instance: name.parse().unwrap(),
+            node: NodeId(node),
+            address: None,
+        });
         self
     }
 
@@ -134,14 +140,15 @@ impl Builder {
     }
 
     pub(crate) fn external(mut self, name: &str, host: &str, allow: bool) -> Self {
-        let external = ExternalHost { host: host.to_owned(), service: service(name), allow, ports: vec![PORT] };
+        let external =
+            ExternalHost { host: host.to_owned(), service: service(name), allow, ports: vec![PORT] };
         self.wiring.externals.push(external);
         self
     }
 
     /// Tells callees where they find one another, once the world is there.
     pub(crate) fn known_to(mut self, known: &Known) -> Self {
-        self.known = Some(Arc::clone(&known.0));
+        self.known = Some(known.clone());
         self
     }
 
@@ -159,14 +166,15 @@ impl Builder {
         for caller in &self.wiring.callers {
             for callee in &callees {
                 let socket = StdListener::bind("127.0.0.1:0").unwrap();
-                addresses.insert((caller.instance.to_string(), callee.to_string()), socket.local_addr().unwrap());
+                addresses
+                    .insert((caller.instance.to_string(), callee.to_string()), socket.local_addr().unwrap());
                 let protocol = self.protocols.get(callee.as_str()).copied().unwrap_or(Protocol::Http);
                 let caller = Some(caller.instance.clone());
                 slot.listen(ListenerSpec { callee: callee.clone(), port: PORT, protocol, caller }, socket);
             }
         }
         if let Some(known) = self.known {
-            known.set(addresses.clone()).unwrap();
+            known.0.set(addresses.clone()).unwrap();
         }
         World { mesh, slot, spans, wiring: self.wiring, platform, addresses }
     }
@@ -199,6 +207,11 @@ impl World {
 pub(crate) struct Known(Arc<OnceLock<BTreeMap<(String, String), SocketAddr>>>);
 
 impl Known {
+    /// Tells the ways by hand, where they are not those of the world's own listeners.
+    pub(crate) fn tell(&self, addresses: BTreeMap<(String, String), SocketAddr>) {
+        self.0.set(addresses).unwrap();
+    }
+
     pub(crate) async fn connect(&self, caller: &str, callee: &str) -> Raw<TcpStream> {
         let address = self.0.get().unwrap()[&(caller.to_owned(), callee.to_owned())];
         Raw::new(TcpStream::connect(address).await.unwrap())
@@ -394,7 +407,8 @@ fn whole_message(input: &[u8]) -> Option<usize> {
         let end = input[head..].windows(5).position(|window| window == b"0\r\n\r\n")?;
         return Some(head + end + 5);
     }
-    let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok()).unwrap_or(0);
+    let length =
+        text.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok()).unwrap_or(0);
     (input.len() >= head + length).then_some(head + length)
 }
 

@@ -69,7 +69,8 @@ async fn losses_come_from_the_seed() {
             lost.push(world.get("stock", "/").await.error == Some(ErrorKind::ConnectionReset));
         }
         let spans = world.spans(16).await;
-        let by_span: Vec<_> = spans.iter().map(|span| span.error.as_deref() == Some("lost on link")).collect();
+        let by_span: Vec<_> =
+            spans.iter().map(|span| span.error.as_deref() == Some("lost on link")).collect();
         assert_eq!(lost, by_span);
         lost
     };

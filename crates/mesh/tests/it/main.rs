@@ -3,6 +3,7 @@
 
 mod balance;
 mod context;
+mod control;
 mod gates;
 mod http1;
 mod http2;

@@ -56,7 +56,9 @@ async fn duplicate_sends_twice_and_answers_once() {
     assert!(world.slot.quiet(Duration::from_secs(5)).await);
     let spans = world.spans(2).await;
     assert_ne!(spans[0].id, spans[1].id);
-    assert!(spans.iter().all(|span| span.rules == [1] && span.status == Some(200) && span.request_bytes == 4));
+    assert!(
+        spans.iter().all(|span| span.rules == [1] && span.status == Some(200) && span.request_bytes == 4)
+    );
     let requests = heard.requests();
     assert_eq!(requests.len(), 2);
     assert!(requests[1].ends_with("\r\n\r\nbody") && requests[1].contains(&spans[1].id.to_string()));
@@ -104,7 +106,8 @@ async fn truncated_answers() {
     };
     let text = truncated("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789").await;
     assert!(text.ends_with("\r\n\r\n01234"), "cut short: {text}");
-    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n012\r\n7\r\n3456789\r\n0\r\n\r\n";
+    let chunked =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n012\r\n7\r\n3456789\r\n0\r\n\r\n";
     let text = truncated(chunked).await;
     assert!(text.ends_with("\r\n\r\n3\r\n012\r\n2\r\n34\r\n0\r\n\r\n"), "whole as far as it goes: {text}");
 }
@@ -123,7 +126,8 @@ async fn short_answers_are_not_truncated() {
 async fn throttle_slows_the_answer() {
     let body = "x".repeat(2000);
     let (address, _) = answering(&format!("HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n{body}")).await;
-    let world = world().service("stock", &[address]).rule(Effect::Throttle { bytes_per_second: 1000 }).start();
+    let world =
+        world().service("stock", &[address]).rule(Effect::Throttle { bytes_per_second: 1000 }).start();
     let began = tokio::time::Instant::now();
     assert!(world.get("stock", "/").await.text.ends_with(&body));
     assert!((1900..2400).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
@@ -134,10 +138,12 @@ async fn throttle_slows_the_answer() {
 async fn restart_comes_between_answer_and_caller() {
     for size in [2, 3_000_000] {
         let body = "x".repeat(size);
-        let (address, _) = answering(&format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n{body}")).await;
+        let (address, _) =
+            answering(&format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n{body}")).await;
         let world = world().service("stock", &[address]).rule(Effect::RestartAfter).start();
         assert!(world.get("stock", "/").await.text.ends_with(&body));
-        let restarted: Vec<_> = world.platform.restarted.lock().unwrap().iter().map(ToString::to_string).collect();
+        let restarted: Vec<_> =
+            world.platform.restarted.lock().unwrap().iter().map(ToString::to_string).collect();
         assert_eq!((restarted, hits(&world)), (vec!["stock-1".to_owned()], (1, 1)));
     }
 }
@@ -145,7 +151,8 @@ async fn restart_comes_between_answer_and_caller() {
 #[tokio::test]
 async fn errors_come_first_for_each_caller_and_operation() {
     let (address, _) = answering(OK).await;
-    let world = world().service("stock", &[address]).rule(Effect::ErrorFirst { count: 2, status: 500 }).start();
+    let world =
+        world().service("stock", &[address]).rule(Effect::ErrorFirst { count: 2, status: 500 }).start();
     let mut raw = world.connect("stock").await;
     let mut failed = Vec::new();
     for path in ["/a", "/a", "/a", "/b", "/b", "/b?x"] {
@@ -164,7 +171,8 @@ async fn marks_are_seen_and_occurrences_counted_over_all_callers() {
         occurrence: Occurrence::From(2),
         ..Selector::default()
     };
-    let world = world().caller("web-2", 0).service("stock", &[address]).rule_for(select, Effect::Mark).start();
+    let world =
+        world().caller("web-2", 0).service("stock", &[address]).rule_for(select, Effect::Mark).start();
     for path in ["/items/1", "/other"] {
         world.get("stock", path).await;
     }

@@ -46,7 +46,8 @@ async fn endpoints_can_move() {
 async fn the_platform_dials_where_there_is_no_address() {
     let (address, _) = answering(OK).await;
     let world = world().service("stock", &[address]).start();
-    let endpoint = Endpoint { instance: "stock-1".parse().unwrap(), node: NodeId(0), addresses: BTreeMap::new() };
+    let endpoint =
+        Endpoint { instance: "stock-1".parse().unwrap(), node: NodeId(0), addresses: BTreeMap::new() };
     world.slot.set_endpoints(BTreeMap::from([(service("stock"), vec![endpoint.clone()])]));
     assert_eq!(world.get("stock", "/").await.error, Some(ErrorKind::ConnectionReset));
     assert_eq!(world.spans(1).await[0].error.as_deref(), Some("connect refused"));
@@ -69,7 +70,8 @@ async fn callers_are_told_apart_by_address() {
     wiring.callers.push(Caller { instance: "shop-3".parse().unwrap(), node: NodeId(2), address });
     world.slot.configure(wiring);
     raw.get("/").await;
-    let callers: Vec<_> = world.spans(2).await.iter().map(|span| (span.caller.to_string(), span.caller_node.0)).collect();
+    let callers: Vec<_> =
+        world.spans(2).await.iter().map(|span| (span.caller.to_string(), span.caller_node.0)).collect();
     assert_eq!(callers, [("unknown-1".to_owned(), 0), ("shop-3".to_owned(), 2)]);
 }
 
@@ -102,7 +104,8 @@ async fn connections_can_be_dropped_at_once() {
 #[tokio::test]
 async fn hosts_outside_are_refused_or_reached() {
     let (address, _) = answering(OK).await;
-    let world = world().external("payments", "payments.example", false).external("near", "localhost", true).start();
+    let world =
+        world().external("payments", "payments.example", false).external("near", "localhost", true).start();
     assert_eq!(world.get("payments", "/").await.error, Some(ErrorKind::ConnectionReset));
     let span = &world.spans(1).await[0];
     assert_eq!((span.callee.as_str(), span.error.as_deref()), ("payments", Some("external call refused")));

@@ -25,7 +25,10 @@ async fn a_server_may_speak_first() {
         assert_eq!(raw.rest().await.text, "welcome\n");
         drop(raw);
         let span = &world.spans(1).await[0];
-        assert_eq!((span.wire, span.request_bytes, span.response_bytes, &span.error), (Wire::Tcp, 5, 14, &None));
+        assert_eq!(
+            (span.wire, span.request_bytes, span.response_bytes, &span.error),
+            (Wire::Tcp, 5, 14, &None)
+        );
         assert!(span.first_byte_us.is_some() && span.method.is_empty());
     }
 }
@@ -88,7 +91,8 @@ async fn detection_tells_protocols_apart() {
         raw.send(bytes).await;
         raw.stream.shutdown().await.unwrap();
         raw.rest().await;
-        let wires: Vec<_> = world.spans(if wire == Wire::Tls { 2 } else { 3 }).await.iter().map(|s| s.wire).collect();
+        let wires: Vec<_> =
+            world.spans(if wire == Wire::Tls { 2 } else { 3 }).await.iter().map(|s| s.wire).collect();
         assert_eq!(wires.last(), Some(&wire));
     }
 }

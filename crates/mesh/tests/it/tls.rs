@@ -53,7 +53,11 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 }
 
 /// Connects as a caller that trusts just this authority.
-async fn connect(world: &World, trusted: CertificateDer<'static>, protocols: &[&str]) -> TlsStream<TcpStream> {
+async fn connect(
+    world: &World,
+    trusted: CertificateDer<'static>,
+    protocols: &[&str],
+) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted).unwrap();
     let mut config = ClientConfig::builder_with_provider(provider())

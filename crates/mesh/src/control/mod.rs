@@ -1,0 +1,147 @@
+//! Sidecars: proxies that run elsewhere and ask the tool whatever must be decided for the whole slot.
+//!
+//! Frames are lines of JSON over a Unix or TCP stream. A sidecar keeps no counters and no gates: it reports
+//! and waits. When a report is lost, the trial is invalid, and the tool says so.
+
+mod remote;
+mod server;
+mod sidecar;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+
+use faultscope_model::span::Span;
+use faultscope_model::wiring::{Endpoint, ListenerSpec, Wiring};
+use faultscope_model::{InstanceId, ServiceName, SpanId, TraceId};
+use futures_util::StreamExt;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio_util::codec::{FramedRead, LinesCodec};
+
+pub use sidecar::{ControlAddress, SidecarOptions, sidecar};
+
+/// Where a sidecar listens, and for what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SidecarListener {
+    /// What the listener stands for.
+    pub spec: ListenerSpec,
+    /// Where the sidecar binds it.
+    pub bind: SocketAddr,
+}
+
+/// The version of the frames; both ends must have the same.
+const VERSION: u32 = 1;
+/// The longest frame: a span with bounded headers and bodies stays far below.
+const LONGEST_FRAME: usize = 4 * 1024 * 1024;
+/// Frames that wait to be written.
+const MOST_WAITING: usize = 8192;
+
+/// What the tool tells a sidecar.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ToSidecar {
+    /// A new trial begins.
+    Wire { trial: u64, wiring: Box<Wiring>, listeners: Vec<SidecarListener> },
+    /// The endpoints have changed within the trial.
+    Endpoints { endpoints: BTreeMap<ServiceName, Vec<Endpoint>> },
+    /// The rules that take effect on a counted call.
+    Effective { ask: u64, rules: Vec<usize> },
+    /// A held call may go, or a begun handling is known.
+    Go { ask: u64 },
+    /// An instance has been restarted, or not.
+    Restarted { ask: u64, error: Option<String> },
+    /// All connections are to be dropped.
+    Reset,
+}
+
+/// What a sidecar tells the tool.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ToTool {
+    /// The first frame.
+    Hello { version: u32, instance: InstanceId, token: String },
+    /// The listeners of the last wiring are there; addresses in their order.
+    Listening { bound: Vec<SocketAddr> },
+    /// A listener could not be bound.
+    Failed { reason: String },
+    /// A call has ended.
+    Span { span: Box<Span> },
+    /// Calls in flight in this sidecar.
+    InFlight { calls: usize },
+    /// Rules select a call: which of them take effect?
+    Count { ask: u64, trial: u64, selected: Vec<usize>, caller: InstanceId, method: String, path: String },
+    /// A rule did something to a call.
+    Applied { trial: u64, rule: usize },
+    /// A request arrives at its callee.
+    Begin {
+        ask: u64,
+        trial: u64,
+        span: SpanId,
+        trace: TraceId,
+        instance: InstanceId,
+        method: String,
+        path: String,
+    },
+    /// A call waits for its turn.
+    Arrive { ask: u64, trial: u64, call: Box<ArrivedCall> },
+    /// The answer of an arrived call has reached its caller.
+    Answered { ask: u64 },
+    /// The handling of a request has ended.
+    Ended { trial: u64, span: SpanId },
+    /// An instance is to be restarted.
+    Restart { ask: u64, instance: InstanceId },
+    /// Something could not be reported.
+    Lost,
+}
+
+/// A call that a gate may hold.
+#[derive(Debug, Serialize, Deserialize)]
+struct ArrivedCall {
+    caller: InstanceId,
+    parent: Option<SpanId>,
+    trace: TraceId,
+    callee: ServiceName,
+    method: String,
+    path: String,
+}
+
+/// Frames read from a stream.
+struct Frames<R>(FramedRead<R, LinesCodec>);
+
+impl<R: AsyncRead + Unpin> Frames<R> {
+    fn new(stream: R) -> Self {
+        Self(FramedRead::new(stream, LinesCodec::new_with_max_length(LONGEST_FRAME)))
+    }
+
+    /// The next frame; none at the end.
+    async fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        let Some(line) = self.0.next().await else { return Ok(None) };
+        let line = line.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let frame =
+            serde_json::from_str(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok(Some(frame))
+    }
+}
+
+/// Writes frames until their senders are gone.
+async fn write_frames<T: Serialize>(
+    mut stream: impl AsyncWrite + Unpin,
+    mut frames: mpsc::Receiver<T>,
+) -> io::Result<()> {
+    while let Some(frame) = frames.recv().await {
+        let mut line = serde_json::to_vec(&frame)?;
+        line.push(b'\n');
+        // Frames that wait already go out together.
+        while line.len() < LONGEST_FRAME
+            && let Ok(frame) = frames.try_recv()
+        {
+            serde_json::to_writer(&mut line, &frame)?;
+            line.push(b'\n');
+        }
+        stream.write_all(&line).await?;
+    }
+    stream.shutdown().await
+}

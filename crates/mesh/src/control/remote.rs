@@ -1,0 +1,177 @@
+//! The sidecar's side of what the tool decides: asks, and waits for the answer.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use faultscope_model::span::Span;
+use faultscope_model::{InstanceId, SpanId};
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{ArrivedCall, ToSidecar, ToTool};
+use crate::hooks::{Recorder, Restarter};
+use crate::reports::RuleHits;
+use crate::sequencer::{Arrival, Handled, Ticket};
+use crate::steering::{Answer, Hold, Steering};
+
+/// The way to the tool.
+#[derive(Debug)]
+pub(super) struct Line {
+    frames: mpsc::Sender<ToTool>,
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, Waiting>>,
+    has_lost: AtomicBool,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Rules(oneshot::Sender<Vec<usize>>),
+    Go(oneshot::Sender<()>),
+    Restart(oneshot::Sender<Result<(), String>>),
+}
+
+/// Steering by the tool, for one trial.
+#[derive(Debug)]
+pub(super) struct RemoteSteering {
+    pub(super) line: Arc<Line>,
+    pub(super) trial: u64,
+    pub(super) has_gates: bool,
+}
+
+// === impl Line ===
+
+impl Line {
+    pub(super) fn new(frames: mpsc::Sender<ToTool>) -> Self {
+        Self { frames, next: AtomicU64::new(1), waiting: Mutex::default(), has_lost: AtomicBool::new(false) }
+    }
+
+    /// Reports without waiting. What cannot be reported is remembered, and said as soon as there is room.
+    pub(super) fn tell(&self, frame: ToTool) {
+        if self.frames.try_send(frame).is_err() {
+            self.has_lost.store(true, Ordering::Release);
+        }
+        if self.has_lost.load(Ordering::Acquire) && self.frames.try_send(ToTool::Lost).is_ok() {
+            self.has_lost.store(false, Ordering::Release);
+        }
+    }
+
+    /// Takes an answer of the tool; other frames come back.
+    pub(super) fn take(&self, frame: ToSidecar) -> Option<ToSidecar> {
+        let ask = match &frame {
+            ToSidecar::Effective { ask, .. } | ToSidecar::Go { ask } | ToSidecar::Restarted { ask, .. } => {
+                *ask
+            }
+            _ => return Some(frame),
+        };
+        // Whoever asked may have gone meanwhile.
+        match (self.lock().remove(&ask), frame) {
+            (Some(Waiting::Rules(answer)), ToSidecar::Effective { rules, .. }) => drop(answer.send(rules)),
+            (Some(Waiting::Go(answer)), ToSidecar::Go { .. }) => drop(answer.send(())),
+            (Some(Waiting::Restart(answer)), ToSidecar::Restarted { error, .. }) => {
+                drop(answer.send(error.map_or(Ok(()), Err)));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn ask<T>(&self, wait: impl FnOnce(oneshot::Sender<T>) -> Waiting) -> (u64, oneshot::Receiver<T>) {
+        let ask = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        self.lock().insert(ask, wait(sender));
+        (ask, receiver)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Recorder for Line {
+    fn record(&self, span: Span) {
+        self.tell(ToTool::Span { span: Box::new(span) });
+    }
+}
+
+impl Restarter for Line {
+    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
+        let (ask, answer) = self.ask(Waiting::Restart);
+        self.tell(ToTool::Restart { ask, instance: instance.clone() });
+        Box::pin(async move { answer.await.unwrap_or_else(|_| Err("the tool is gone".to_owned())) })
+    }
+}
+
+// === impl RemoteSteering ===
+
+impl Steering for RemoteSteering {
+    fn count(&self, selected: &[usize], caller: &InstanceId, method: &str, path: &str) -> Answer<Vec<usize>> {
+        let (ask, answer) = self.line.ask(Waiting::Rules);
+        let (selected, caller) = (selected.to_vec(), caller.clone());
+        let (method, path) = (method.to_owned(), path.to_owned());
+        self.line.tell(ToTool::Count { ask, trial: self.trial, selected, caller, method, path });
+        Answer::Later(Box::pin(async move { answer.await.unwrap_or_default() }))
+    }
+
+    fn applied(&self, rule: usize) {
+        self.line.tell(ToTool::Applied { trial: self.trial, rule });
+    }
+
+    fn has_gates(&self) -> bool {
+        self.has_gates
+    }
+
+    fn begin(&self, handled: Handled<'_>) -> Answer<()> {
+        let (ask, answer) = self.line.ask(Waiting::Go);
+        self.line.tell(ToTool::Begin {
+            ask,
+            trial: self.trial,
+            span: handled.span,
+            trace: handled.trace,
+            instance: handled.instance.clone(),
+            method: handled.method.to_owned(),
+            path: handled.path.to_owned(),
+        });
+        // The callee's own calls are reported by another sidecar: the tool must know of the handling first.
+        Answer::Later(Box::pin(async move {
+            let _ = answer.await;
+        }))
+    }
+
+    fn arrive(&self, arrival: Arrival<'_>) -> Option<Hold> {
+        let (ask, answer) = self.line.ask(Waiting::Go);
+        let call = ArrivedCall {
+            caller: arrival.caller.clone(),
+            parent: arrival.parent,
+            trace: arrival.trace,
+            callee: arrival.callee.clone(),
+            method: arrival.method.to_owned(),
+            path: arrival.path.to_owned(),
+        };
+        self.line.tell(ToTool::Arrive { ask, trial: self.trial, call: Box::new(call) });
+        let release = Box::pin(async move {
+            let _ = answer.await;
+        });
+        Some(Hold { ticket: Ticket::of_tool(ask), release })
+    }
+
+    fn answered(&self, ticket: Ticket) {
+        self.line.tell(ToTool::Answered { ask: ticket.number() });
+    }
+
+    fn ended(&self, span: SpanId) {
+        self.line.tell(ToTool::Ended { trial: self.trial, span });
+    }
+
+    fn lost(&self) {
+        self.line.tell(ToTool::Lost);
+    }
+
+    fn take_gates(&self) -> Vec<faultscope_model::series::GateReport> {
+        Vec::new()
+    }
+
+    fn take_rules(&self) -> Vec<RuleHits> {
+        Vec::new()
+    }
+}
