@@ -147,6 +147,10 @@ async fn one_setting(folder: &Path, reset: Reset, goal: f64, seed: u64) -> Resul
     };
     let mut figures = vec![super::lower(name, super::median(&mut times), "s", goal)];
     if reset == Reset::Keep {
+        // Cells are measured once they have served every kind of request.
+        let mut busy = request(2 + ROUNDS, Circumstance::default());
+        busy.tests = session.application().tests.clone();
+        session.trial(SlotId(0), &busy, &CancellationToken::new()).await?;
         figures.extend(memory(session.application().services.len()));
     }
     crate::commands::test::close(session, "measured").await?;

@@ -1,0 +1,5 @@
+//! The engine on the simulated platform, in virtual time.
+
+mod bed;
+mod campaigns;
+mod trials;

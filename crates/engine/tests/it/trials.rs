@@ -1,0 +1,122 @@
+//! Single trials: judged, stored, tried again, cancelled.
+
+use std::time::Duration;
+
+use faultscope_engine::{EngineError, TrialEnd, stored};
+use faultscope_model::{DeltaSet, Outcome, Run, SlotId};
+use faultscope_platform::memory::{Condition, Effect, Fault};
+use tokio_util::sync::CancellationToken;
+
+use crate::bed::{Bed, fails, fault, instances};
+
+async fn one(bed: &Bed, deltas: DeltaSet) -> Run {
+    let end = bed.session.trial(SlotId(0), &bed.request(1, deltas), &CancellationToken::new()).await.unwrap();
+    let TrialEnd::Finished(run) = end else { panic!("cancelled") };
+    *run
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_passing_trial_is_stored_with_its_cost() {
+    let bed = Bed::new(Vec::new(), |_| {}).await;
+    let run = one(&bed, DeltaSet::new()).await;
+    assert_eq!(run.outcome, Outcome::Pass);
+    assert_eq!(run.cost.total, Duration::from_secs(15));
+    assert_eq!(run.cost.created, 2);
+    let read = stored::runs(&bed.session.campaign().reader().unwrap()).unwrap();
+    assert_eq!(read, [run]);
+    assert_eq!(
+        bed.logged(),
+        [
+            "campaign_started",
+            "trial_started",
+            "instance_ready",
+            "instance_ready",
+            "trial_deployed",
+            "test_started",
+            "test_finished",
+            "trial_finished"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_has_its_signature() {
+    let bed = Bed::new(vec![fault(instances("order", 2), fails("balance 3 != 4"))], |_| {}).await;
+    let run = one(&bed, bed.brief.space.full()).await;
+    let Outcome::Fail { signature } = run.outcome else { panic!("{:?}", run.outcome) };
+    assert_eq!(signature.to_string(), "pay: exit code 1: balance 3 != 4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_failure_than_the_wanted_one_is_unresolved() {
+    let bed = Bed::new(vec![fault(Condition::Always, fails("something else"))], |_| {}).await;
+    let mut request = bed.request(1, DeltaSet::new());
+    request.wanted = Some(faultscope_model::outcome::Signature {
+        test: "pay".into(),
+        ending: faultscope_model::outcome::Ending::Code(1),
+        message: "balance 3 != 4".into(),
+    });
+    let end = bed.session.trial(SlotId(0), &request, &CancellationToken::new()).await.unwrap();
+    let TrialEnd::Finished(run) = end else { panic!("cancelled") };
+    assert_eq!(run.outcome.word(), "unresolved");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_does_not_start_makes_it_unresolved() {
+    let effect =
+        Effect::NotReady { service: "stock".parse().unwrap(), reason: "killed: out of memory".into() };
+    let bed = Bed::new(vec![fault(instances("stock", 2), effect)], |_| {}).await;
+    let run = one(&bed, bed.brief.space.full()).await;
+    let Outcome::Unresolved { reason } = &run.outcome else { panic!("{:?}", run.outcome) };
+    assert_eq!(reason, "stock-1 did not become ready: killed: out of memory");
+    assert_eq!(run.evidence.exits.len(), 1);
+    assert!(run.evidence.tests.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spoiled_trial_is_tried_again_and_is_no_evidence() {
+    let spoiled = Fault { when: Condition::Always, probability: 0.9, effect: Effect::Invalid };
+    let bed = Bed::new(vec![spoiled], |options| options.retries = 200).await;
+    let run = one(&bed, DeltaSet::new()).await;
+    assert_eq!(run.outcome, Outcome::Pass);
+    assert!(run.retries > 0, "the seed must spoil the first try");
+    let invalid = bed.logged().iter().filter(|kind| *kind == "trial_invalid").count();
+    assert_eq!(invalid as u32, run.retries);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_that_is_always_spoiled_stops_the_campaign() {
+    let bed = Bed::new(vec![fault(Condition::Always, Effect::Invalid)], |options| options.retries = 2).await;
+    let end = bed.session.trial(SlotId(0), &bed.request(1, DeltaSet::new()), &CancellationToken::new()).await;
+    assert!(matches!(end, Err(EngineError::Invalid { tries: 3, .. })), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_that_takes_too_long_is_invalid() {
+    let bed = Bed::new(Vec::new(), |options| {
+        options.trial_within = Duration::from_secs(3);
+        options.retries = 1;
+    })
+    .await;
+    let end = bed.session.trial(SlotId(0), &bed.request(1, DeltaSet::new()), &CancellationToken::new()).await;
+    assert!(matches!(end, Err(EngineError::Invalid { .. })), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_trial_ends_at_once() {
+    let bed = Bed::new(Vec::new(), |_| {}).await;
+    let cancel = CancellationToken::new();
+    let started = tokio::time::Instant::now();
+    let request = bed.request(1, DeltaSet::new());
+    let trial = bed.session.trial(SlotId(0), &request, &cancel);
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        cancel.cancel();
+    };
+    let (end, ()) = tokio::join!(trial, later);
+    assert_eq!(end.unwrap(), TrialEnd::Cancelled);
+    assert_eq!(started.elapsed(), Duration::from_secs(4));
+    assert_eq!(bed.logged().last().unwrap(), "trial_cancelled");
+    // The slot can be used again.
+    assert_eq!(one(&bed, DeltaSet::new()).await.outcome, Outcome::Pass);
+}
