@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncWrite;
 
+use super::broken::Broken;
 use super::framing::Framing;
 use super::head::{self, LONGEST_HEAD, MOST_HEADERS, Signs};
 use crate::call::Call;
@@ -76,16 +77,6 @@ pub(super) enum Goal {
     Answer,
     /// The request has gone out to its end as well.
     Both,
-}
-
-/// Why an exchange did not come to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Broken {
-    CallerGone,
-    CalleeReset,
-    CalleeClosed,
-    BadRequest,
-    BadAnswer,
 }
 
 /// Bytes that wait to be written in one direction.

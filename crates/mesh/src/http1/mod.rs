@@ -3,6 +3,7 @@
 //! Connections to callees belong to the caller's connection and end with it. Nothing is sent twice unless
 //! a rule says so, and nothing is answered here unless a rule says so.
 
+mod broken;
 mod exchange;
 mod framing;
 mod head;
@@ -17,7 +18,8 @@ use faultscope_model::InstanceId;
 use faultscope_model::span::Wire;
 use tokio::time::Instant;
 
-use self::exchange::{Asked, Broken, Exchange, Goal, Shape};
+use self::broken::Broken;
+use self::exchange::{Asked, Exchange, Goal, Shape};
 use self::framing::Framing;
 use self::request::{Reading, Request};
 use crate::admit::{Head, admit};
@@ -323,7 +325,8 @@ impl Connection {
             if broken == Broken::CallerGone {
                 exchange.up.stream.fate().reset();
             }
-            return broken_end(&mut call, broken);
+            call.finish(Some(broken.why()));
+            return if broken == Broken::CalleeClosed { Next::Close } else { Next::Reset };
         };
         if let (true, Some((rule, _))) = (answer.was_cut, effects.truncate) {
             exchange.call.applied(rule);
@@ -382,26 +385,10 @@ impl Connection {
             && driven.is_ok();
         match driven {
             Ok(()) => twin.finish(None),
-            Err(broken) => twin.finish(Some(why_broken(broken))),
+            Err(broken) => twin.finish(Some(broken.why())),
         }
         if !kept {
             self.ups.swap_remove(place);
         }
-    }
-}
-
-/// Ends a call that broke: what was a reset stays one, what was closed in order stays so too.
-fn broken_end(call: &mut Call, broken: Broken) -> Next {
-    call.finish(Some(why_broken(broken)));
-    if broken == Broken::CalleeClosed { Next::Close } else { Next::Reset }
-}
-
-fn why_broken(broken: Broken) -> &'static str {
-    match broken {
-        Broken::CallerGone => "caller gone",
-        Broken::CalleeReset => "reset by callee",
-        Broken::CalleeClosed => "closed by callee",
-        Broken::BadRequest => "malformed request",
-        Broken::BadAnswer => "malformed answer",
     }
 }

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use faultscope_mesh::{Dialer, Hooks, Mesh, MeshSlot, Recorder, Restarter};
+use faultscope_mesh::{Hooks, Mesh, MeshSlot};
 use faultscope_model::rule::{Effect, Rule, Selector};
 use faultscope_model::series::Gate;
 use faultscope_model::span::Span;
@@ -15,10 +15,11 @@ use faultscope_model::wiring::{
     Balance, Caller, Endpoint, ExternalHost, Link, ListenerSpec, RecordLevel, Wiring,
 };
 use faultscope_model::{InstanceId, NodeId, Protocol, ServiceName, SlotId};
-use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+
+use crate::fakes::{FakePlatform, Spans};
 
 pub(crate) const PORT: u16 = 80;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -215,61 +216,6 @@ impl Known {
     pub(crate) async fn connect(&self, caller: &str, callee: &str) -> Raw<TcpStream> {
         let address = self.0.get().unwrap()[&(caller.to_owned(), callee.to_owned())];
         Raw::new(TcpStream::connect(address).await.unwrap())
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct Spans {
-    spans: Mutex<Vec<Span>>,
-    changed: Notify,
-}
-
-impl Spans {
-    async fn wait(&self, count: usize) -> Vec<Span> {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            {
-                let spans = self.spans.lock().unwrap();
-                if spans.len() >= count {
-                    return spans.clone();
-                }
-            }
-            changed.await;
-        }
-    }
-}
-
-impl Recorder for Spans {
-    fn record(&self, span: Span) {
-        self.spans.lock().unwrap().push(span);
-        self.changed.notify_waiters();
-    }
-}
-
-/// Dials what it was told, and notes restarts.
-#[derive(Default)]
-pub(crate) struct FakePlatform {
-    pub(crate) reachable: Mutex<BTreeMap<InstanceId, SocketAddr>>,
-    pub(crate) restarted: Mutex<Vec<InstanceId>>,
-}
-
-impl Dialer for FakePlatform {
-    fn dial(&self, instance: &InstanceId, _port: u16) -> BoxFuture<'static, io::Result<std::net::TcpStream>> {
-        let address = self.reachable.lock().unwrap().get(instance).copied();
-        Box::pin(async move {
-            let address = address.ok_or(io::ErrorKind::ConnectionRefused)?;
-            let stream = std::net::TcpStream::connect(address)?;
-            stream.set_nonblocking(true)?;
-            Ok(stream)
-        })
-    }
-}
-
-impl Restarter for FakePlatform {
-    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
-        self.restarted.lock().unwrap().push(instance.clone());
-        Box::pin(async { Ok(()) })
     }
 }
 

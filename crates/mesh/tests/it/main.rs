@@ -4,6 +4,7 @@
 mod balance;
 mod context;
 mod control;
+mod fakes;
 mod gates;
 mod http1;
 mod http2;

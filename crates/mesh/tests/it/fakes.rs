@@ -1,0 +1,69 @@
+//! What stands in for store and platform.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use faultscope_mesh::{Dialer, Recorder, Restarter};
+use faultscope_model::InstanceId;
+use faultscope_model::span::Span;
+use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
+
+/// Keeps spans in the order of their ends.
+#[derive(Default)]
+pub(crate) struct Spans {
+    spans: Mutex<Vec<Span>>,
+    changed: Notify,
+}
+
+impl Spans {
+    /// Waits until there are so many.
+    pub(crate) async fn wait(&self, count: usize) -> Vec<Span> {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            {
+                let spans = self.spans.lock().unwrap();
+                if spans.len() >= count {
+                    return spans.clone();
+                }
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Recorder for Spans {
+    fn record(&self, span: Span) {
+        self.spans.lock().unwrap().push(span);
+        self.changed.notify_waiters();
+    }
+}
+
+/// Dials what it was told, and notes restarts.
+#[derive(Default)]
+pub(crate) struct FakePlatform {
+    pub(crate) reachable: Mutex<BTreeMap<InstanceId, SocketAddr>>,
+    pub(crate) restarted: Mutex<Vec<InstanceId>>,
+}
+
+impl Dialer for FakePlatform {
+    fn dial(&self, instance: &InstanceId, _port: u16) -> BoxFuture<'static, io::Result<std::net::TcpStream>> {
+        let address = self.reachable.lock().unwrap().get(instance).copied();
+        Box::pin(async move {
+            let address = address.ok_or(io::ErrorKind::ConnectionRefused)?;
+            let stream = std::net::TcpStream::connect(address)?;
+            stream.set_nonblocking(true)?;
+            Ok(stream)
+        })
+    }
+}
+
+impl Restarter for FakePlatform {
+    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
+        self.restarted.lock().unwrap().push(instance.clone());
+        Box::pin(async { Ok(()) })
+    }
+}
