@@ -16,11 +16,7 @@ fn main() -> ExitCode {
         Ok(port) => port,
         Err(error) => return complain(&format!("the port: {error}")),
     };
-    match run(CellOptions {
-        spec: spec.into(),
-        service,
-        port,
-    }) {
+    match run(CellOptions { spec: spec.into(), service, port }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(&chain(&error)),
     }

@@ -34,11 +34,7 @@ struct Entry {
 impl Cache {
     /// A cache of the instance.
     pub(crate) fn memory(capacity: usize) -> Self {
-        Self::Memory(Mutex::new(Entries {
-            capacity,
-            n_written: 0,
-            by_key: BTreeMap::new(),
-        }))
+        Self::Memory(Mutex::new(Entries { capacity, n_written: 0, by_key: BTreeMap::new() }))
     }
 
     /// The value, or null.
@@ -59,10 +55,7 @@ impl Cache {
     pub(crate) async fn put(&self, key: &str, value: Value, ttl: Option<Duration>) -> Result<(), StoreError> {
         match self {
             Self::Memory(entries) => {
-                entries
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .put(key, value, ttl);
+                entries.lock().unwrap_or_else(PoisonError::into_inner).put(key, value, ttl);
             }
             Self::Redis { connection, prefix } => {
                 let (key, value) = (format!("{prefix}:cache:{key}"), value.to_string());
@@ -81,11 +74,7 @@ impl Cache {
     pub(crate) async fn delete(&self, key: &str) -> Result<(), StoreError> {
         match self {
             Self::Memory(entries) => {
-                entries
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .by_key
-                    .remove(key);
+                entries.lock().unwrap_or_else(PoisonError::into_inner).by_key.remove(key);
             }
             Self::Redis { connection, prefix } => {
                 command(connection, &["DEL", &format!("{prefix}:cache:{key}")]).await?;
@@ -110,14 +99,7 @@ impl Entries {
     fn put(&mut self, key: &str, value: Value, ttl: Option<Duration>) {
         self.n_written += 1;
         let expires = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
-        self.by_key.insert(
-            key.to_owned(),
-            Entry {
-                value,
-                written: self.n_written,
-                expires,
-            },
-        );
+        self.by_key.insert(key.to_owned(), Entry { value, written: self.n_written, expires });
         if self.by_key.len() > self.capacity {
             let oldest = self.by_key.iter().min_by_key(|(_, entry)| entry.written);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
@@ -142,10 +124,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn values_expire_and_make_room() {
         let cache = Cache::memory(2);
-        cache
-            .put("a", json!(1), Some(Duration::from_millis(300)))
-            .await
-            .unwrap();
+        cache.put("a", json!(1), Some(Duration::from_millis(300))).await.unwrap();
         cache.put("b", json!(2), None).await.unwrap();
         assert_eq!(cache.get("a").await.unwrap(), json!(1));
         advance(Duration::from_millis(300)).await;

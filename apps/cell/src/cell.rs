@@ -84,10 +84,7 @@ impl Cell {
             })?,
             None => spec.seed,
         };
-        let service = spec
-            .services
-            .take(name)
-            .ok_or_else(|| CellError::NoService(name.to_owned()))?;
+        let service = spec.services.take(name).ok_or_else(|| CellError::NoService(name.to_owned()))?;
         Self::build(service, name, environment, callees, seed)
     }
 
@@ -99,27 +96,16 @@ impl Cell {
         seed: u64,
     ) -> Result<Self, CellError> {
         let settings = settings::read(&service.settings, environment)?;
-        let limits = |error| CellError::Limits {
-            service: name.to_owned(),
-            source: error,
-        };
+        let limits = |error| CellError::Limits { service: name.to_owned(), source: error };
         let mut pools = BTreeMap::new();
         for (pool, spec) in &service.pools {
             let names = settings::SettingNames(&settings);
             let threads = spec.threads.evaluate(&names).map_err(limits)?;
             let queue = spec.queue.evaluate(&names).map_err(limits)?;
-            let wait = spec
-                .wait
-                .as_ref()
-                .map(|wait| wait.evaluate(&names))
-                .transpose()
-                .map_err(limits)?;
+            let wait = spec.wait.as_ref().map(|wait| wait.evaluate(&names)).transpose().map_err(limits)?;
             pools.insert(pool.clone(), Pool::new(threads, queue, wait));
         }
-        let body_limit = service
-            .body_limit
-            .evaluate(&settings::SettingNames(&settings))
-            .map_err(limits)?;
+        let body_limit = service.body_limit.evaluate(&settings::SettingNames(&settings)).map_err(limits)?;
         let instance = settings::instance(environment);
         let documents = document_place(service.store, name, environment)?;
         let salt = match &documents {
@@ -128,10 +114,8 @@ impl Cell {
         };
         let mut operations = Vec::new();
         for (key, operation) in service.operations.iter() {
-            let route = Route::parse(key).map_err(|message| CellError::Route {
-                route: key.clone(),
-                message,
-            })?;
+            let route =
+                Route::parse(key).map_err(|message| CellError::Route { route: key.clone(), message })?;
             operations.push((route, key.clone(), operation.steps.clone(), AtomicU64::new(0)));
         }
         operations.sort_by_key(|(route, ..)| route.specificity());
@@ -181,48 +165,26 @@ impl Cell {
 
     /// Does what comes before the first request; once, however often it is called.
     pub async fn start(self: &Arc<Self>) -> Result<(), CellError> {
-        self.started
-            .get_or_try_init(|| self.start_once())
-            .await
-            .map(|_| ())
+        self.started.get_or_try_init(|| self.start_once()).await.map(|_| ())
     }
 
     async fn start_once(self: &Arc<Self>) -> Result<(), CellError> {
-        let failed = |message: String| CellError::Startup {
-            service: self.name.clone(),
-            message,
-        };
+        let failed = |message: String| CellError::Startup { service: self.name.clone(), message };
         let data = std::mem::take(&mut *self.data.lock().unwrap_or_else(PoisonError::into_inner));
-        let incoming = Incoming {
-            operation: "startup".to_owned(),
-            ..Incoming::default()
-        };
+        let incoming = Incoming { operation: "startup".to_owned(), ..Incoming::default() };
         let mut scope = Scope::new(Arc::clone(self), incoming, self.seed);
         for (collection, documents) in data {
             for (key, value) in documents {
-                let command = Command::Create {
-                    collection: collection.clone(),
-                    key,
-                    value,
-                };
-                interpret::execute(&scope, command)
-                    .await
-                    .map_err(|failure| failed(failure.message))?;
+                let command = Command::Create { collection: collection.clone(), key, value };
+                interpret::execute(&scope, command).await.map_err(|failure| failed(failure.message))?;
             }
         }
         let startup = &self.startup;
         if let Some(delay) = &startup.delay {
-            tokio::time::sleep(
-                delay
-                    .evaluate(&scope)
-                    .map_err(|error| failed(error.to_string()))?,
-            )
-            .await;
+            tokio::time::sleep(delay.evaluate(&scope).map_err(|error| failed(error.to_string()))?).await;
         }
         if let Some(memory) = &startup.memory {
-            let size = memory
-                .evaluate(&scope)
-                .map_err(|error| failed(error.to_string()))?;
+            let size = memory.evaluate(&scope).map_err(|error| failed(error.to_string()))?;
             let memory = work::allocate(size, true).ok_or_else(|| failed("out of memory".to_owned()))?;
             self.keep(memory);
         }
@@ -239,56 +201,32 @@ impl Cell {
     /// Waits until no operation or branch runs.
     pub(crate) async fn idle(&self) {
         // The sender is this cell's own, so it cannot be gone.
-        let _ = self
-            .running
-            .subscribe()
-            .wait_for(|n_running| *n_running == 0)
-            .await;
+        let _ = self.running.subscribe().wait_for(|n_running| *n_running == 0).await;
     }
 
     /// The operation a request is for.
     pub(crate) fn find_operation(&self, method: &http::Method, path: &str) -> Option<Matched> {
-        self.operations
-            .iter()
-            .find_map(|(route, operation, steps, n_requests)| {
-                let parameters = route.matches(method, path)?;
-                let ordinal = n_requests.fetch_add(1, Ordering::Relaxed);
-                let seed = seed_of(&[operation], &[self.seed, ordinal]);
-                Some(Matched {
-                    operation: operation.clone(),
-                    parameters,
-                    steps: steps.clone(),
-                    seed,
-                })
-            })
+        self.operations.iter().find_map(|(route, operation, steps, n_requests)| {
+            let parameters = route.matches(method, path)?;
+            let ordinal = n_requests.fetch_add(1, Ordering::Relaxed);
+            let seed = seed_of(&[operation], &[self.seed, ordinal]);
+            Some(Matched { operation: operation.clone(), parameters, steps: steps.clone(), seed })
+        })
     }
 
     /// The value of a shared variable.
     pub(crate) fn variable(&self, name: &str) -> Value {
-        self.variables
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned()
-            .unwrap_or_default()
+        self.variables.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned().unwrap_or_default()
     }
 
     /// Changes a shared variable.
     pub(crate) fn set_variable(&self, name: &str, value: Value) {
-        self.variables
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(name.to_owned(), value);
+        self.variables.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
     }
 
     /// The value of a counter.
     pub(crate) fn counter(&self, name: &str) -> i64 {
-        self.counters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .copied()
-            .unwrap_or_default()
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied().unwrap_or_default()
     }
 
     /// Adds to a counter.
@@ -300,10 +238,7 @@ impl Cell {
 
     /// Keeps memory as long as the process lives.
     pub(crate) fn keep(&self, memory: Vec<u8>) {
-        self.kept_memory
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(memory);
+        self.kept_memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
     }
 
     /// What `/_cell` shows.
@@ -336,10 +271,6 @@ impl Drop for Running {
 
 impl fmt::Debug for Cell {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Cell")
-            .field("name", &self.name)
-            .field("instance", &self.instance)
-            .finish()
+        formatter.debug_struct("Cell").field("name", &self.name).field("instance", &self.instance).finish()
     }
 }

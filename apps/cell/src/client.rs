@@ -89,9 +89,7 @@ impl Callee {
     }
 
     async fn connect(&self) -> Result<Sender, CallError> {
-        let stream = TcpStream::connect(&self.address)
-            .await
-            .map_err(CallError::Connect)?;
+        let stream = TcpStream::connect(&self.address).await.map_err(CallError::Connect)?;
         stream.set_nodelay(true).map_err(CallError::Connect)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(async move {
@@ -122,10 +120,7 @@ impl Client {
         outgoing: Outgoing,
         patience: Duration,
     ) -> Result<(StatusCode, Bytes), CallError> {
-        let callee = self
-            .callees
-            .get(service)
-            .ok_or_else(|| CallError::Unknown(service.to_owned()))?;
+        let callee = self.callees.get(service).ok_or_else(|| CallError::Unknown(service.to_owned()))?;
         timeout(patience, self.exchange(callee, outgoing))
             .await
             .unwrap_or_else(|_| Err(CallError::TimedOut(patience)))
@@ -138,10 +133,7 @@ impl Client {
         *request.method_mut() = outgoing.method;
         *request.uri_mut() = uri;
         *request.headers_mut() = outgoing.headers;
-        let host = callee
-            .authority
-            .parse()
-            .map_err(|_| CallError::Path(callee.authority.clone()))?;
+        let host = callee.authority.parse().map_err(|_| CallError::Path(callee.authority.clone()))?;
         request.headers_mut().insert(header::HOST, host);
         let (response, sender) = loop {
             let (mut sender, fresh) = match callee.idle().await {
@@ -158,12 +150,8 @@ impl Client {
             }
         };
         let status = response.status();
-        let body = Limited::new(response.into_body(), self.body_limit)
-            .collect()
-            .await;
-        let body = body
-            .map_err(|error| CallError::Body(error.to_string()))?
-            .to_bytes();
+        let body = Limited::new(response.into_body(), self.body_limit).collect().await;
+        let body = body.map_err(|error| CallError::Body(error.to_string()))?.to_bytes();
         callee.keep(sender);
         Ok((status, body))
     }
@@ -176,10 +164,7 @@ mod tests {
     #[test]
     fn urls_become_addresses() {
         let callee = Callee::parse("http://order:8080/api/").unwrap();
-        assert_eq!(
-            (callee.address.as_str(), callee.prefix.as_str()),
-            ("order:8080", "/api")
-        );
+        assert_eq!((callee.address.as_str(), callee.prefix.as_str()), ("order:8080", "/api"));
         assert_eq!(Callee::parse("http://order").unwrap().address, "order:80");
         assert!(Callee::parse("https://order").is_err());
         assert!(Callee::parse("order:8080").is_err());

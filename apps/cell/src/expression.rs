@@ -68,10 +68,7 @@ impl Expression {
     /// Reads an expression; braces around the whole of it are allowed.
     pub fn parse(source: &str) -> Result<Self, ParseError> {
         let trimmed = source.trim();
-        let inner = trimmed
-            .strip_prefix('{')
-            .and_then(|rest| rest.strip_suffix('}'))
-            .unwrap_or(trimmed);
+        let inner = trimmed.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(trimmed);
         parse::parse(inner).map(Self)
     }
 

@@ -65,28 +65,20 @@ async fn run_step(step: &Step, scope: &mut Scope) -> Outcome {
             scope.cell.set_variable(&set.variable, value);
         }
         Step::Let(values) => {
-            let values = values
-                .iter()
-                .map(|(name, value)| Ok((name.clone(), value.evaluate(scope)?)));
+            let values = values.iter().map(|(name, value)| Ok((name.clone(), value.evaluate(scope)?)));
             let values = values.collect::<Result<Vec<_>, EvaluationError>>()?;
             scope.locals.extend(values);
         }
         Step::Count(count) => {
             let by = count.by.evaluate(scope)?;
-            let by = by
-                .as_f64()
-                .ok_or_else(|| EvaluationError(format!("{by} is not a number")))?;
+            let by = by.as_f64().ok_or_else(|| EvaluationError(format!("{by} is not a number")))?;
             scope.cell.count(&count.name, by as i64);
         }
         Step::Call(call) => calls::call(call, scope).await?,
         Step::Lock(lock) => return flow::lock(lock, scope).await,
         Step::Concurrently(branches) => flow::concurrently(branches, scope).await?,
         Step::When(when) => {
-            let chosen = if holds(&when.r#if, scope)? {
-                &when.then
-            } else {
-                &when.r#else
-            };
+            let chosen = if holds(&when.r#if, scope)? { &when.then } else { &when.r#else };
             return run(chosen.clone(), scope).await;
         }
         Step::Repeat(repeat) => return flow::repeat(repeat, scope).await,
@@ -108,12 +100,7 @@ async fn run_step(step: &Step, scope: &mut Scope) -> Outcome {
 pub(crate) fn log(scope: &Scope, text: &str) {
     use std::io::Write;
     // A closed standard error must not stop a service.
-    let _ = writeln!(
-        std::io::stderr(),
-        "{} {}: {text}",
-        scope.cell.instance,
-        scope.incoming.operation
-    );
+    let _ = writeln!(std::io::stderr(), "{} {}: {text}", scope.cell.instance, scope.incoming.operation);
 }
 
 fn holds(condition: &Expression, scope: &Scope) -> Result<bool, Failure> {
@@ -129,10 +116,7 @@ fn sleep_time(sleep: &Sleep, scope: &Scope) -> Result<Duration, Failure> {
             mean.evaluate(scope)?.as_secs_f64() + (2.0 * random.fraction() - 1.0) * jitter
         }
         Sleep::Uniform(low, high) => {
-            let (low, high) = (
-                low.evaluate(scope)?.as_secs_f64(),
-                high.evaluate(scope)?.as_secs_f64(),
-            );
+            let (low, high) = (low.evaluate(scope)?.as_secs_f64(), high.evaluate(scope)?.as_secs_f64());
             low + random.fraction() * (high - low)
         }
         Sleep::Lognormal(median, sigma) => {
@@ -151,11 +135,7 @@ async fn allocate(memory: &Memory, scope: &Scope) -> Result<(), Failure> {
         // Where a limit makes allocation fail instead of killing, the process ends all the same.
         log(scope, "out of memory");
         (scope.cell.exit)(OUT_OF_MEMORY);
-        return Err(Failure::new(
-            "memory",
-            500,
-            format!("cannot allocate {size} bytes"),
-        ));
+        return Err(Failure::new("memory", 500, format!("cannot allocate {size} bytes")));
     };
     match memory.hold {
         Hold::Request => scope.incoming.hold(allocated),
@@ -190,14 +170,9 @@ fn fail_if(fail: &Fail, scope: &Scope) -> Outcome {
     {
         return Ok(None);
     }
-    let status = fail
-        .status
-        .as_ref()
-        .map_or(Ok(500), |status| status.evaluate(scope))?;
-    let message = fail
-        .message
-        .as_ref()
-        .map_or(Ok("failed".to_owned()), |message| message.evaluate_text(scope))?;
+    let status = fail.status.as_ref().map_or(Ok(500), |status| status.evaluate(scope))?;
+    let message =
+        fail.message.as_ref().map_or(Ok("failed".to_owned()), |message| message.evaluate_text(scope))?;
     Err(Failure::new("failed", status_code(status)?.as_u16(), message))
 }
 
@@ -213,20 +188,13 @@ fn crash_if(crash: &Crash, scope: &Scope) -> Outcome {
 }
 
 fn answer(respond: &Respond, scope: &Scope) -> Result<Answer, Failure> {
-    let status = respond
-        .status
-        .as_ref()
-        .map_or(Ok(200), |status| status.evaluate(scope))?;
+    let status = respond.status.as_ref().map_or(Ok(200), |status| status.evaluate(scope))?;
     let body = match &respond.body {
         Some(body) => body.evaluate(scope)?,
         None => Value::Object(Map::new()),
     };
     let headers = calls::headers(&respond.headers, scope)?;
-    Ok(Answer {
-        status: status_code(status)?,
-        headers,
-        body,
-    })
+    Ok(Answer { status: status_code(status)?, headers, body })
 }
 
 fn status_code(status: usize) -> Result<StatusCode, Failure> {

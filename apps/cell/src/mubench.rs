@@ -110,20 +110,14 @@ pub fn from_mubench(workmodel_json: &str) -> Result<Spec, SpecError> {
     let mut paths = Map::new();
     let mut read = Vec::new();
     for (name, service) in model {
-        let wrong = |message: String| SpecError::Meaning {
-            place: format!("service `{name}`"),
-            message,
-        };
+        let wrong = |message: String| SpecError::Meaning { place: format!("service `{name}`"), message };
         let service: WorkService =
             serde_json::from_value(service).map_err(|error| wrong(error.to_string()))?;
         paths.insert(name.clone(), json!(service.path.as_deref().unwrap_or("/api/v1")));
         read.push((name, service));
     }
     for (name, service) in read {
-        let wrong = |message: String| SpecError::Meaning {
-            place: format!("service `{name}`"),
-            message,
-        };
+        let wrong = |message: String| SpecError::Meaning { place: format!("service `{name}`"), message };
         let converted = convert(&service, &paths, &paths[&name]).map_err(wrong)?;
         services.insert(name, converted);
     }
@@ -173,34 +167,20 @@ fn internal(function: &str, parameters: &Value, steps: &mut Vec<Value>) -> Resul
             Ok(Some(pi.mean_response_size.unwrap_or(10.0)))
         }
         "colosseum" => Ok(None),
-        other => Err(format!(
-            "function `{other}` is not one of loader, compute_pi, colosseum"
-        )),
+        other => Err(format!("function `{other}` is not one of loader, compute_pi, colosseum")),
     }
 }
 
 fn load(loader: &Loader, steps: &mut Vec<Value>) {
-    let Loader {
-        cpu_stress,
-        memory_stress,
-        disk_stress,
-        sleep_stress,
-        ..
-    } = loader;
+    let Loader { cpu_stress, memory_stress, disk_stress, sleep_stress, .. } = loader;
     if cpu_stress.run {
-        steps.push(compute(
-            cpu_stress.range_complexity,
-            cpu_stress.trials,
-            cpu_stress.thread_pool_size,
-        ));
+        steps.push(compute(cpu_stress.range_complexity, cpu_stress.trials, cpu_stress.thread_pool_size));
     }
     if memory_stress.run {
         steps.push(json!({ "memory": { "allocate": memory_stress.memory_size.saturating_mul(1000) } }));
     }
     if disk_stress.run {
-        let size = disk_stress
-            .disk_write_block_count
-            .saturating_mul(disk_stress.disk_write_block_size);
+        let size = disk_stress.disk_write_block_count.saturating_mul(disk_stress.disk_write_block_size);
         // A name of its own per request, as muBench has it.
         let path = format!("{{random(0, 1000000)}}-{}", disk_stress.tmp_file_name);
         steps.push(json!({ "disk": { "write": size, "path": path, "fsync": true } }));
@@ -220,19 +200,10 @@ fn compute((low, high): (u32, u32), trials: u32, threads: usize) -> Value {
 }
 
 fn external(group: &Group, paths: &Map<String, Value>) -> Value {
-    let names = group
-        .services
-        .iter()
-        .map(|name| format!("'{name}'"))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let names = group.services.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
     let mut steps = vec![json!({ "let": { "chosen": format!("{{sample([{names}], {})}}", group.seq_len) } })];
     for name in &group.services {
-        let probability = group
-            .probabilities
-            .get(name)
-            .and_then(Value::as_f64)
-            .unwrap_or(1.0);
+        let probability = group.probabilities.get(name).and_then(Value::as_f64).unwrap_or(1.0);
         let path = paths.get(name).cloned().unwrap_or_else(|| json!("/"));
         steps.push(json!({ "when": {
             "if": format!("'{name}' in chosen and random < {probability}"),
@@ -244,21 +215,13 @@ fn external(group: &Group, paths: &Map<String, Value>) -> Value {
 
 impl Default for CpuStress {
     fn default() -> Self {
-        Self {
-            run: false,
-            range_complexity: (100, 100),
-            thread_pool_size: 1,
-            trials: 1,
-        }
+        Self { run: false, range_complexity: (100, 100), thread_pool_size: 1, trials: 1 }
     }
 }
 
 impl Default for MemoryStress {
     fn default() -> Self {
-        Self {
-            run: false,
-            memory_size: 10_000,
-        }
+        Self { run: false, memory_size: 10_000 }
     }
 }
 
@@ -275,10 +238,7 @@ impl Default for DiskStress {
 
 impl Default for SleepStress {
     fn default() -> Self {
-        Self {
-            run: true,
-            sleep_time: 0.01,
-        }
+        Self { run: true, sleep_time: 0.01 }
     }
 }
 
@@ -338,16 +298,8 @@ mod tests {
         assert!(!is_workmodel(r#"{"version": 1, "services": {}}"#));
         let unknown = r#"{"a": {"internal_service": {"mine": {}}}}"#;
         let error = from_mubench(unknown).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "service `a`: function `mine` is not one of loader, compute_pi, colosseum"
-        );
+        assert_eq!(error, "service `a`: function `mine` is not one of loader, compute_pi, colosseum");
         let dangling = r#"{"a": {"internal_service": {}, "external_services": [{"services": ["b"]}]}}"#;
-        assert!(
-            from_mubench(dangling)
-                .unwrap_err()
-                .to_string()
-                .contains("no service `b`")
-        );
+        assert!(from_mubench(dangling).unwrap_err().to_string().contains("no service `b`"));
     }
 }

@@ -26,18 +26,13 @@ pub(crate) fn document_place(
     Ok(DocumentPlace::Here(match store {
         spec::Store::Memory => Store::memory(),
         spec::Store::File { path } => {
-            let failed = |error: StoreError| CellError::Startup {
-                service: name.to_owned(),
-                message: error.0,
-            };
+            let failed =
+                |error: StoreError| CellError::Startup { service: name.to_owned(), message: error.0 };
             Store::file(&path).map_err(failed)?
         }
         spec::Store::Redis { url, prefix } => {
             let connection = redis("STORE_REDIS_URL", url, environment)?;
-            Store::Redis(RedisStore::new(
-                connection,
-                prefix.unwrap_or_else(|| name.to_owned()),
-            ))
+            Store::Redis(RedisStore::new(connection, prefix.unwrap_or_else(|| name.to_owned())))
         }
         spec::Store::Service { service, timeout } => return Ok(DocumentPlace::There { service, timeout }),
     }))
@@ -64,8 +59,5 @@ fn redis(
     environment: &BTreeMap<String, String>,
 ) -> Result<Connection, CellError> {
     let url = environment.get(variable).cloned().unwrap_or(url);
-    Connection::new(&url).map_err(|message| CellError::Environment {
-        variable: variable.to_owned(),
-        message,
-    })
+    Connection::new(&url).map_err(|message| CellError::Environment { variable: variable.to_owned(), message })
 }

@@ -29,12 +29,7 @@ impl Pool {
     /// A pool with its limits.
     pub(crate) fn new(threads: usize, queue: usize, wait: Option<Duration>) -> Self {
         let threads = Semaphore::new(threads.min(Semaphore::MAX_PERMITS));
-        Self {
-            threads,
-            queue,
-            n_waiting: AtomicUsize::new(0),
-            wait,
-        }
+        Self { threads, queue, n_waiting: AtomicUsize::new(0), wait }
     }
 
     /// Waits for a thread, for `wait` or for the pool's own time.
@@ -121,10 +116,7 @@ mod tests {
         let held = locks.lock("a".to_owned(), None).await.unwrap();
         assert!(locks.lock("b".to_owned(), None).await.is_ok());
         let wait = Some(Duration::from_secs(1));
-        assert_eq!(
-            locks.lock("a".to_owned(), wait).await.unwrap_err(),
-            Refusal::TimedOut
-        );
+        assert_eq!(locks.lock("a".to_owned(), wait).await.unwrap_err(), Refusal::TimedOut);
         drop(held);
         assert!(locks.lock("a".to_owned(), wait).await.is_ok());
     }

@@ -64,25 +64,15 @@ pub fn run(options: CellOptions) -> Result<(), CellError> {
 
 /// Reads a spec of either kind.
 pub fn parse(text: &str) -> Result<Spec, SpecError> {
-    if mubench::is_workmodel(text) {
-        mubench::from_mubench(text)
-    } else {
-        Spec::parse(text)
-    }
+    if mubench::is_workmodel(text) { mubench::from_mubench(text) } else { Spec::parse(text) }
 }
 
 fn load(options: &CellOptions) -> Result<Spec, CellError> {
-    let read = |source| CellError::Read {
-        path: options.spec.clone(),
-        source,
-    };
+    let read = |source| CellError::Read { path: options.spec.clone(), source };
     let size = std::fs::metadata(&options.spec).map_err(read)?.len();
     if size > MAXIMUM_SPEC_BYTES as u64 {
         let source = SpecError::TooLarge(usize::try_from(size).unwrap_or(usize::MAX));
-        return Err(CellError::Spec {
-            path: options.spec.clone(),
-            source,
-        });
+        return Err(CellError::Spec { path: options.spec.clone(), source });
     }
     let text = std::fs::read_to_string(&options.spec).map_err(read)?;
     let spec = if mubench::is_workmodel(&text) {
@@ -90,8 +80,5 @@ fn load(options: &CellOptions) -> Result<Spec, CellError> {
     } else {
         Spec::parse_for(&text, &options.service)
     };
-    spec.map_err(|source| CellError::Spec {
-        path: options.spec.clone(),
-        source,
-    })
+    spec.map_err(|source| CellError::Spec { path: options.spec.clone(), source })
 }

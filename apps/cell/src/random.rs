@@ -46,9 +46,7 @@ impl Random {
 /// One seed from several things.
 pub(crate) fn seed_of(parts: &[&str], numbers: &[u64]) -> u64 {
     let texts = parts.iter().map(|part| hash_text(part));
-    texts
-        .chain(numbers.iter().copied())
-        .fold(0, |seed, part| mix(seed ^ mix(part.wrapping_add(STEP))))
+    texts.chain(numbers.iter().copied()).fold(0, |seed, part| mix(seed ^ mix(part.wrapping_add(STEP))))
 }
 
 fn mix(mut value: u64) -> u64 {

@@ -63,30 +63,18 @@ struct Stream {
 impl Connection {
     /// Reads `redis://host:port`.
     pub(crate) fn new(url: &str) -> Result<Self, String> {
-        let rest = url
-            .strip_prefix("redis://")
-            .ok_or_else(|| format!("`{url}` is not redis://host:port"))?;
+        let rest = url.strip_prefix("redis://").ok_or_else(|| format!("`{url}` is not redis://host:port"))?;
         let host = rest.split('/').next().unwrap_or_default();
         if host.is_empty() || host.contains('@') {
             return Err(format!("`{url}` is not redis://host:port"));
         }
-        let address = if host.contains(':') {
-            host.to_owned()
-        } else {
-            format!("{host}:6379")
-        };
-        Ok(Self {
-            address,
-            open: Mutex::new(None),
-        })
+        let address = if host.contains(':') { host.to_owned() } else { format!("{host}:6379") };
+        Ok(Self { address, open: Mutex::new(None) })
     }
 
     /// Waits until no one else uses the connection.
     pub(crate) async fn lock(&self) -> Session<'_> {
-        Session {
-            address: &self.address,
-            open: self.open.lock().await,
-        }
+        Session { address: &self.address, open: self.open.lock().await }
     }
 }
 
@@ -97,10 +85,7 @@ impl Session<'_> {
             // The stream is taken out, so an abandoned exchange cannot leave half a reply behind.
             let mut stream = match self.open.take() {
                 Some(stream) => stream,
-                None => Stream {
-                    socket: TcpStream::connect(self.address).await?,
-                    buffer: BytesMut::new(),
-                },
+                None => Stream { socket: TcpStream::connect(self.address).await?, buffer: BytesMut::new() },
             };
             stream.socket.write_all(&encode(words)).await?;
             let reply = stream.reply().await?;
@@ -168,19 +153,12 @@ fn parse_at(
             Ok(None)
         };
     };
-    let line = rest[..end]
-        .strip_suffix(b"\r")
-        .ok_or(RespError::Malformed("a line ends without \\r"))?;
+    let line = rest[..end].strip_suffix(b"\r").ok_or(RespError::Malformed("a line ends without \\r"))?;
     let line = std::str::from_utf8(line).map_err(|_| RespError::Malformed("a line is not text"))?;
     *at += end + 1;
-    let (kind, content) = line
-        .split_at_checked(1)
-        .ok_or(RespError::Malformed("an empty line instead of a reply"))?;
-    let number = || {
-        content
-            .parse::<i64>()
-            .map_err(|_| RespError::Malformed("not a number"))
-    };
+    let (kind, content) =
+        line.split_at_checked(1).ok_or(RespError::Malformed("an empty line instead of a reply"))?;
+    let number = || content.parse::<i64>().map_err(|_| RespError::Malformed("not a number"));
     match kind {
         "+" => Ok(Some(Reply::Simple(content.to_owned()))),
         "-" => Ok(Some(Reply::Error(content.to_owned()))),
@@ -256,32 +234,19 @@ mod tests {
             prop::collection::vec(any::<u8>(), 0..40).prop_map(Reply::Bulk),
             Just(Reply::Nothing),
         ];
-        leaf.prop_recursive(4, 32, 5, |inner| {
-            prop::collection::vec(inner, 0..5).prop_map(Reply::Array)
-        })
+        leaf.prop_recursive(4, 32, 5, |inner| prop::collection::vec(inner, 0..5).prop_map(Reply::Array))
     }
 
     #[test]
     fn commands_are_bulk_strings() {
-        assert_eq!(
-            encode(&["HGET", "é"]),
-            "*2\r\n$4\r\nHGET\r\n$2\r\né\r\n".as_bytes()
-        );
+        assert_eq!(encode(&["HGET", "é"]), "*2\r\n$4\r\nHGET\r\n$2\r\né\r\n".as_bytes());
         assert!(Connection::new("redis://host").is_ok());
         assert!(Connection::new("http://host").is_err());
     }
 
     #[test]
     fn lengths_out_of_bounds_are_refused() {
-        for bytes in [
-            "$-2\r\n",
-            "*99999999\r\n",
-            "$99999999999\r\n",
-            "?\r\n",
-            "\r\n",
-            "+a\n",
-            "$1\r\nabc",
-        ] {
+        for bytes in ["$-2\r\n", "*99999999\r\n", "$99999999999\r\n", "?\r\n", "\r\n", "+a\n", "$1\r\nabc"] {
             assert!(parse(bytes.as_bytes()).is_err(), "{bytes:?}");
         }
         assert!(parse("*1\r\n".repeat(50).as_bytes()).is_err());

@@ -25,9 +25,7 @@ enum Segment {
 impl Route {
     /// Reads the key of an operation.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (method, path) = text
-            .split_once(' ')
-            .ok_or("an operation is called `METHOD /path`")?;
+        let (method, path) = text.split_once(' ').ok_or("an operation is called `METHOD /path`")?;
         let method =
             Method::from_bytes(method.as_bytes()).map_err(|_| format!("`{method}` is not a method"))?;
         let path = path.trim().strip_prefix('/').ok_or("a path starts with `/`")?;
@@ -67,11 +65,8 @@ impl Route {
         if *method != self.method {
             return None;
         }
-        let given: Vec<&str> = path
-            .split('/')
-            .filter(|segment| !segment.is_empty())
-            .take(MAXIMUM_SEGMENTS + 1)
-            .collect();
+        let given: Vec<&str> =
+            path.split('/').filter(|segment| !segment.is_empty()).take(MAXIMUM_SEGMENTS + 1).collect();
         let mut parameters = BTreeMap::new();
         for (index, segment) in self.segments.iter().enumerate() {
             match segment {
@@ -114,11 +109,7 @@ pub(crate) fn decode(text: &str) -> String {
         let escaped = (bytes[at] == b'%').then(|| bytes.get(at + 1..at + 3)).flatten();
         let value = escaped.and_then(|digits| {
             let text = std::str::from_utf8(digits).ok()?;
-            digits
-                .iter()
-                .all(u8::is_ascii_hexdigit)
-                .then(|| u8::from_str_radix(text, 16).ok())
-                .flatten()
+            digits.iter().all(u8::is_ascii_hexdigit).then(|| u8::from_str_radix(text, 16).ok()).flatten()
         });
         decoded.push(value.unwrap_or(bytes[at]));
         at += if value.is_some() { 3 } else { 1 };
@@ -149,9 +140,7 @@ pub(crate) fn query(text: &str) -> BTreeMap<String, String> {
 }
 
 fn parameter(name: &str) -> Result<String, String> {
-    let word = name
-        .chars()
-        .all(|character| character.is_ascii_alphanumeric() || character == '_');
+    let word = name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
     if word && !name.is_empty() {
         Ok(name.to_owned())
     } else {
@@ -166,11 +155,7 @@ mod tests {
     fn check(route: &str, path: &str, expected: Option<&str>) {
         let found = Route::parse(route).unwrap().matches(&Method::GET, path);
         let shown = found.map(|parameters| {
-            parameters
-                .iter()
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect::<Vec<_>>()
-                .join(",")
+            parameters.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
         });
         assert_eq!(shown.as_deref(), expected, "{route} {path}");
     }
@@ -182,26 +167,14 @@ mod tests {
         check("GET /orders/{id}", "/orders/a%20b", Some("id=a b"));
         check("GET /orders/{id}", "/orders", None);
         check("GET /orders/{id}", "/orders/1/2", None);
-        check(
-            "GET /orders/{id}/lines/{line}",
-            "/orders/1/lines/2",
-            Some("id=1,line=2"),
-        );
+        check("GET /orders/{id}/lines/{line}", "/orders/1/lines/2", Some("id=1,line=2"));
         check("GET /{rest...}", "/a/b", Some("rest=a/b"));
         check("POST /orders", "/orders", None);
     }
 
     #[test]
     fn wrong_routes_are_refused() {
-        for route in [
-            "GET",
-            "GET orders",
-            "G T /",
-            "GET /a{b}",
-            "GET /{}",
-            "GET /{a...}/b",
-            "GET /{a-b}",
-        ] {
+        for route in ["GET", "GET orders", "G T /", "GET /a{b}", "GET /{}", "GET /{a...}/b", "GET /{a-b}"] {
             assert!(Route::parse(route).is_err(), "{route}");
         }
     }

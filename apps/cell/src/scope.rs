@@ -68,18 +68,12 @@ impl Incoming {
 
     /// The accesses so far, as in the header.
     pub(crate) fn accesses(&self) -> String {
-        self.accesses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .join(",")
+        self.accesses.lock().unwrap_or_else(PoisonError::into_inner).join(",")
     }
 
     /// Keeps memory until the request and all its branches are done.
     pub(crate) fn hold(&self, memory: Vec<u8>) {
-        self.held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(memory);
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
     }
 
     /// The headers that every call of this request carries on.
@@ -98,12 +92,7 @@ impl Scope {
     /// The scope at the start of an operation.
     pub(crate) fn new(cell: Arc<Cell>, incoming: Incoming, seed: u64) -> Self {
         let random = Random::new(seed);
-        Self {
-            cell,
-            incoming: Arc::new(incoming),
-            locals: BTreeMap::new(),
-            random,
-        }
+        Self { cell, incoming: Arc::new(incoming), locals: BTreeMap::new(), random }
     }
 
     /// The scope of a concurrent branch: it sees the names so far, and binds its own.
@@ -137,9 +126,7 @@ impl Names for Scope {
             ("query", Some(field)) => Found::Field(text(self.incoming.query.get(field))),
             ("header", Some(field)) => {
                 let value = self.incoming.headers.get(field.replace('_', "-").to_lowercase());
-                let value = value
-                    .and_then(|value| value.to_str().ok())
-                    .map_or(Value::Null, Value::from);
+                let value = value.and_then(|value| value.to_str().ok()).map_or(Value::Null, Value::from);
                 Found::Field(Cow::Owned(value))
             }
             ("setting", Some(field)) => Found::Field(match self.cell.settings.get(field) {
@@ -164,20 +151,15 @@ impl Scope {
     /// A root that is a value of its own.
     fn whole(&self, root: &str) -> Value {
         let texts = |map: &BTreeMap<String, String>| {
-            map.iter()
-                .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
-                .collect()
+            map.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
         };
         match root {
             "path" => texts(&self.incoming.path),
             "query" => texts(&self.incoming.query),
             "method" => Value::from(self.incoming.method.as_str()),
-            "setting" => self
-                .cell
-                .settings
-                .iter()
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
+            "setting" => {
+                self.cell.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+            }
             "instance" => Value::from(self.cell.instance.as_str()),
             "service" => Value::from(self.cell.name.as_str()),
             "random" => number_value(self.random.fraction()),

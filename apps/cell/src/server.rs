@@ -63,9 +63,7 @@ fn serve_connection(cell: &Arc<Cell>, stream: TcpStream, graceful: &GracefulShut
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().max_buf_size(BUFFER);
-    let connection = builder
-        .serve_connection(TokioIo::new(stream), service)
-        .into_owned();
+    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
         // A client that goes away is not this service's failure.
@@ -74,18 +72,13 @@ fn serve_connection(cell: &Arc<Cell>, stream: TcpStream, graceful: &GracefulShut
 }
 
 async fn respond(cell: Arc<Cell>, request: Request<Body>) -> Response<Full<Bytes>> {
-    let report = request
-        .headers()
-        .get("x-faultscope-report")
-        .is_some_and(|value| value == "1");
+    let report = request.headers().get("x-faultscope-report").is_some_and(|value| value == "1");
     let (answer, accesses) = answer(&cell, request, report).await;
     let mut response = Response::new(Full::new(Bytes::from(answer.body.to_string())));
     *response.status_mut() = answer.status;
     *response.headers_mut() = answer.headers;
     let headers = response.headers_mut();
-    headers
-        .entry(header::CONTENT_TYPE)
-        .or_insert(HeaderValue::from_static("application/json"));
+    headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     headers.insert("x-instance", cell.instance_header.clone());
     if let Some(accesses) = accesses.and_then(|accesses| HeaderValue::from_str(&accesses).ok()) {
         headers.insert("x-cell-access", accesses);
@@ -98,40 +91,25 @@ async fn answer(cell: &Arc<Cell>, request: Request<Body>, report: bool) -> (Answ
     let path = head.uri.path();
     let operation = format!("{} {path}", head.method);
     let refuse = |kind, status, message: String| {
-        (
-            Failure::new(kind, status, message).to_answer(&cell.name, &operation),
-            None,
-        )
+        (Failure::new(kind, status, message).to_answer(&cell.name, &operation), None)
     };
     match (&head.method, path) {
         (&Method::GET, "/health") => return (plain(json!({ "status": "up" })), None),
         (&Method::GET, "/_cell") => return (plain(cell.describe()), None),
         _ => {}
     }
-    let matched = if path.starts_with("/_store/") {
-        None
-    } else {
-        cell.find_operation(&head.method, path)
-    };
+    let matched = if path.starts_with("/_store/") { None } else { cell.find_operation(&head.method, path) };
     if matched.is_none() && !path.starts_with("/_store/") {
         return refuse("unknown", 404, format!("there is no operation {operation}"));
     }
     let bytes = match Limited::new(body, cell.body_limit).collect().await {
         Ok(bytes) => bytes.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => {
-            return refuse(
-                "body",
-                413,
-                format!("the body has more than {} bytes", cell.body_limit),
-            );
+            return refuse("body", 413, format!("the body has more than {} bytes", cell.body_limit));
         }
         Err(error) => return refuse("body", 400, error.to_string()),
     };
-    let body = if bytes.is_empty() {
-        Ok(Value::Null)
-    } else {
-        serde_json::from_slice(&bytes)
-    };
+    let body = if bytes.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&bytes) };
     let body = match body {
         Ok(body) => body,
         Err(error) => return refuse("body", 400, format!("the body is not JSON: {error}")),
@@ -139,12 +117,7 @@ async fn answer(cell: &Arc<Cell>, request: Request<Body>, report: bool) -> (Answ
     let Some(matched) = matched else {
         return (store(cell, body, &operation).await, None);
     };
-    let Matched {
-        operation,
-        parameters,
-        steps,
-        seed,
-    } = matched;
+    let Matched { operation, parameters, steps, seed } = matched;
     let incoming = Incoming {
         operation: operation.clone(),
         method: head.method,
@@ -164,10 +137,7 @@ async fn answer(cell: &Arc<Cell>, request: Request<Body>, report: bool) -> (Answ
         if let Err(failure) = &outcome
             && failure.status >= 500
         {
-            interpret::log(
-                &scope,
-                &format!("failed with {}: {}", failure.status, failure.message),
-            );
+            interpret::log(&scope, &format!("failed with {}: {}", failure.status, failure.message));
         }
         (outcome, scope.incoming.accesses())
     });
@@ -199,16 +169,9 @@ async fn store(cell: &Cell, body: Value, operation: &str) -> Answer {
 }
 
 fn plain(body: Value) -> Answer {
-    Answer {
-        status: StatusCode::OK,
-        headers: http::HeaderMap::new(),
-        body,
-    }
+    Answer { status: StatusCode::OK, headers: http::HeaderMap::new(), body }
 }
 
 fn is_of_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
-    )
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }

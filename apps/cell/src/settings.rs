@@ -112,31 +112,17 @@ mod tests {
             ("kind".to_owned(), json!("fast")),
         ]);
         let environment = |pairs: &[(&str, &str)]| {
-            pairs
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect()
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
         let settings = read(&defaults, &environment(&[])).unwrap();
         assert_eq!(
             json!(settings),
             json!({"heap": 67108864, "cache_ttl": 300, "recheck": false, "kind": "fast"})
         );
-        let given = [
-            ("HEAP", "1KiB"),
-            ("CACHE_TTL", "2s"),
-            ("RECHECK", "on"),
-            ("KIND", "7"),
-        ];
+        let given = [("HEAP", "1KiB"), ("CACHE_TTL", "2s"), ("RECHECK", "on"), ("KIND", "7")];
         let settings = read(&defaults, &environment(&given)).unwrap();
-        assert_eq!(
-            json!(settings),
-            json!({"heap": 1024, "cache_ttl": 2000, "recheck": true, "kind": "7"})
-        );
+        assert_eq!(json!(settings), json!({"heap": 1024, "cache_ttl": 2000, "recheck": true, "kind": "7"}));
         let error = read(&defaults, &environment(&[("RECHECK", "maybe")])).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "environment variable RECHECK: `maybe` cannot stand for false"
-        );
+        assert_eq!(error.to_string(), "environment variable RECHECK: `maybe` cannot stand for false");
     }
 }

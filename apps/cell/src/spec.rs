@@ -288,9 +288,8 @@ impl Label for Operation {
 fn innermost(message: &str) -> &str {
     let mut text = message;
     while let Some((head, _)) = text.rsplit_once(" at line ") {
-        let location = head
-            .rsplit_once(" at line ")
-            .and_then(|(_, location)| location.split_once(", column "));
+        let location =
+            head.rsplit_once(" at line ").and_then(|(_, location)| location.split_once(", column "));
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if !location.is_some_and(|(line, column)| is_number(line) && is_number(column)) {
             break;

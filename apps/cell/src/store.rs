@@ -29,37 +29,15 @@ pub(crate) enum Command {
     /// Answers the document or null.
     Get { collection: String, key: String },
     /// Answers the documents whose fields are equal to these, each with its `_key`.
-    Find {
-        collection: String,
-        fields: Map<String, Value>,
-        limit: Option<usize>,
-    },
+    Find { collection: String, fields: Map<String, Value>, limit: Option<usize> },
     /// Writes the document; answers null.
-    Put {
-        collection: String,
-        key: String,
-        value: Value,
-    },
+    Put { collection: String, key: String, value: Value },
     /// Writes the document unless there is one; answers null.
-    Create {
-        collection: String,
-        key: String,
-        value: Value,
-    },
+    Create { collection: String, key: String, value: Value },
     /// Changes fields; answers the new document, or null if there is none and none shall be created.
-    Update {
-        collection: String,
-        key: String,
-        fields: Map<String, Value>,
-        create: bool,
-    },
+    Update { collection: String, key: String, fields: Map<String, Value>, create: bool },
     /// Adds to a field; answers the new number.
-    Increment {
-        collection: String,
-        key: String,
-        field: String,
-        by: f64,
-    },
+    Increment { collection: String, key: String, field: String, by: f64 },
     /// Removes the document; answers whether there was one.
     Delete { collection: String, key: String },
 }
@@ -124,10 +102,7 @@ impl Store {
                 let (documents, log) = &mut *file;
                 let (value, change) = documents.apply(command)?;
                 if let Some((collection, key)) = change {
-                    let document = documents
-                        .0
-                        .get(&collection)
-                        .and_then(|documents| documents.get(&key));
+                    let document = documents.0.get(&collection).and_then(|documents| documents.get(&key));
                     log.append(&collection, &key, document)?;
                     log.compact_if_long(&documents.0)?;
                 }
@@ -140,9 +115,7 @@ impl Store {
 
 /// Whether all given fields of a document have the given values.
 fn fits(document: &Value, fields: &Map<String, Value>) -> bool {
-    fields
-        .iter()
-        .all(|(field, wanted)| equal(document.get(field).unwrap_or(&Value::Null), wanted))
+    fields.iter().all(|(field, wanted)| equal(document.get(field).unwrap_or(&Value::Null), wanted))
 }
 
 /// The document with its key in it, as `find` answers it.
@@ -175,9 +148,9 @@ fn add(document: &mut Value, field: &str, by: f64) -> Result<Value, StoreError> 
     };
     let before = match map.get(field) {
         None | Some(Value::Null) => 0.0,
-        Some(value) => value
-            .as_f64()
-            .ok_or_else(|| StoreError(format!("field `{field}` is not a number")))?,
+        Some(value) => {
+            value.as_f64().ok_or_else(|| StoreError(format!("field `{field}` is not a number")))?
+        }
     };
     let after = crate::expression::number_value(before + by);
     map.insert(field.to_owned(), after.clone());
@@ -191,10 +164,7 @@ mod tests {
     use super::{Command, Store};
 
     async fn execute(store: &Store, command: Value) -> Value {
-        store
-            .execute(serde_json::from_value(command).unwrap())
-            .await
-            .unwrap()
+        store.execute(serde_json::from_value(command).unwrap()).await.unwrap()
     }
 
     /// What every store does.
@@ -205,10 +175,7 @@ mod tests {
         execute(store, put("a", json!({"status": "paid", "n": 1}))).await;
         execute(store, put("b", json!({"status": "open", "n": 2}))).await;
         execute(store, put("c", json!({"status": "paid", "n": 3}))).await;
-        assert_eq!(
-            execute(store, get.clone()).await,
-            json!({"status": "paid", "n": 1})
-        );
+        assert_eq!(execute(store, get.clone()).await, json!({"status": "paid", "n": 1}));
         let create = json!({"command": "create", "collection": "orders", "key": "a", "value": {}});
         execute(store, create).await;
         assert_eq!(execute(store, get).await["n"], 1);
@@ -228,10 +195,7 @@ mod tests {
                 "command": "update", "collection": "orders", "key": key, "fields": {"status": "gone"}, "create": create
             })
         };
-        assert_eq!(
-            execute(store, update("a", false)).await,
-            json!({"status": "gone", "n": 1})
-        );
+        assert_eq!(execute(store, update("a", false)).await, json!({"status": "gone", "n": 1}));
         assert_eq!(execute(store, update("x", false)).await, json!(null));
         assert_eq!(execute(store, update("x", true)).await, json!({"status": "gone"}));
         let increment = json!({
@@ -248,15 +212,46 @@ mod tests {
         contract(&Store::memory()).await;
     }
 
+    /// A real server on a port of its own, gone with the test.
+    struct Redis(std::process::Child, u16);
+
+    impl Redis {
+        async fn start() -> Self {
+            let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let child = std::process::Command::new("redis-server")
+                .args([
+                    "--port",
+                    &port.to_string(),
+                    "--bind",
+                    "127.0.0.1",
+                    "--save",
+                    "",
+                    "--appendonly",
+                    "no",
+                ])
+                .stdout(std::process::Stdio::null())
+                .spawn()
+                .expect("redis-server must be installed: `./test.sh packages`");
+            let server = Self(child, port);
+            while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+            server
+        }
+    }
+
+    impl Drop for Redis {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
     #[tokio::test]
     async fn redis_keeps_the_contract() {
-        // A server is not part of every machine; the integration tests have a scripted one.
-        let Ok(url) = std::env::var("FAULTSCOPE_TEST_REDIS") else {
-            return;
-        };
-        let connection = crate::resp::Connection::new(&url).unwrap();
-        let prefix = format!("contract-{}", std::process::id());
-        contract(&Store::Redis(super::RedisStore::new(connection, prefix))).await;
+        let server = Redis::start().await;
+        let connection = crate::resp::Connection::new(&format!("redis://127.0.0.1:{}", server.1)).unwrap();
+        contract(&Store::Redis(super::RedisStore::new(connection, "contract".to_owned()))).await;
     }
 
     #[tokio::test]
@@ -274,23 +269,11 @@ mod tests {
     #[tokio::test]
     async fn senseless_commands_fail() {
         let store = Store::memory();
-        execute(
-            &store,
-            json!({"command": "put", "collection": "o", "key": "a", "value": {"n": "x"}}),
-        )
-        .await;
-        execute(
-            &store,
-            json!({"command": "put", "collection": "o", "key": "b", "value": 7}),
-        )
-        .await;
+        execute(&store, json!({"command": "put", "collection": "o", "key": "a", "value": {"n": "x"}})).await;
+        execute(&store, json!({"command": "put", "collection": "o", "key": "b", "value": 7})).await;
         for key in ["a", "b"] {
-            let command = Command::Increment {
-                collection: "o".into(),
-                key: key.into(),
-                field: "n".into(),
-                by: 1.0,
-            };
+            let command =
+                Command::Increment { collection: "o".into(), key: key.into(), field: "n".into(), by: 1.0 };
             assert!(store.execute(command).await.is_err());
         }
     }

@@ -53,10 +53,9 @@ impl Template {
             Self::Literal(value) => value.clone(),
             Self::Whole(expression) => expression.evaluate(names)?,
             Self::Text(parts) => Value::from(text(parts, names)?),
-            Self::List(elements) => elements
-                .iter()
-                .map(|element| element.evaluate(names))
-                .collect::<Result<_, _>>()?,
+            Self::List(elements) => {
+                elements.iter().map(|element| element.evaluate(names)).collect::<Result<_, _>>()?
+            }
             Self::Map(entries) => {
                 let mut map = Map::new();
                 for (key, value) in entries {
@@ -97,10 +96,7 @@ impl TryFrom<Value> for Template {
         match value {
             Value::String(text) => parse_text(&text).map_err(|error| format!("`{text}`: {error}")),
             Value::Array(elements) => {
-                let elements = elements
-                    .into_iter()
-                    .map(Self::try_from)
-                    .collect::<Result<Vec<_>, _>>()?;
+                let elements = elements.into_iter().map(Self::try_from).collect::<Result<Vec<_>, _>>()?;
                 Ok(match elements.iter().map(literal).collect::<Option<Vec<_>>>() {
                     Some(values) => Self::Literal(Value::Array(values)),
                     None => Self::List(elements),
@@ -111,10 +107,8 @@ impl TryFrom<Value> for Template {
                 for (key, value) in map {
                     entries.push((key, Self::try_from(value)?));
                 }
-                let values: Option<Map<_, _>> = entries
-                    .iter()
-                    .map(|(key, value)| Some((key.clone(), literal(value)?)))
-                    .collect();
+                let values: Option<Map<_, _>> =
+                    entries.iter().map(|(key, value)| Some((key.clone(), literal(value)?))).collect();
                 Ok(values.map_or(Self::Map(entries), |map| Self::Literal(Value::Object(map))))
             }
             other => Ok(Self::Literal(other)),
@@ -126,9 +120,7 @@ impl Time {
     /// Computes the duration; a negative one is zero.
     pub fn evaluate(&self, names: &dyn Names) -> Result<Duration, EvaluationError> {
         let milliseconds = amount(&self.0.evaluate(names)?, "duration")?;
-        Ok(Duration::from_secs_f64(
-            milliseconds.clamp(0.0, MAXIMUM_MILLISECONDS) / 1000.0,
-        ))
+        Ok(Duration::from_secs_f64(milliseconds.clamp(0.0, MAXIMUM_MILLISECONDS) / 1000.0))
     }
 
     /// The template behind it.
@@ -206,9 +198,7 @@ fn text(parts: &[Part], names: &dyn Names) -> Result<String, EvaluationError> {
             Part::Expression(expression) => joined.push_str(&display(&expression.evaluate(names)?)),
         }
         if joined.len() > MAXIMUM_TEXT {
-            return Err(EvaluationError(format!(
-                "a text has more than {MAXIMUM_TEXT} bytes"
-            )));
+            return Err(EvaluationError(format!("a text has more than {MAXIMUM_TEXT} bytes")));
         }
     }
     Ok(joined)
@@ -292,10 +282,7 @@ mod tests {
 
     fn check(template: Value, expected: Value) {
         let names = Order(json!({ "id": 7, "status": "paid" }));
-        assert_eq!(
-            Template::try_from(template).unwrap().evaluate(&names),
-            Ok(expected)
-        );
+        assert_eq!(Template::try_from(template).unwrap().evaluate(&names), Ok(expected));
     }
 
     #[test]
@@ -303,10 +290,7 @@ mod tests {
         check(json!("{order.id}"), json!(7));
         check(json!("{order.id} "), json!("7 "));
         check(json!("o{order.id} is {order.status}"), json!("o7 is paid"));
-        check(
-            json!({ "a": ["{order}", 1] }),
-            json!({ "a": [{ "id": 7, "status": "paid" }, 1] }),
-        );
+        check(json!({ "a": ["{order}", 1] }), json!({ "a": [{ "id": 7, "status": "paid" }, 1] }));
         check(json!("{{literal}} {'}'}"), json!("{literal} }"));
         check(json!("{order.missing}"), json!(null));
     }
@@ -314,34 +298,12 @@ mod tests {
     #[test]
     fn amounts_are_checked_at_load_and_at_run() {
         let names = Order(json!("2s"));
-        assert_eq!(
-            Time::try_from(json!("5ms"))
-                .unwrap()
-                .evaluate(&names)
-                .unwrap()
-                .as_millis(),
-            5
-        );
-        assert_eq!(
-            Time::try_from(json!("{order}"))
-                .unwrap()
-                .evaluate(&names)
-                .unwrap()
-                .as_secs(),
-            2
-        );
-        assert_eq!(
-            Size::try_from(json!("4KiB")).unwrap().evaluate(&names).unwrap(),
-            4096
-        );
+        assert_eq!(Time::try_from(json!("5ms")).unwrap().evaluate(&names).unwrap().as_millis(), 5);
+        assert_eq!(Time::try_from(json!("{order}")).unwrap().evaluate(&names).unwrap().as_secs(), 2);
+        assert_eq!(Size::try_from(json!("4KiB")).unwrap().evaluate(&names).unwrap(), 4096);
         assert!(Time::try_from(json!("soon")).is_err());
         assert!(Time::try_from(json!({ "mean": 3 })).is_err());
-        assert!(
-            Time::try_from(json!("{order}"))
-                .unwrap()
-                .evaluate(&Order(json!("soon")))
-                .is_err()
-        );
+        assert!(Time::try_from(json!("{order}")).unwrap().evaluate(&Order(json!("soon"))).is_err());
     }
 
     proptest! {

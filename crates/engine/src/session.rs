@@ -11,7 +11,7 @@ use faultscope_model::application::Expansion;
 use faultscope_model::event::Event;
 use faultscope_model::units::ByteSize;
 use faultscope_model::wiring::RecordLevel;
-use faultscope_model::{Application, CampaignId, RunId, SlotId, TrialId};
+use faultscope_model::{Application, CampaignId, Protocol, RunId, SlotId, TrialId};
 use faultscope_platform::{MeshPlace, Platform, SlotSpec};
 use faultscope_store::{Campaign, CampaignMeta, Store, new_campaign_id};
 use tokio::sync::OnceCell;
@@ -119,6 +119,10 @@ impl Session {
             MeshPlace::Sidecar | MeshPlace::Nowhere => None,
         };
         let events = EventBus::new(campaign.clone());
+        // Services are told of the authority only where the mesh ends TLS for one of them.
+        let ends_tls =
+            application.services.values().flat_map(|s| &s.ports).any(|p| p.protocol == Protocol::Https);
+        let authority = mesh.as_ref().filter(|_| ends_tls).map(Mesh::authority_pem);
         let mut slots = BTreeMap::new();
         for number in 0..options.slots.max(1) {
             let id = SlotId(number);
@@ -141,6 +145,7 @@ impl Session {
                 template: template_name(&application, &options),
                 program: options.program.clone(),
                 log_limit: ByteSize(1 << 20),
+                authority: authority.clone(),
                 control: None,
             };
             let expansion = Expansion { program: options.program.to_string_lossy().into_owned(), slot: id };

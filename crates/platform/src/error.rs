@@ -46,12 +46,7 @@ pub enum PlatformErrorKind {
 impl PlatformError {
     /// A failure of this kind, with what was tried.
     pub fn new(kind: PlatformErrorKind, platform: &'static str, action: impl Into<String>) -> Self {
-        Self {
-            kind,
-            platform,
-            action: action.into(),
-            source: None,
-        }
+        Self { kind, platform, action: action.into(), source: None }
     }
 
     /// The same, with its cause.

@@ -4,10 +4,7 @@
 //! plan, and then runs tests in the slot. Everything a slot holds is gone when [`Platform::close_slot`]
 //! returns, and also when the tool itself is killed.
 
-#![expect(
-    clippy::result_large_err,
-    reason = "errors are rare and carry what people need to read"
-)]
+#![expect(clippy::result_large_err, reason = "errors are rare and carry what people need to read")]
 
 #[cfg(feature = "contract")]
 pub mod contract;
@@ -102,7 +99,7 @@ pub trait Platform: fmt::Debug + Send + Sync {
     ) -> Result<(), PlatformError>;
 
     /// Whether what the slot itself needs (agents, sidecars) is still there; an error means that whatever was
-    /// seen in the slot is no evidence.
+    /// seen in the slot is no evidence. Everything that has happened by now is told as an event when it returns.
     async fn intact(&self, _slot: SlotId) -> Result<(), PlatformError> {
         Ok(())
     }

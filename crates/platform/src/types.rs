@@ -90,6 +90,8 @@ pub struct SlotSpec {
     pub program: PathBuf,
     /// Bytes of log kept for each instance.
     pub log_limit: ByteSize,
+    /// The certificate authority (PEM) that services must trust, where the mesh ends their TLS.
+    pub authority: Option<String>,
     /// For sidecars: the control socket they report to.
     pub control: Option<PathBuf>,
 }

@@ -159,9 +159,7 @@ pub(crate) fn display(value: &Value) -> Cow<'_, str> {
 }
 
 pub(super) fn number(value: &Value) -> Result<f64, EvaluationError> {
-    value
-        .as_f64()
-        .ok_or_else(|| EvaluationError(format!("{} is not a number", shorten(value))))
+    value.as_f64().ok_or_else(|| EvaluationError(format!("{} is not a number", shorten(value))))
 }
 
 /// Whether two values are the same; 1 and 1.0 are.
@@ -195,9 +193,7 @@ pub(super) fn join_text<'text>(
     let mut joined = String::new();
     for part in parts {
         if joined.len() + part.len() > MAXIMUM_TEXT {
-            return Err(EvaluationError(format!(
-                "a text has more than {MAXIMUM_TEXT} bytes"
-            )));
+            return Err(EvaluationError(format!("a text has more than {MAXIMUM_TEXT} bytes")));
         }
         joined.push_str(&part);
     }

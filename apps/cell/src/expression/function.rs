@@ -59,11 +59,7 @@ functions! {
 impl Function {
     pub(super) fn apply(self, arguments: &[Node], names: &dyn Names) -> Result<Value, EvaluationError> {
         if self == Self::If {
-            let chosen = if truthy(&evaluate(&arguments[0], names)?) {
-                &arguments[1]
-            } else {
-                &arguments[2]
-            };
+            let chosen = if truthy(&evaluate(&arguments[0], names)?) { &arguments[1] } else { &arguments[2] };
             return evaluate(chosen, names);
         }
         let mut values = Vec::with_capacity(arguments.len());
@@ -117,9 +113,7 @@ impl Function {
             Self::Text => {
                 let length = number(&values[0])?;
                 if length > MAXIMUM_TEXT as f64 {
-                    return Err(EvaluationError(format!(
-                        "a text has more than {MAXIMUM_TEXT} bytes"
-                    )));
+                    return Err(EvaluationError(format!("a text has more than {MAXIMUM_TEXT} bytes")));
                 }
                 Value::from("m".repeat(length.max(0.0) as usize))
             }

@@ -17,11 +17,7 @@ pub struct ParseError {
 }
 
 pub(super) fn parse(source: &str) -> Result<Node, ParseError> {
-    let mut parser = Parser {
-        source,
-        at: 0,
-        depth: 0,
-    };
+    let mut parser = Parser { source, at: 0, depth: 0 };
     if source.len() > MAXIMUM_SOURCE {
         return Err(parser.error(format!("an expression has more than {MAXIMUM_SOURCE} bytes")));
     }
@@ -165,10 +161,7 @@ impl<'source> Parser<'source> {
                 segments.push(Segment::Index(self.binary(0)?));
                 self.expect("]")?;
             } else {
-                return Ok(Node::Path {
-                    root: word.to_owned(),
-                    segments,
-                });
+                return Ok(Node::Path { root: word.to_owned(), segments });
             }
         }
     }
@@ -176,9 +169,7 @@ impl<'source> Parser<'source> {
     fn number(&mut self) -> Result<Node, ParseError> {
         let digits = self.take_while(|character| character.is_ascii_digit() || character == '.');
         let unit = self.take_while(|character| character.is_ascii_alphabetic());
-        let number: f64 = digits
-            .parse()
-            .map_err(|_| self.error(format!("`{digits}` is not a number")))?;
+        let number: f64 = digits.parse().map_err(|_| self.error(format!("`{digits}` is not a number")))?;
         if unit.is_empty() {
             // Whole numbers stay exact beyond 2^53.
             let exact = digits.parse::<i64>().map(Value::from);
@@ -218,11 +209,7 @@ impl<'source> Parser<'source> {
         let rest = self.rest();
         OPERATORS.iter().find_map(|(symbol, operator, strength)| {
             let is_word = symbol.as_bytes()[0].is_ascii_alphabetic();
-            let found = if is_word {
-                word == *symbol
-            } else {
-                rest.starts_with(symbol)
-            };
+            let found = if is_word { word == *symbol } else { rest.starts_with(symbol) };
             found.then(|| (*operator, *strength, self.at + symbol.len()))
         })
     }
@@ -256,11 +243,7 @@ impl<'source> Parser<'source> {
     }
 
     fn expect(&mut self, symbol: &str) -> Result<(), ParseError> {
-        if self.take(symbol) {
-            Ok(())
-        } else {
-            Err(self.error(format!("expected `{symbol}`")))
-        }
+        if self.take(symbol) { Ok(()) } else { Err(self.error(format!("expected `{symbol}`"))) }
     }
 
     fn skip_space(&mut self) {
@@ -273,9 +256,6 @@ impl<'source> Parser<'source> {
     }
 
     fn error(&self, message: impl Into<String>) -> ParseError {
-        ParseError {
-            at: self.at,
-            message: message.into(),
-        }
+        ParseError { at: self.at, message: message.into() }
     }
 }

@@ -15,21 +15,12 @@ impl Names for Fixture {
     fn find(&self, root: &str, field: Option<&str>) -> Found<'_> {
         match (root, field) {
             ("setting", Some("heap")) => Found::Field(Cow::Owned(json!(64))),
-            _ => Found::Root(
-                self.value
-                    .get(root)
-                    .map_or(Cow::Owned(Value::Null), Cow::Borrowed),
-            ),
+            _ => Found::Root(self.value.get(root).map_or(Cow::Owned(Value::Null), Cow::Borrowed)),
         }
     }
 
     fn random(&self) -> u64 {
-        self.seed.set(
-            self.seed
-                .get()
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407),
-        );
+        self.seed.set(self.seed.get().wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407));
         self.seed.get()
     }
 }
@@ -39,10 +30,7 @@ fn fixture() -> Fixture {
         "order": { "status": "paid", "price": 100, "tags": ["a", "b"], "lines": [{"n": 2}, {"n": 3}] },
         "key": "price",
     });
-    Fixture {
-        value,
-        seed: Cell::new(1),
-    }
+    Fixture { value, seed: Cell::new(1) }
 }
 
 fn check(source: &str, expected: Value) {
@@ -115,11 +103,7 @@ fn nonsense_is_refused_at_its_place() {
         ("a and and b", "unexpected `and` at character 6"),
         ("(1", "expected `)` at character 2"),
     ] {
-        assert_eq!(
-            Expression::parse(source).unwrap_err().to_string(),
-            message,
-            "{source}"
-        );
+        assert_eq!(Expression::parse(source).unwrap_err().to_string(), message, "{source}");
     }
     let deep = "(".repeat(5000);
     assert!(Expression::parse(&deep).is_err());
@@ -130,10 +114,7 @@ fn nonsense_is_refused_at_its_place() {
 #[test]
 fn senseless_arithmetic_is_an_error() {
     for source in ["1 / 0", "null + 1", "order * 2", "text(1MiB + 1)", "-order"] {
-        assert!(
-            Expression::parse(source).unwrap().evaluate(&fixture()).is_err(),
-            "{source}"
-        );
+        assert!(Expression::parse(source).unwrap().evaluate(&fixture()).is_err(), "{source}");
     }
 }
 

@@ -21,25 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn call(call: &Call, scope: &mut Scope) -> Result<(), Failure> {
     let outgoing = outgoing(call, scope)?;
-    let patience = call
-        .timeout
-        .as_ref()
-        .map_or(Ok(PATIENCE), |timeout| timeout.evaluate(scope))?;
-    let retries = call
-        .retries
-        .as_ref()
-        .map_or(Ok(0), |retries| retries.evaluate(scope))?;
-    let backoff = call
-        .backoff
-        .as_ref()
-        .map_or(Ok(Duration::ZERO), |backoff| backoff.evaluate(scope))?;
+    let patience = call.timeout.as_ref().map_or(Ok(PATIENCE), |timeout| timeout.evaluate(scope))?;
+    let retries = call.retries.as_ref().map_or(Ok(0), |retries| retries.evaluate(scope))?;
+    let backoff = call.backoff.as_ref().map_or(Ok(Duration::ZERO), |backoff| backoff.evaluate(scope))?;
     let mut attempt = 0;
     let result = loop {
-        let answer = scope
-            .cell
-            .client
-            .send(&call.service, outgoing.clone(), patience)
-            .await;
+        let answer = scope.cell.client.send(&call.service, outgoing.clone(), patience).await;
         let result = judge(call, &outgoing, answer);
         if result.is_ok() || attempt >= retries {
             break result;
@@ -54,10 +41,7 @@ pub(super) async fn call(call: &Call, scope: &mut Scope) -> Result<(), Failure> 
             Ok(())
         }
         (Err(failure), OnError::Fail) => Err(failure),
-        (Err(failure), OnError::Status(status)) => Err(Failure {
-            status: *status,
-            ..failure
-        }),
+        (Err(failure), OnError::Status(status)) => Err(Failure { status: *status, ..failure }),
         (Err(failure), OnError::Ignore) => {
             scope.bind(call.status_as.as_ref(), Value::from(failure.status));
             scope.bind(call.r#as.as_ref(), Value::Null);
@@ -79,11 +63,7 @@ fn outgoing(call: &Call, scope: &Scope) -> Result<Outgoing, Failure> {
         let value = template.evaluate(scope)?;
         if !value.is_null() {
             path.push(separator);
-            path.push_str(&format!(
-                "{}={}",
-                route::encode(name),
-                route::encode(&display(&value))
-            ));
+            path.push_str(&format!("{}={}", route::encode(name), route::encode(&display(&value))));
             separator = '&';
         }
     }
@@ -98,12 +78,7 @@ fn outgoing(call: &Call, scope: &Scope) -> Result<Outgoing, Failure> {
     };
     let method = call.method.as_deref().unwrap_or("GET").parse();
     let method: Method = method.map_err(|_| EvaluationError("not a method".to_owned()))?;
-    Ok(Outgoing {
-        method,
-        path,
-        headers,
-        body,
-    })
+    Ok(Outgoing { method, path, headers, body })
 }
 
 fn judge(
@@ -123,11 +98,7 @@ fn judge(
         serde_json::from_slice(&body).unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&body)))
     };
     if status.as_u16() >= 400 && !call.accept.contains(&status.as_u16()) {
-        return Err(Failure::new(
-            "call",
-            502,
-            format!("{}: {}", place(), error_text(&value, status)),
-        ));
+        return Err(Failure::new("call", 502, format!("{}: {}", place(), error_text(&value, status))));
     }
     Ok((status, value))
 }
@@ -178,11 +149,7 @@ fn encode_path(text: &str) -> String {
 impl Scope {
     /// The trace headers of the request, if this service passes them on.
     pub(super) fn outgoing_headers(&self) -> HeaderMap {
-        if self.cell.propagate {
-            self.incoming.trace_headers()
-        } else {
-            HeaderMap::new()
-        }
+        if self.cell.propagate { self.incoming.trace_headers() } else { HeaderMap::new() }
     }
 }
 

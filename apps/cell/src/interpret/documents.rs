@@ -21,9 +21,7 @@ pub(crate) async fn execute(scope: &Scope, command: Command) -> Result<Value, Fa
     match &scope.cell.documents {
         DocumentPlace::Here(store) => Ok(store.execute(command).await?),
         DocumentPlace::There { service, timeout } => {
-            let patience = timeout
-                .as_ref()
-                .map_or(Ok(PATIENCE), |timeout| timeout.evaluate(scope))?;
+            let patience = timeout.as_ref().map_or(Ok(PATIENCE), |timeout| timeout.evaluate(scope))?;
             remote(scope, service, patience, command).await
         }
     }
@@ -42,34 +40,21 @@ async fn remote(
         method: Method::POST,
         path: format!("/_store/{}", command.name()),
         headers,
-        body: serde_json::to_vec(&command)
-            .map_err(|error| failed(error.to_string()))?
-            .into(),
+        body: serde_json::to_vec(&command).map_err(|error| failed(error.to_string()))?.into(),
     };
-    let (status, body) = scope
-        .cell
-        .client
-        .send(service, outgoing, patience)
-        .await
-        .map_err(|error| match error {
+    let (status, body) =
+        scope.cell.client.send(service, outgoing, patience).await.map_err(|error| match error {
             CallError::TimedOut(_) => Failure::new("timeout", 504, format!("store `{service}`: {error}")),
             other => failed(other.to_string()),
         })?;
     let value: Value = serde_json::from_slice(&body).map_err(|error| failed(error.to_string()))?;
-    if status.is_success() {
-        Ok(value)
-    } else {
-        Err(failed(super::calls::error_text(&value, status)))
-    }
+    if status.is_success() { Ok(value) } else { Err(failed(super::calls::error_text(&value, status))) }
 }
 
 pub(super) async fn get(get: &Get, scope: &mut Scope) -> Result<(), Failure> {
     scope.incoming.note('d', &get.from);
     let key = get.key.evaluate_text(scope)?;
-    let command = Command::Get {
-        collection: get.from.clone(),
-        key: key.clone(),
-    };
+    let command = Command::Get { collection: get.from.clone(), key: key.clone() };
     let document = execute(scope, command).await?;
     if document.is_null() {
         missing(get.missing, &get.from, &key)?;
@@ -81,16 +66,8 @@ pub(super) async fn get(get: &Get, scope: &mut Scope) -> Result<(), Failure> {
 pub(super) async fn find(find: &Find, scope: &mut Scope) -> Result<(), Failure> {
     scope.incoming.note('d', &find.from);
     let fields = fields(&find.r#where, scope)?;
-    let limit = find
-        .limit
-        .as_ref()
-        .map(|limit| limit.evaluate(scope))
-        .transpose()?;
-    let command = Command::Find {
-        collection: find.from.clone(),
-        fields,
-        limit,
-    };
+    let limit = find.limit.as_ref().map(|limit| limit.evaluate(scope)).transpose()?;
+    let command = Command::Find { collection: find.from.clone(), fields, limit };
     let documents = execute(scope, command).await?;
     scope.bind(Some(&find.r#as), documents);
     Ok(())
@@ -100,15 +77,7 @@ pub(super) async fn put(put: &Put, scope: &mut Scope) -> Result<(), Failure> {
     scope.incoming.note('d', &put.into);
     let key = put.key.evaluate_text(scope)?;
     let value = put.value.evaluate(scope)?;
-    execute(
-        scope,
-        Command::Put {
-            collection: put.into.clone(),
-            key,
-            value,
-        },
-    )
-    .await?;
+    execute(scope, Command::Put { collection: put.into.clone(), key, value }).await?;
     Ok(())
 }
 
@@ -117,12 +86,7 @@ pub(super) async fn update(update: &Update, scope: &mut Scope) -> Result<(), Fai
     let key = update.key.evaluate_text(scope)?;
     let fields = fields(&update.set, scope)?;
     let create = update.missing.is_none();
-    let command = Command::Update {
-        collection: update.into.clone(),
-        key: key.clone(),
-        fields,
-        create,
-    };
+    let command = Command::Update { collection: update.into.clone(), key: key.clone(), fields, create };
     let document = execute(scope, command).await?;
     if document.is_null() {
         missing(update.missing, &update.into, &key)?;
@@ -137,22 +101,12 @@ pub(super) async fn increment(increment: &Increment, scope: &mut Scope) -> Resul
     let by = match &increment.by {
         Some(by) => {
             let by = by.evaluate(scope)?;
-            by.as_f64()
-                .ok_or_else(|| EvaluationError(format!("{by} is not a number")))?
+            by.as_f64().ok_or_else(|| EvaluationError(format!("{by} is not a number")))?
         }
         None => 1.0,
     };
     let (collection, field) = (increment.into.clone(), increment.field.clone());
-    let number = execute(
-        scope,
-        Command::Increment {
-            collection,
-            key,
-            field,
-            by,
-        },
-    )
-    .await?;
+    let number = execute(scope, Command::Increment { collection, key, field, by }).await?;
     scope.bind(increment.r#as.as_ref(), number);
     Ok(())
 }
@@ -160,10 +114,7 @@ pub(super) async fn increment(increment: &Increment, scope: &mut Scope) -> Resul
 pub(super) async fn delete(delete: &Delete, scope: &mut Scope) -> Result<(), Failure> {
     scope.incoming.note('d', &delete.from);
     let key = delete.key.evaluate_text(scope)?;
-    let command = Command::Delete {
-        collection: delete.from.clone(),
-        key: key.clone(),
-    };
+    let command = Command::Delete { collection: delete.from.clone(), key: key.clone() };
     if execute(scope, command).await? == Value::Bool(false) {
         missing(delete.missing, &delete.from, &key)?;
     }
@@ -182,9 +133,7 @@ pub(super) async fn cache(step: &CacheAccess, scope: &mut Scope) -> Result<(), F
         scope.bind(step.r#as.as_ref(), value);
     } else if let (Some(template), Some(value)) = (&step.put, &step.value) {
         let ttl = step.ttl.as_ref().map(|ttl| ttl.evaluate(scope)).transpose()?;
-        cell.cache
-            .put(&key(template)?, value.evaluate(scope)?, ttl)
-            .await?;
+        cell.cache.put(&key(template)?, value.evaluate(scope)?, ttl).await?;
     } else if let Some(template) = &step.delete {
         cell.cache.delete(&key(template)?).await?;
     }
@@ -204,11 +153,7 @@ fn fields(
 
 fn missing(status: Option<u16>, collection: &str, key: &str) -> Result<(), Failure> {
     match status {
-        Some(status) => Err(Failure::new(
-            "missing",
-            status,
-            format!("there is no `{key}` in {collection}"),
-        )),
+        Some(status) => Err(Failure::new("missing", status, format!("there is no `{key}` in {collection}"))),
         None => Ok(()),
     }
 }

@@ -26,11 +26,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure of a kind that `SPEC.md` lists.
     pub(crate) fn new(kind: &'static str, status: u16, message: String) -> Self {
-        Self {
-            kind,
-            status,
-            message,
-        }
+        Self { kind, status, message }
     }
 
     /// A pool or lock that was not to be had.

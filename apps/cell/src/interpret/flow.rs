@@ -14,12 +14,8 @@ pub(super) async fn lock(lock: &Lock, scope: &mut Scope) -> Outcome {
     let name = lock.name.evaluate_text(scope)?;
     let wait = lock.wait.as_ref().map(|wait| wait.evaluate(scope)).transpose()?;
     let what = format!("lock `{name}`");
-    let _held = scope
-        .cell
-        .locks
-        .lock(name, wait)
-        .await
-        .map_err(|refusal| Failure::refused(refusal, &what))?;
+    let _held =
+        scope.cell.locks.lock(name, wait).await.map_err(|refusal| Failure::refused(refusal, &what))?;
     run(lock.steps.clone(), scope).await
 }
 
@@ -31,10 +27,7 @@ pub(super) async fn in_pool(step: &InPool, scope: &mut Scope) -> Outcome {
         .pools
         .get(&step.pool)
         .ok_or_else(|| Failure::new("rejected", 503, format!("{what}: missing")))?;
-    let _thread = pool
-        .enter(wait)
-        .await
-        .map_err(|refusal| Failure::refused(refusal, &what))?;
+    let _thread = pool.enter(wait).await.map_err(|refusal| Failure::refused(refusal, &what))?;
     run(step.steps.clone(), scope).await
 }
 
@@ -82,9 +75,8 @@ pub(super) async fn each(each: &Each, scope: &mut Scope) -> Outcome {
 
 pub(super) async fn concurrently(step: &Branches, scope: &mut Scope) -> Result<(), Failure> {
     let branches = step.branches.iter().enumerate();
-    let branches = branches
-        .map(|(number, steps)| spawn(steps.clone(), scope.branch(number), step.join))
-        .collect();
+    let branches =
+        branches.map(|(number, steps)| spawn(steps.clone(), scope.branch(number), step.join)).collect();
     match step.join {
         Join::All => join(branches, scope).await,
         Join::None => Ok(()),
@@ -124,10 +116,7 @@ async fn join(branches: Vec<Branch>, scope: &mut Scope) -> Result<(), Failure> {
         match branch.await {
             Ok((Ok(_), branch)) => {
                 // What a branch did not touch must not undo what an earlier one bound.
-                let bound = branch
-                    .locals
-                    .into_iter()
-                    .filter(|(name, value)| before.get(name) != Some(value));
+                let bound = branch.locals.into_iter().filter(|(name, value)| before.get(name) != Some(value));
                 scope.locals.extend(bound);
             }
             Ok((Err(failure), _)) => result = result.and(Err(failure)),

@@ -10,9 +10,8 @@ use crate::template::{Size, Template, Time};
 const MAXIMUM_NESTING: usize = 16;
 
 /// Settings that every process inherits from its environment would be overridden by accident.
-const INHERITED: [&str; 10] = [
-    "path", "home", "user", "shell", "port", "hostname", "lang", "pwd", "term", "tmpdir",
-];
+const INHERITED: [&str; 10] =
+    ["path", "home", "user", "shell", "port", "hostname", "lang", "pwd", "term", "tmpdir"];
 
 /// Roots that every expression may use.
 const ROOTS: [&str; 12] = [
@@ -23,10 +22,7 @@ const ROOTS: [&str; 12] = [
 /// Checks that a spec speaks only of services, pools, settings, variables and names that it has.
 pub fn check(spec: &Spec) -> Result<(), SpecError> {
     if spec.version != 1 {
-        return Err(meaning(
-            "version",
-            format!("{} is not known; this is format 1", spec.version),
-        ));
+        return Err(meaning("version", format!("{} is not known; this is format 1", spec.version)));
     }
     for (name, service) in spec.services.iter() {
         let place = format!("service `{name}`");
@@ -41,22 +37,14 @@ pub fn check(spec: &Spec) -> Result<(), SpecError> {
             reader.size(&limits.threads);
             reader.size(&limits.queue);
             reader.time(limits.wait.as_ref());
-            reader
-                .result()
-                .map_err(|message| meaning(&format!("{place}, pool `{pool}`"), message))?;
+            reader.result().map_err(|message| meaning(&format!("{place}, pool `{pool}`"), message))?;
         }
         if let Store::Service { service: owner, .. } = &service.store
             && !spec.services.contains_key(owner)
         {
             return Err(meaning(&place, format!("store: there is no service `{owner}`")));
         }
-        check_operation(
-            spec,
-            service,
-            &format!("{place}, startup"),
-            None,
-            &service.startup.steps,
-        )?;
+        check_operation(spec, service, &format!("{place}, startup"), None, &service.startup.steps)?;
         for (route, Operation { steps, .. }) in service.operations.iter() {
             let place = format!("{place}, operation `{route}`");
             let route = crate::route::Route::parse(route).map_err(|message| meaning(&place, message))?;
@@ -79,10 +67,7 @@ fn check_operation(
 
 fn check_steps(reader: &Reader<'_>, place: &str, steps: &Steps, depth: usize) -> Result<(), SpecError> {
     if depth > MAXIMUM_NESTING {
-        return Err(meaning(
-            place,
-            format!("steps are nested deeper than {MAXIMUM_NESTING}"),
-        ));
+        return Err(meaning(place, format!("steps are nested deeper than {MAXIMUM_NESTING}")));
     }
     for (index, step) in steps.iter().enumerate() {
         let place = format!("{place}, step {}", index + 1);
@@ -166,13 +151,7 @@ impl<'spec> Reader<'spec> {
             .iter()
             .find(|name| ROOTS.contains(&name.as_str()))
             .map(|name| format!("`{name}` is taken and cannot be bound"));
-        Self {
-            spec,
-            service,
-            route,
-            names: names.into(),
-            complaint,
-        }
+        Self { spec, service, route, names: names.into(), complaint }
     }
 
     fn result(self) -> Result<(), String> {
@@ -191,10 +170,7 @@ impl<'spec> Reader<'spec> {
                 | super::Sleep::Exponential(time) => {
                     self.time(Some(time));
                 }
-                super::Sleep::Around {
-                    mean: first,
-                    jitter: second,
-                }
+                super::Sleep::Around { mean: first, jitter: second }
                 | super::Sleep::Uniform(first, second) => {
                     self.time(Some(first));
                     self.time(Some(second));
@@ -260,14 +236,7 @@ impl<'spec> Reader<'spec> {
     }
 
     fn cache(&mut self, cache: &super::CacheAccess) {
-        self.templates(
-            cache
-                .get
-                .iter()
-                .chain(&cache.put)
-                .chain(&cache.delete)
-                .chain(&cache.value),
-        );
+        self.templates(cache.get.iter().chain(&cache.put).chain(&cache.delete).chain(&cache.value));
         self.time(cache.ttl.as_ref());
         let fits = match (&cache.get, &cache.put, &cache.delete) {
             (Some(_), None, None) => cache.r#as.is_some() && cache.value.is_none() && cache.ttl.is_none(),
@@ -339,8 +308,5 @@ impl<'spec> Reader<'spec> {
 }
 
 fn meaning(place: &str, message: impl Into<String>) -> SpecError {
-    SpecError::Meaning {
-        place: place.to_owned(),
-        message: message.into(),
-    }
+    SpecError::Meaning { place: place.to_owned(), message: message.into() }
 }

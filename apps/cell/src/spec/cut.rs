@@ -42,7 +42,8 @@ pub(super) fn cut(text: &str, service: &str) -> Option<String> {
             Place::Own => result.push_str(line),
             Place::Other { indent: own, port } => {
                 let level = *own.get_or_insert(indent);
-                let is_port = indent == level && body.strip_prefix("port:").is_some_and(|n| n.trim().parse::<u16>().is_ok());
+                let is_port = indent == level
+                    && body.strip_prefix("port:").is_some_and(|n| n.trim().parse::<u16>().is_ok());
                 *port |= is_port;
                 result.push_str(if is_port { line } else { "\n" });
             }
@@ -86,7 +87,11 @@ mod tests {
 
     #[test]
     fn leaves_other_shapes_alone() {
-        for text in ["services:\n  a: { port: 1 }\n", "services:\n  a:\n    x: 1\n", "services:\n  \"a\": &x\n    port: 1\n"] {
+        for text in [
+            "services:\n  a: { port: 1 }\n",
+            "services:\n  a:\n    x: 1\n",
+            "services:\n  \"a\": &x\n    port: 1\n",
+        ] {
             assert_eq!(cut(text, "b"), None, "{text}");
         }
     }

@@ -50,21 +50,16 @@ impl TryFrom<Value> for Sleep {
             return Time::try_from(value).map(Self::Fixed);
         }
         let long: LongSleep = read(value)?;
-        match (
-            long.mean,
-            long.jitter,
-            long.uniform,
-            long.lognormal,
-            long.exponential,
-        ) {
+        match (long.mean, long.jitter, long.uniform, long.lognormal, long.exponential) {
             (Some(mean), Some(jitter), None, None, None) => Ok(Self::Around { mean, jitter }),
             (Some(mean), None, None, None, None) => Ok(Self::Fixed(mean)),
             (None, None, Some((low, high)), None, None) => Ok(Self::Uniform(low, high)),
             (None, None, None, Some(Lognormal { median, sigma }), None) => Ok(Self::Lognormal(median, sigma)),
             (None, None, None, None, Some(mean)) => Ok(Self::Exponential(mean)),
-            _ => Err(
-                "a sleep has `mean` and `jitter`, or one of `uniform`, `lognormal`, `exponential`".to_owned(),
-            ),
+            _ => {
+                Err("a sleep has `mean` and `jitter`, or one of `uniform`, `lognormal`, `exponential`"
+                    .to_owned())
+            }
         }
     }
 }
@@ -77,10 +72,7 @@ impl TryFrom<Value> for Count {
             Value::String(name) => LongCount { name, by: None },
             other => read(other)?,
         };
-        Ok(Self {
-            name: long.name,
-            by: long.by.unwrap_or(Template::Literal(Value::from(1))),
-        })
+        Ok(Self { name: long.name, by: long.by.unwrap_or(Template::Literal(Value::from(1))) })
     }
 }
 
@@ -89,16 +81,10 @@ impl TryFrom<Value> for Branches {
 
     fn try_from(value: Value) -> Result<Self, String> {
         let long = match value {
-            Value::Array(_) => LongBranches {
-                branches: read(value)?,
-                join: Join::All,
-            },
+            Value::Array(_) => LongBranches { branches: read(value)?, join: Join::All },
             other => read(other)?,
         };
-        Ok(Self {
-            branches: long.branches,
-            join: long.join,
-        })
+        Ok(Self { branches: long.branches, join: long.join })
     }
 }
 

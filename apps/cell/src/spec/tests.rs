@@ -18,17 +18,11 @@ fn error(steps: &str) -> String {
 #[test]
 fn the_reference_is_right() {
     let reference = include_str!("../../SPEC.md");
-    let mut examples = reference
-        .split("```yaml\n")
-        .skip(1)
-        .map(|rest| rest.split("```").next().unwrap());
+    let mut examples = reference.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let spec = Spec::parse(examples.next().unwrap()).unwrap();
     assert_eq!(spec.services.len(), 2);
     let recipes = examples.next().unwrap();
-    let indented = recipes
-        .lines()
-        .map(|line| format!("          {line}\n"))
-        .collect::<String>();
+    let indented = recipes.lines().map(|line| format!("          {line}\n")).collect::<String>();
     let text = format!(
         "version: 1\nservices:\n  price: {{ port: 1 }}\n  payment: {{ port: 2 }}\n  food: {{ port: 3 }}\n  order:\n    \
          port: 4\n    settings: {{ cache_ttl: 300, heap: 1MiB }}\n    pools: {{ db: {{ threads: 1 }} }}\n    \
@@ -78,44 +72,23 @@ fn every_step_is_read() {
 - respond: { status: 200, body: { id: "{path.id}" }, headers: { x-a: b } }
 "#;
     let spec = Spec::parse(&with_steps(steps)).unwrap();
-    assert_eq!(
-        spec.services["order"].operations["GET /orders/{id}"].steps.len(),
-        36
-    );
+    assert_eq!(spec.services["order"].operations["GET /orders/{id}"].steps.len(), 36);
 }
 
 #[test]
 fn errors_name_service_operation_and_step() {
     let place = "service `order`, operation `GET /orders/{id}`, step";
     for (steps, expected) in [
-        (
-            "- in: { pool: cpu, steps: [] }",
-            format!("{place} 1: there is no pool `cpu`"),
-        ),
+        ("- in: { pool: cpu, steps: [] }", format!("{place} 1: there is no pool `cpu`")),
         (
             "- count: a\n- call: { service: nobody, path: / }",
             format!("{place} 2: there is no service `nobody`"),
         ),
-        (
-            "- log: \"{setting.haep}\"",
-            format!("{place} 1: nothing is called `setting.haep`"),
-        ),
-        (
-            "- log: \"{order.status}\"",
-            format!("{place} 1: nothing is called `order.status`"),
-        ),
-        (
-            "- log: \"{path.ident}\"",
-            format!("{place} 1: nothing is called `path.ident`"),
-        ),
-        (
-            "- set: { variable: x, to: 1 }",
-            format!("{place} 1: nothing is called `variable.x`"),
-        ),
-        (
-            "- let: { body: 1 }",
-            format!("{place} 1: `body` is taken and cannot be bound"),
-        ),
+        ("- log: \"{setting.haep}\"", format!("{place} 1: nothing is called `setting.haep`")),
+        ("- log: \"{order.status}\"", format!("{place} 1: nothing is called `order.status`")),
+        ("- log: \"{path.ident}\"", format!("{place} 1: nothing is called `path.ident`")),
+        ("- set: { variable: x, to: 1 }", format!("{place} 1: nothing is called `variable.x`")),
+        ("- let: { body: 1 }", format!("{place} 1: `body` is taken and cannot be bound")),
         (
             "- when: { if: true, then: [ { log: \"{nope}\" } ] }",
             format!("{place} 1, step 1: nothing is called `nope`"),
@@ -132,24 +105,10 @@ fn errors_name_service_operation_and_step() {
 #[test]
 fn syntax_errors_name_the_place_too() {
     for (steps, parts) in [
-        (
-            "- sleeep: 5ms",
-            &[
-                "service `order`",
-                "operation `GET /orders/{id}`",
-                "step 1",
-                "sleeep",
-            ][..],
-        ),
-        (
-            "- count: a\n- sleep: soon",
-            &["step 2", "\"soon\" is not a duration"],
-        ),
+        ("- sleeep: 5ms", &["service `order`", "operation `GET /orders/{id}`", "step 1", "sleeep"][..]),
+        ("- count: a\n- sleep: soon", &["step 2", "\"soon\" is not a duration"]),
         ("- log: \"{1 +}\"", &["step 1", "`{1 +}`", "expected a value"]),
-        (
-            "- get: { from: a, key: b, as: c, mising: 404 }",
-            &["step 1", "mising"],
-        ),
+        ("- get: { from: a, key: b, as: c, mising: 404 }", &["step 1", "mising"]),
         ("- concurrently: [ [ { slep: 1ms } ] ]", &["step 1", "slep"]),
     ] {
         let error = error(steps);
@@ -168,21 +127,9 @@ fn syntax_errors_name_the_place_too() {
 fn an_excerpt_knows_one_service_and_the_ports_of_the_others() {
     let text = with_steps("- call: { service: station, path: / }");
     let spec = Spec::parse_for(&text, "order").unwrap();
-    assert_eq!(
-        (
-            spec.services["station"].port,
-            spec.services["order"].operations.len()
-        ),
-        (8081, 1)
-    );
+    assert_eq!((spec.services["station"].port, spec.services["order"].operations.len()), (8081, 1));
     let spec = Spec::parse_for(&text, "station").unwrap();
-    assert_eq!(
-        (
-            spec.services["order"].port,
-            spec.services["order"].operations.len()
-        ),
-        (8080, 0)
-    );
+    assert_eq!((spec.services["order"].port, spec.services["order"].operations.len()), (8080, 0));
     let wrong = with_steps("- in: { pool: cpu, steps: [] }");
     assert_eq!(
         Spec::parse_for(&wrong, "order").unwrap_err().to_string(),

@@ -19,33 +19,18 @@ impl Documents {
                 let found = self.0.get(&collection).and_then(|documents| documents.get(&key));
                 (found.cloned().unwrap_or_default(), None)
             }
-            Command::Find {
-                collection,
-                fields,
-                limit,
-            } => {
+            Command::Find { collection, fields, limit } => {
                 let documents = self.0.get(&collection).into_iter().flatten();
                 let found = documents
                     .filter(|(_, document)| fits(document, &fields))
                     .map(|(key, document)| with_key(key, document));
                 (found.take(limit.unwrap_or(usize::MAX)).collect(), None)
             }
-            Command::Put {
-                collection,
-                key,
-                value,
-            } => {
-                self.0
-                    .entry(collection.clone())
-                    .or_default()
-                    .insert(key.clone(), value);
+            Command::Put { collection, key, value } => {
+                self.0.entry(collection.clone()).or_default().insert(key.clone(), value);
                 (Value::Null, Some((collection, key)))
             }
-            Command::Create {
-                collection,
-                key,
-                value,
-            } => {
+            Command::Create { collection, key, value } => {
                 let documents = self.0.entry(collection.clone()).or_default();
                 if documents.contains_key(&key) {
                     return Ok((Value::Null, None));
@@ -53,39 +38,22 @@ impl Documents {
                 documents.insert(key.clone(), value);
                 (Value::Null, Some((collection, key)))
             }
-            Command::Update {
-                collection,
-                key,
-                fields,
-                create,
-            } => {
+            Command::Update { collection, key, fields, create } => {
                 let documents = self.0.entry(collection.clone()).or_default();
                 if !create && !documents.contains_key(&key) {
                     return Ok((Value::Null, None));
                 }
-                let document = documents
-                    .entry(key.clone())
-                    .or_insert_with(|| Value::Object(Map::new()));
+                let document = documents.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
                 merge(document, fields)?;
                 (document.clone(), Some((collection, key)))
             }
-            Command::Increment {
-                collection,
-                key,
-                field,
-                by,
-            } => {
+            Command::Increment { collection, key, field, by } => {
                 let documents = self.0.entry(collection.clone()).or_default();
-                let document = documents
-                    .entry(key.clone())
-                    .or_insert_with(|| Value::Object(Map::new()));
+                let document = documents.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
                 (add(document, &field, by)?, Some((collection, key)))
             }
             Command::Delete { collection, key } => {
-                let removed = self
-                    .0
-                    .get_mut(&collection)
-                    .and_then(|documents| documents.remove(&key));
+                let removed = self.0.get_mut(&collection).and_then(|documents| documents.remove(&key));
                 (Value::Bool(removed.is_some()), removed.map(|_| (collection, key)))
             }
         })

@@ -49,12 +49,7 @@ impl FileLog {
         let mut collections = Collections::new();
         let mut n_lines = 0;
         let mut torn = false;
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(path)
-            .map_err(failed)?;
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
         for line in BufReader::new(&file).lines() {
             let line = line.map_err(failed)?;
             n_lines += 1;
@@ -69,11 +64,7 @@ impl FileLog {
                 None => documents.remove(&line.k),
             };
         }
-        let mut log = Self {
-            path: path.to_owned(),
-            file,
-            n_lines,
-        };
+        let mut log = Self { path: path.to_owned(), file, n_lines };
         if torn {
             log.rewrite(&collections)?;
         }
@@ -97,11 +88,7 @@ impl FileLog {
     /// Rewrites the log if most of its lines are history.
     pub(super) fn compact_if_long(&mut self, collections: &Collections) -> Result<(), StoreError> {
         let n_documents: usize = collections.values().map(|documents| documents.len()).sum();
-        if self.n_lines > 2 * n_documents as u64 + SPARE_LINES {
-            self.rewrite(collections)
-        } else {
-            Ok(())
-        }
+        if self.n_lines > 2 * n_documents as u64 + SPARE_LINES { self.rewrite(collections) } else { Ok(()) }
     }
 
     fn rewrite(&mut self, collections: &Collections) -> Result<(), StoreError> {

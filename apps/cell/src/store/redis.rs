@@ -30,41 +30,22 @@ impl RedisStore {
                 let reply = self.command(&["HGET", &self.hash(&collection), &key]).await?;
                 Ok(document(reply)?.unwrap_or_default())
             }
-            Command::Find {
-                collection,
-                fields,
-                limit,
-            } => {
+            Command::Find { collection, fields, limit } => {
                 let reply = self.command(&["HGETALL", &self.hash(&collection)]).await?;
                 let documents = all(reply)?;
                 let found = documents.iter().filter(|(_, document)| fits(document, &fields));
                 let found = found.map(|(key, document)| with_key(key, document));
                 Ok(found.take(limit.unwrap_or(usize::MAX)).collect())
             }
-            Command::Put {
-                collection,
-                key,
-                value,
-            } => {
-                self.command(&["HSET", &self.hash(&collection), &key, &value.to_string()])
-                    .await?;
+            Command::Put { collection, key, value } => {
+                self.command(&["HSET", &self.hash(&collection), &key, &value.to_string()]).await?;
                 Ok(Value::Null)
             }
-            Command::Create {
-                collection,
-                key,
-                value,
-            } => {
-                self.command(&["HSETNX", &self.hash(&collection), &key, &value.to_string()])
-                    .await?;
+            Command::Create { collection, key, value } => {
+                self.command(&["HSETNX", &self.hash(&collection), &key, &value.to_string()]).await?;
                 Ok(Value::Null)
             }
-            Command::Update {
-                collection,
-                key,
-                fields,
-                create,
-            } => {
+            Command::Update { collection, key, fields, create } => {
                 let change = |before: Option<Value>| match before {
                     None if !create => Ok(None),
                     before => {
@@ -75,12 +56,7 @@ impl RedisStore {
                 };
                 self.change(&collection, &key, change).await
             }
-            Command::Increment {
-                collection,
-                key,
-                field,
-                by,
-            } => {
+            Command::Increment { collection, key, field, by } => {
                 let change = |before: Option<Value>| {
                     let mut document = before.unwrap_or_else(|| Value::Object(Map::new()));
                     let number = add(&mut document, &field, by)?;
@@ -114,17 +90,12 @@ impl RedisStore {
                 return changed.map(|_| Value::Null);
             };
             connection.command(&["MULTI"]).await.map_err(failed)?;
-            connection
-                .command(&["HSET", &hash, key, &after.to_string()])
-                .await
-                .map_err(failed)?;
+            connection.command(&["HSET", &hash, key, &after.to_string()]).await.map_err(failed)?;
             if let Reply::Array(_) = connection.command(&["EXEC"]).await.map_err(failed)? {
                 return Ok(answer);
             }
         }
-        Err(StoreError(format!(
-            "collection `{collection}` is changed by others all the time"
-        )))
+        Err(StoreError(format!("collection `{collection}` is changed by others all the time")))
     }
 
     async fn command(&self, words: &[&str]) -> Result<Reply, StoreError> {
@@ -145,9 +116,7 @@ fn document(reply: Reply) -> Result<Option<Value>, StoreError> {
         Reply::Nothing => Ok(None),
         Reply::Bulk(bytes) => {
             let value = serde_json::from_slice(&bytes);
-            value
-                .map(Some)
-                .map_err(|error| StoreError(format!("redis: a document is not JSON: {error}")))
+            value.map(Some).map_err(|error| StoreError(format!("redis: a document is not JSON: {error}")))
         }
         other => Err(StoreError(format!("redis: unexpected reply {other:?}"))),
     }

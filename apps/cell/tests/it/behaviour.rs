@@ -86,18 +86,12 @@ services:
 async fn a_request_crosses_services() {
     let shop = Application::start(SHOP).await;
     let reply = shop.get("order", "/orders/o1").await;
-    assert_eq!(
-        (reply.status, reply.body),
-        (200, json!({"id": "o1", "price": 100, "from": "Shanghai"}))
-    );
+    assert_eq!((reply.status, reply.body), (200, json!({"id": "o1", "price": 100, "from": "Shanghai"})));
     assert_eq!(reply.headers["x-instance"], "order-1");
     let reply = shop.get("order", "/orders/nope").await;
     assert_eq!((reply.status, &reply.body["kind"]), (404, &json!("missing")));
     assert_eq!(shop.get("order", "/both").await.body, json!(["Shanghai", "none"]));
-    assert_eq!(
-        shop.get("order", "/all").await.body,
-        json!({"n": 1, "last": "Shanghai"})
-    );
+    assert_eq!(shop.get("order", "/all").await.body, json!({"n": 1, "last": "Shanghai"}));
     shop.stop().await;
 }
 
@@ -110,10 +104,7 @@ async fn failures_are_told_with_their_cause() {
     let expected = json!({"error": message, "kind": "call", "service": "order", "operation": "GET /broken"});
     assert_eq!(reply.body, expected);
     let caught = shop.get("order", "/caught").await;
-    assert_eq!(
-        caught.body,
-        json!({"kind": "call", "status": 502, "message": message})
-    );
+    assert_eq!(caught.body, json!({"kind": "call", "status": 502, "message": message}));
     assert_eq!(shop.get("order", "/accepted").await.body, json!(404));
     assert_eq!(shop.get("order", "/retried").await.body, json!(3));
     assert_eq!(shop.get("order", "/nonsense").await.body["kind"], "expression");
@@ -122,32 +113,19 @@ async fn failures_are_told_with_their_cause() {
 #[tokio::test]
 async fn state_lives_in_the_instance() {
     let shop = Application::start(SHOP).await;
-    let first = shop
-        .post("order", "/orders", json!({"status": "paid", "from": "s1"}))
-        .await;
-    let second = shop
-        .post("order", "/orders", json!({"status": "paid", "from": "s1"}))
-        .await;
+    let first = shop.post("order", "/orders", json!({"status": "paid", "from": "s1"})).await;
+    let second = shop.post("order", "/orders", json!({"status": "paid", "from": "s1"})).await;
     assert_eq!((first.status, &second.body["n"]), (201, &json!(2)));
     assert_ne!(first.body["id"], second.body["id"]);
     assert_eq!(shop.get("order", "/all").await.body["n"], 3);
     assert_eq!(shop.post("order", "/lock/s1", json!({})).await.status, 200);
     let refused = shop.post("order", "/lock/s2", json!({})).await;
-    assert_eq!(
-        (refused.status, &refused.body["error"]),
-        (409, &json!("s1 is locked"))
-    );
+    assert_eq!((refused.status, &refused.body["error"]), (409, &json!("s1 is locked")));
     let shown = shop.get("order", "/_cell").await.body;
-    assert_eq!(
-        (&shown["variables"], &shown["counters"]),
-        (&json!({"locked": "s1"}), &json!({"created": 2}))
-    );
+    assert_eq!((&shown["variables"], &shown["counters"]), (&json!({"locked": "s1"}), &json!({"created": 2})));
     assert!(shown["resident_memory"].as_u64().unwrap() > 0);
     let looped = shop.get("order", "/loop").await;
-    assert_eq!(
-        (looped.body, &looped.headers["x-total"]),
-        (json!(3), &"3".parse().unwrap())
-    );
+    assert_eq!((looped.body, &looped.headers["x-total"]), (json!(3), &"3".parse().unwrap()));
 }
 
 #[tokio::test]
@@ -214,10 +192,7 @@ async fn a_full_pool_rejects() {
         rejected
     };
     let (first, second) = tokio::join!(race.post("account", "/pooled", json!({})), late);
-    assert_eq!(
-        (first.status, second.status, &second.body["kind"]),
-        (200, 503, &json!("rejected"))
-    );
+    assert_eq!((first.status, second.status, &second.body["kind"]), (200, 503, &json!("rejected")));
 }
 
 #[tokio::test]
@@ -240,14 +215,8 @@ services:
     );
     for expected in [2, 4] {
         let application = Application::start(&spec).await;
-        assert_eq!(
-            application.post("one", "/", json!({})).await.body,
-            json!(expected)
-        );
-        assert_eq!(
-            application.post("two", "/", json!({})).await.body,
-            json!(expected + 1)
-        );
+        assert_eq!(application.post("one", "/", json!({})).await.body, json!(expected));
+        assert_eq!(application.post("two", "/", json!({})).await.body, json!(expected + 1));
         application.stop().await;
     }
 }
@@ -268,10 +237,7 @@ services:
     let application = Application::with_environment(spec, &[("HEAP", "2MiB")]).await;
     application.post("heap", "/keep", json!({})).await;
     application.post("heap", "/lend", json!({})).await;
-    assert_eq!(
-        application.get("heap", "/_cell").await.body["kept_memory"],
-        (2 << 20) + 4096
-    );
+    assert_eq!(application.get("heap", "/_cell").await.body["kept_memory"], (2 << 20) + 4096);
 }
 
 #[tokio::test]

@@ -72,29 +72,19 @@ async fn trace_headers_are_passed_on() {
     });
     assert_eq!(echo.send("front", traced()).await.body, expected);
     let quiet = echo.send("quiet", traced()).await.body;
-    assert_eq!(
-        (&quiet["traceparent"], &quiet["b3"]),
-        (&json!(null), &json!(null))
-    );
+    assert_eq!((&quiet["traceparent"], &quiet["b3"]), (&json!(null), &json!(null)));
 }
 
 #[tokio::test]
 async fn bodies_are_bounded_and_json() {
     let echo = Application::start(ECHO).await;
-    let request = Request::post("/echo?q=1+2")
-        .header("x-user", "ann")
-        .body(Bytes::from("{\"a\":[1]}"))
-        .unwrap();
+    let request =
+        Request::post("/echo?q=1+2").header("x-user", "ann").body(Bytes::from("{\"a\":[1]}")).unwrap();
     let expected = json!({"body": {"a": [1]}, "q": "1 2", "user": "ann"});
     assert_eq!(echo.send("front", request).await.body, expected);
     let post = |body: &str| Request::post("/echo").body(Bytes::from(body.to_owned())).unwrap();
     assert_eq!(echo.send("front", post("{")).await.status, 400);
-    assert_eq!(
-        echo.send("front", post(&format!("\"{}\"", "x".repeat(2000))))
-            .await
-            .status,
-        413
-    );
+    assert_eq!(echo.send("front", post(&format!("\"{}\"", "x".repeat(2000)))).await.status, 413);
     let reply = echo.get("front", "/large").await;
     assert_eq!((reply.status, &reply.body["kind"]), (502, &json!("call")));
 }
@@ -105,10 +95,7 @@ async fn operations_are_found_by_method_and_path() {
     assert_eq!(echo.get("front", "/things/special").await.body, json!("special"));
     assert_eq!(echo.get("front", "/things/7").await.body, json!("7"));
     let unknown = echo.get("front", "/nowhere").await;
-    assert_eq!(
-        (unknown.status, &unknown.body["error"]),
-        (404, &json!("there is no operation GET /nowhere"))
-    );
+    assert_eq!((unknown.status, &unknown.body["error"]), (404, &json!("there is no operation GET /nowhere")));
     assert_eq!(echo.get("front", "/health").await.status, 200);
 }
 
@@ -116,22 +103,10 @@ async fn operations_are_found_by_method_and_path() {
 async fn accesses_are_reported_on_request() {
     let echo = Application::start(ECHO).await;
     let used = |report: &str| {
-        Request::get("/used")
-            .header("x-faultscope-report", report)
-            .body(Bytes::new())
-            .unwrap()
+        Request::get("/used").header("x-faultscope-report", report).body(Bytes::new()).unwrap()
     };
-    assert_eq!(
-        echo.send("front", used("1")).await.headers["x-cell-access"],
-        "v:last,c:k,d:orders"
-    );
-    assert!(
-        !echo
-            .send("front", used("0"))
-            .await
-            .headers
-            .contains_key("x-cell-access")
-    );
+    assert_eq!(echo.send("front", used("1")).await.headers["x-cell-access"], "v:last,c:k,d:orders");
+    assert!(!echo.send("front", used("0")).await.headers.contains_key("x-cell-access"));
 }
 
 #[tokio::test]

@@ -46,10 +46,7 @@ fn large_spec() -> String {
 /// Cargo builds the examples with the tests, next to them.
 fn example() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    test.parent()
-        .and_then(Path::parent)
-        .unwrap()
-        .join("examples/cell")
+    test.parent().and_then(Path::parent).unwrap().join("examples/cell")
 }
 
 async fn answers(address: &str) {
@@ -62,16 +59,9 @@ async fn answers(address: &str) {
 async fn a_process_is_small_and_ends_when_asked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("spec.yaml");
-    std::fs::File::create(&path)
-        .unwrap()
-        .write_all(large_spec().as_bytes())
-        .unwrap();
+    std::fs::File::create(&path).unwrap().write_all(large_spec().as_bytes()).unwrap();
     // Nobody else takes it in between: the port was just given to this process and ports are handed out in turn.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let child = Command::new(example())
         .args([path.to_str().unwrap(), "s7", &port.to_string()])
         .stdin(Stdio::null())
@@ -83,17 +73,12 @@ async fn a_process_is_small_and_ends_when_asked() {
     for _ in 0..50 {
         send(&address, Request::get("/health").body(Bytes::new()).unwrap()).await;
     }
-    let shown = send(&address, Request::get("/_cell").body(Bytes::new()).unwrap())
-        .await
-        .body;
+    let shown = send(&address, Request::get("/_cell").body(Bytes::new()).unwrap()).await.body;
     let private = shown["private_memory"].as_u64().unwrap();
     assert!(private < MAXIMUM_PRIVATE, "{private} bytes");
     // Without optimisation the code alone takes more; it is mapped once for all cells.
     let resident = shown["resident_memory"].as_u64().unwrap();
-    assert!(
-        cfg!(debug_assertions) || resident < MAXIMUM_RESIDENT,
-        "{resident} bytes"
-    );
+    assert!(cfg!(debug_assertions) || resident < MAXIMUM_RESIDENT, "{resident} bytes");
     let pid = rustix::process::Pid::from_child(&process.0);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(process.0.wait().unwrap().success());

@@ -109,25 +109,14 @@ services:
     let url = format!("redis://{address}");
     let application = Application::with_environment(
         spec,
-        &[
-            ("STORE_REDIS_URL", url.as_str()),
-            ("CACHE_REDIS_URL", url.as_str()),
-        ],
+        &[("STORE_REDIS_URL", url.as_str()), ("CACHE_REDIS_URL", url.as_str())],
     )
     .await;
     let reply = application.post("order", "/", json!({})).await;
-    assert_eq!(
-        reply.body,
-        json!({"orders": [{"_key": "a", "n": 2, "status": "paid"}], "cached": 2})
-    );
+    assert_eq!(reply.body, json!({"orders": [{"_key": "a", "n": 2, "status": "paid"}], "cached": 2}));
     let stored = hashes.lock().unwrap()[&("order:orders".to_owned(), "a".to_owned())].clone();
     assert_eq!(stored, r#"{"n":2,"status":"paid"}"#);
-    assert!(
-        hashes
-            .lock()
-            .unwrap()
-            .contains_key(&("shared:cache:k".to_owned(), String::new()))
-    );
+    assert!(hashes.lock().unwrap().contains_key(&("shared:cache:k".to_owned(), String::new())));
     let request = http::Request::delete("/").body(bytes::Bytes::new()).unwrap();
     let refused = application.send("order", request).await;
     assert_eq!((refused.status, &refused.body["kind"]), (500, &json!("store")));

@@ -46,19 +46,15 @@ impl Application {
     /// Starts one instance of every service with these variables.
     pub(crate) async fn with_environment(spec: &str, variables: &[(&str, &str)]) -> Self {
         let parsed = faultscope_cell::parse(spec).unwrap_or_else(|error| panic!("{error}"));
-        let mut environment: BTreeMap<String, String> = variables
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect();
+        let mut environment: BTreeMap<String, String> =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let mut addresses = BTreeMap::new();
         let mut listeners = Vec::new();
         for name in parsed.services.keys() {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap().to_string();
             let variable = format!("{}_URL", name.to_uppercase().replace('-', "_"));
-            environment
-                .entry(variable)
-                .or_insert_with(|| format!("http://{address}"));
+            environment.entry(variable).or_insert_with(|| format!("http://{address}"));
             addresses.insert(name.clone(), address);
             listeners.push((name.clone(), listener));
         }
@@ -80,11 +76,7 @@ impl Application {
             });
             stops.push((stop, task));
         }
-        Self {
-            addresses,
-            crashed,
-            stops,
-        }
+        Self { addresses, crashed, stops }
     }
 
     /// The address of a service.
@@ -99,17 +91,12 @@ impl Application {
 
     /// Sends a request without body.
     pub(crate) async fn get(&self, service: &str, path: &str) -> Reply {
-        self.send(service, Request::get(path).body(Bytes::new()).unwrap())
-            .await
+        self.send(service, Request::get(path).body(Bytes::new()).unwrap()).await
     }
 
     /// Sends a request with a JSON body.
     pub(crate) async fn post(&self, service: &str, path: &str, body: Value) -> Reply {
-        self.send(
-            service,
-            Request::post(path).body(Bytes::from(body.to_string())).unwrap(),
-        )
-        .await
+        self.send(service, Request::post(path).body(Bytes::from(body.to_string())).unwrap()).await
     }
 
     /// Sends any request.
@@ -154,11 +141,7 @@ impl Gate {
 
     /// Waits until so many requests have come.
     pub(crate) async fn arrived(&self, wanted: usize) {
-        self.n_arrived
-            .clone()
-            .wait_for(|n_arrived| *n_arrived >= wanted)
-            .await
-            .unwrap();
+        self.n_arrived.clone().wait_for(|n_arrived| *n_arrived >= wanted).await.unwrap();
     }
 
     /// Lets all requests pass, also later ones.
@@ -170,9 +153,7 @@ impl Gate {
 /// Sends a request to an address.
 pub(crate) async fn send(address: &str, request: Request<Bytes>) -> Reply {
     let stream = TcpStream::connect(address).await.unwrap();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     let mut request = request.map(Full::new);
     request.headers_mut().insert("host", "cell".parse().unwrap());
@@ -180,9 +161,5 @@ pub(crate) async fn send(address: &str, request: Request<Bytes>) -> Reply {
     let (head, body) = response.into_parts();
     let bytes = body.collect().await.unwrap().to_bytes();
     let body = serde_json::from_slice(&bytes).unwrap_or_else(|error| panic!("{error}: {bytes:?}"));
-    Reply {
-        status: head.status.as_u16(),
-        headers: head.headers,
-        body,
-    }
+    Reply { status: head.status.as_u16(), headers: head.headers, body }
 }

@@ -43,6 +43,7 @@ async fn tool(args: Vec<PathBuf>) -> ExitCode {
         template: String::new(),
         program: std::env::current_exe().unwrap_or_default(),
         log_limit: ByteSize(1 << 20),
+        authority: None,
         control: None,
     };
     let run = async {

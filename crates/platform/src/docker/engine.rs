@@ -1,6 +1,6 @@
 //! The container engine: the few things that are asked of it, and whose fault it is when they fail.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::pin::Pin;
 use std::time::Duration;
@@ -247,6 +247,13 @@ impl Engine {
             ListContainersOptions { all: true, filters: Some(with_label(label)), ..Default::default() };
         let found = self.docker.list_containers(Some(options)).await?;
         Ok(found.into_iter().filter_map(|c| labelled(c.id, c.labels)).collect())
+    }
+
+    /// Ids of running containers with a label.
+    pub(super) async fn running(&self, label: &str) -> Result<BTreeSet<String>, Error> {
+        let options = ListContainersOptions { filters: Some(with_label(label)), ..Default::default() };
+        let found = self.docker.list_containers(Some(options)).await?;
+        Ok(found.into_iter().filter_map(|c| c.id).collect())
     }
 
     /// Networks with a label.

@@ -187,8 +187,10 @@ impl Platform for DockerPlatform {
     }
 
     async fn intact(&self, slot: SlotId) -> Result<(), PlatformError> {
-        let answered = self.slot(slot)?.sidecar().answers().await;
-        answered.map_err(|e| trouble("reach the slot's sidecar", e))
+        let slot = self.slot(slot)?;
+        let answered = slot.sidecar().answers().await;
+        answered.map_err(|e| trouble("reach the slot's sidecar", e))?;
+        slot.settle().await
     }
 
     async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {

@@ -27,8 +27,8 @@ use crate::{PlatformError, PlatformEvent, SlotSpec};
 
 /// Events kept for a receiver that is slow to look.
 const MOST_EVENTS: usize = 1024;
-/// How long an instance in which memory ran out may take to end of it.
-const LAST_BREATH: Duration = Duration::from_millis(300);
+/// How long the engine may take to notice that an instance has ended.
+const LAST_BREATH: Duration = Duration::from_secs(2);
 
 /// A slot.
 #[derive(Debug)]
@@ -200,6 +200,35 @@ impl Slot {
         }
     }
 
+    /// Returns when everything that has happened to instances was told.
+    pub(super) async fn settle(&self) -> Result<(), PlatformError> {
+        let running = self.engine.running(&self.label()).await;
+        let running = running.map_err(|e| fault(format!("look at {}", self.spec.id), e))?;
+        let lives: Vec<_> = self.lives().values().filter(|life| !life.is_over()).cloned().collect();
+        let settle = async |life: Arc<Life>| {
+            if !running.contains(&life.container) {
+                let _ = tokio::time::timeout(LAST_BREATH, life.over()).await;
+            }
+            self.settle_memory(&life).await;
+        };
+        join_all(lives.into_iter().map(settle)).await;
+        Ok(())
+    }
+
+    /// Says that memory ran out in an instance that goes on. Its main process may be the victim; then its end
+    /// says so.
+    async fn settle_memory(&self, life: &Life) {
+        let is_exhausted = self.exhausted.borrow().contains(&life.container);
+        if !is_exhausted || tokio::time::timeout(LAST_BREATH, life.over()).await.is_ok() {
+            return;
+        }
+        let is_news = self.exhausted.send_if_modified(|all| all.remove(&life.container));
+        if is_news {
+            let instance = life.plan.id.clone();
+            let _ = self.events.send(PlatformEvent::OutOfMemory { instance });
+        }
+    }
+
     /// Ends what the plan does not keep, and says how many living instances that were.
     pub(super) async fn end_others(&self, plan: &Plan) -> Result<usize, PlatformError> {
         let lives: Vec<Arc<Life>> = self.lives().values().cloned().collect();
@@ -331,14 +360,7 @@ async fn watch_memory(slot: Weak<Slot>, engine: Engine) {
         });
         let life = slot.lives().values().find(|l| l.container == container).cloned();
         let Some(life) = life else { continue };
-        tokio::spawn(async move {
-            // Its main process may be the victim; then its end says so.
-            let ended = tokio::time::timeout(LAST_BREATH, life.over()).await;
-            if ended.is_err() {
-                let instance = life.plan.id.clone();
-                let _ = slot.events.send(PlatformEvent::OutOfMemory { instance });
-            }
-        });
+        tokio::spawn(async move { slot.settle_memory(&life).await });
     }
 }
 

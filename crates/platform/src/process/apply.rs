@@ -55,11 +55,8 @@ impl Slot {
             node: i.node,
             address: address(&i.id),
         });
-        let endpoint = |i: &InstancePlan| Endpoint {
-            instance: i.id.clone(),
-            node: i.node,
-            addresses: BTreeMap::new(),
-        };
+        let endpoint =
+            |i: &InstancePlan| Endpoint { instance: i.id.clone(), node: i.node, addresses: BTreeMap::new() };
         Ok(Reservation {
             callers: callers.chain([test]).collect(),
             endpoints: plan.instances.iter().map(endpoint).collect(),
@@ -80,10 +77,7 @@ impl Slot {
             None => {
                 let addresses = stage.addresses();
                 self.isolated
-                    && plan
-                        .instances
-                        .iter()
-                        .all(|i| addresses.of_place(&i.id.to_string()).is_some())
+                    && plan.instances.iter().all(|i| addresses.of_place(&i.id.to_string()).is_some())
             }
         };
         if !is_reserved {
@@ -106,12 +100,7 @@ impl Slot {
             node: i.node,
             ready_after: lives.get(&i.id).and_then(|l| l.ready_after()).unwrap_or_default(),
         });
-        Ok(Deployment {
-            instances: instances.collect(),
-            created: create.len(),
-            destroyed,
-            kept: kept.len(),
-        })
+        Ok(Deployment { instances: instances.collect(), created: create.len(), destroyed, kept: kept.len() })
     }
 
     /// Starts instances, each when the services it comes after are ready.
@@ -130,10 +119,7 @@ impl Slot {
             let (instance, progress, room) = (instance.clone(), &progress, &room);
             async move {
                 let waits = |missing: &BTreeMap<&ServiceName, usize>| {
-                    instance
-                        .after
-                        .iter()
-                        .all(|s| missing.get(s).is_none_or(|n| *n == 0))
+                    instance.after.iter().all(|s| missing.get(s).is_none_or(|n| *n == 0))
                 };
                 let mut awaited = progress.subscribe();
                 // The sender lives as long as this future, so waiting cannot fail.
@@ -164,19 +150,12 @@ impl Slot {
     ) -> io::Result<Result<Vec<ReservedListener>, PlatformError>> {
         let link = &stage.agent.link;
         let test = InstanceId::test();
-        let names: Vec<String> = plan
-            .instances
-            .iter()
-            .map(|i| i.id.to_string())
-            .chain([test.to_string()])
-            .collect();
+        let names: Vec<String> =
+            plan.instances.iter().map(|i| i.id.to_string()).chain([test.to_string()]).collect();
         let (places, aliases, at) = {
             let mut addresses = stage.addresses();
             addresses.learn(plan);
-            let place = |name: &String| PlaceSpec {
-                address: addresses.place(name).0,
-                name: name.clone(),
-            };
+            let place = |name: &String| PlaceSpec { address: addresses.place(name).0, name: name.clone() };
             let places: Vec<_> = names.iter().map(place).collect();
             let specs = plan.listeners(false);
             let mut at: Vec<(ListenerSpec, ListenAt)> = Vec::new();
@@ -184,26 +163,14 @@ impl Slot {
                 let address = IpAddr::V4(addresses.alias(spec.callee.as_str()).0);
                 at.push((
                     spec.clone(),
-                    ListenAt {
-                        place: None,
-                        address: SocketAddr::new(address, spec.port),
-                    },
+                    ListenAt { place: None, address: SocketAddr::new(address, spec.port) },
                 ));
                 // The test may say `localhost`; the first service that has a port wins it there.
                 if owner_of(plan, spec.port) == Some(&spec.callee) {
                     for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
-                        let spec = ListenerSpec {
-                            caller: Some(test.clone()),
-                            ..spec.clone()
-                        };
+                        let spec = ListenerSpec { caller: Some(test.clone()), ..spec.clone() };
                         let address = SocketAddr::new(address, spec.port);
-                        at.push((
-                            spec,
-                            ListenAt {
-                                place: Some(test.to_string()),
-                                address,
-                            },
-                        ));
+                        at.push((spec, ListenAt { place: Some(test.to_string()), address }));
                     }
                 }
             }
@@ -216,29 +183,15 @@ impl Slot {
         };
         let mut places = places.into_iter().peekable();
         while places.peek().is_some() {
-            link.ask(
-                Request::Places {
-                    places: places.by_ref().take(CHUNK).collect(),
-                },
-                &[],
-            )
-            .await?;
+            link.ask(Request::Places { places: places.by_ref().take(CHUNK).collect() }, &[]).await?;
         }
         let mut aliases = aliases.into_iter().peekable();
         while aliases.peek().is_some() {
-            link.ask(
-                Request::Aliases {
-                    addresses: aliases.by_ref().take(CHUNK).collect(),
-                },
-                &[],
-            )
-            .await?;
+            link.ask(Request::Aliases { addresses: aliases.by_ref().take(CHUNK).collect() }, &[]).await?;
         }
         let mut listeners = Vec::with_capacity(at.len());
         for chunk in at.chunks(MOST_FDS) {
-            let request = Request::Listen {
-                listeners: chunk.iter().map(|(_, at)| at.clone()).collect(),
-            };
+            let request = Request::Listen { listeners: chunk.iter().map(|(_, at)| at.clone()).collect() };
             let sockets = link.ask(request, &[]).await?;
             if sockets.len() != chunk.len() {
                 return Err(io::Error::other("listeners were lost on the way"));
@@ -288,17 +241,9 @@ impl Slot {
 
 /// The service that has a port on `localhost`, as the test sees it.
 pub(crate) fn owner_of(plan: &Plan, port: u16) -> Option<&ServiceName> {
-    let first = plan
-        .instances
-        .iter()
-        .find(|i| i.ports.iter().any(|p| p.port == port))
-        .map(|i| &i.id.service);
-    first.or_else(|| {
-        plan.ports
-            .iter()
-            .find(|(_, ports)| ports.iter().any(|p| p.port == port))
-            .map(|(s, _)| s)
-    })
+    let first = plan.instances.iter().find(|i| i.ports.iter().any(|p| p.port == port)).map(|i| &i.id.service);
+    first
+        .or_else(|| plan.ports.iter().find(|(_, ports)| ports.iter().any(|p| p.port == port)).map(|(s, _)| s))
 }
 
 /// Throws away connections that nobody waits for any more.
@@ -316,18 +261,13 @@ pub(crate) fn check_order(plan: &Plan) -> Result<(), PlatformError> {
     while settled.len() < after.len() {
         let next = after.iter().find(|(service, before)| {
             !settled.contains(*service)
-                && before
-                    .iter()
-                    .all(|b| settled.contains(b) || !after.contains_key(*b))
+                && before.iter().all(|b| settled.contains(b) || !after.contains_key(*b))
         });
         match next {
             Some((service, _)) => settled.insert(service),
             None => {
-                let rest: Vec<_> = after
-                    .keys()
-                    .filter(|s| !settled.contains(*s))
-                    .map(ToString::to_string)
-                    .collect();
+                let rest: Vec<_> =
+                    after.keys().filter(|s| !settled.contains(*s)).map(ToString::to_string).collect();
                 return Err(bad_plan(
                     "order the starts",
                     format!("services wait for each other: {}", rest.join(", ")),

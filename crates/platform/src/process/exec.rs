@@ -30,25 +30,16 @@ impl Slot {
         let stage = self.stage();
         match &run.place {
             Place::Test => {
-                let own = self
-                    .lives_folder()
-                    .join(format!("{}.{}", InstanceId::test(), self.next_key()));
+                let own = self.lives_folder().join(format!("{}.{}", InstanceId::test(), self.next_key()));
                 let exit = self.exec_beside(&stage, run, &own, cancel).await;
                 self.discard(own);
                 exit
             }
             Place::Instance(instance) => {
                 let down = || bad_plan(action(run), format!("{instance} does not run"));
-                let life = stage
-                    .life(instance)
-                    .filter(|life| !life.is_over())
-                    .ok_or_else(down)?;
+                let life = stage.life(instance).filter(|life| !life.is_over()).ok_or_else(down)?;
                 let spec = self.joined_spec(&stage, &life, run);
-                let into = if self.isolated {
-                    Into::Tree(life.tree.key)
-                } else {
-                    Into::Place(None)
-                };
+                let into = if self.isolated { Into::Tree(life.tree.key) } else { Into::Place(None) };
                 self.exec_as(&stage, run, &spec, into, cancel).await
             }
         }
@@ -61,8 +52,7 @@ impl Slot {
         run: &Execution,
         own: PathBuf,
     ) -> Result<Exit, PlatformError> {
-        self.exec_beside(stage, run, &own, &CancellationToken::new())
-            .await
+        self.exec_beside(stage, run, &own, &CancellationToken::new()).await
     }
 
     async fn exec_beside(
@@ -72,12 +62,8 @@ impl Slot {
         own: &Path,
         cancel: &CancellationToken,
     ) -> Result<Exit, PlatformError> {
-        self.ensure_place(stage, &InstanceId::test())
-            .await
-            .map_err(|e| trouble(action(run), e))?;
-        let spec = self
-            .test_spec(stage, run, own)
-            .map_err(|e| bad_plan(action(run), e))?;
+        self.ensure_place(stage, &InstanceId::test()).await.map_err(|e| trouble(action(run), e))?;
+        let spec = self.test_spec(stage, run, own).map_err(|e| bad_plan(action(run), e))?;
         let into = Into::Place(self.isolated.then_some("test-1"));
         self.exec_as(stage, run, &spec, into, cancel).await
     }
@@ -99,44 +85,19 @@ impl Slot {
             let stdout = tokio::spawn(capture(Receiver::from_owned_fd(out_read)?, run.output_limit));
             let stderr = tokio::spawn(capture(Receiver::from_owned_fd(err_read)?, run.output_limit));
             let (end, stop) = watched(tree, run.within, cancel).await;
-            let (stdout, stderr) = (
-                stdout.await.map_err(io::Error::other)?,
-                stderr.await.map_err(io::Error::other)?,
-            );
+            let (stdout, stderr) =
+                (stdout.await.map_err(io::Error::other)?, stderr.await.map_err(io::Error::other)?);
             Ok::<_, io::Error>((end, stop, stdout, stderr))
         };
         let (end, stop, stdout, stderr) = result.await.map_err(|e| trouble(action(run), e))?;
         match (stop, end) {
-            (Stop::Cancelled, _) => Err(PlatformError::new(
-                PlatformErrorKind::Cancelled,
-                NAME,
-                action(run),
-            )),
-            (
-                _,
-                End {
-                    refused: Some((true, reason)),
-                    ..
-                },
-            ) => Err(bad_plan(action(run), reason)),
-            (
-                _,
-                End {
-                    refused: Some((false, reason)),
-                    ..
-                },
-            ) => Err(trouble(action(run), reason)),
+            (Stop::Cancelled, _) => Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, action(run))),
+            (_, End { refused: Some((true, reason)), .. }) => Err(bad_plan(action(run), reason)),
+            (_, End { refused: Some((false, reason)), .. }) => Err(trouble(action(run), reason)),
             (_, End { agent_lost: true, .. }) => Err(trouble(action(run), "the slot's agent is gone")),
             (stop, End { code, signal, .. }) => {
                 let timed_out = stop == Stop::TimedOut;
-                Ok(Exit {
-                    code,
-                    signal,
-                    timed_out,
-                    stdout,
-                    stderr,
-                    took: started.elapsed(),
-                })
+                Ok(Exit { code, signal, timed_out, stdout, stderr, took: started.elapsed() })
             }
         }
     }
@@ -157,11 +118,7 @@ impl Slot {
             place: Place::Instance(life.plan.id.clone()),
         };
         let spec = self.joined_spec(stage, life, &run);
-        let into = if self.isolated {
-            Into::Tree(life.tree.key)
-        } else {
-            Into::Place(None)
-        };
+        let into = if self.isolated { Into::Tree(life.tree.key) } else { Into::Place(None) };
         let null = || std::fs::File::options().write(true).open("/dev/null");
         let outputs = (null()?.into(), null()?.into());
         let tree = Tree::start(&stage.agent, self.next_key(), into, &spec, outputs).await?;

@@ -117,10 +117,7 @@ impl ProcessPlatform {
     pub fn new(options: ProcessOptions) -> Result<Self, PlatformError> {
         let (limiter, mut notes) = Limiter::find();
         let probed = match options.isolation {
-            WantedIsolation::Ports => Probed {
-                refused: Some("ports were asked for".into()),
-                user: false,
-            },
+            WantedIsolation::Ports => Probed { refused: Some("ports were asked for".into()), user: false },
             WantedIsolation::Auto | WantedIsolation::Netns => probe(&options.program),
         };
         if let Some(reason) = &probed.refused {
@@ -133,12 +130,7 @@ impl ProcessPlatform {
         let env = specs::inherited_environment();
         Ok(Self {
             isolated: probed.refused.is_none(),
-            shared: Arc::new(Shared {
-                limiter,
-                user: probed.user,
-                env,
-                notes: Mutex::new(notes),
-            }),
+            shared: Arc::new(Shared { limiter, user: probed.user, env, notes: Mutex::new(notes) }),
             slots: Mutex::default(),
             states: Mutex::new(options.state.into_iter().collect()),
         })
@@ -146,10 +138,7 @@ impl ProcessPlatform {
 
     fn slot(&self, slot: SlotId) -> Result<Arc<Slot>, PlatformError> {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots
-            .get(&slot)
-            .cloned()
-            .ok_or_else(|| bad_plan(format!("find {slot}"), "it is not open"))
+        slots.get(&slot).cloned().ok_or_else(|| bad_plan(format!("find {slot}"), "it is not open"))
     }
 
     fn life(&self, slot: SlotId, instance: &InstanceId) -> Result<(Arc<Slot>, Arc<Life>), PlatformError> {
@@ -170,23 +159,14 @@ impl Platform for ProcessPlatform {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            isolation: if self.isolated {
-                Isolation::Netns
-            } else {
-                Isolation::Ports
-            },
+            isolation: if self.isolated { Isolation::Netns } else { Isolation::Ports },
             limits: self.shared.limiter.by(),
             mesh: MeshPlace::Local,
             snapshots: true,
             // Without a freezer all processes are stopped one by one.
             pause: true,
             most_slots: None,
-            notes: self
-                .shared
-                .notes
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+            notes: self.shared.notes.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 
@@ -195,14 +175,8 @@ impl Platform for ProcessPlatform {
             return Err(bad_plan(format!("open {}", spec.id), "it is open already"));
         }
         let slot = Slot::open(spec, &self.shared, self.isolated).await?;
-        self.states
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(slot.spec.state.clone());
-        self.slots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(spec.id, slot);
+        self.states.lock().unwrap_or_else(PoisonError::into_inner).insert(slot.spec.state.clone());
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).insert(spec.id, slot);
         Ok(())
     }
 
@@ -277,11 +251,7 @@ impl Platform for ProcessPlatform {
                 threads,
             }
         };
-        Ok(lives
-            .into_iter()
-            .filter(|life| !life.is_over())
-            .map(measure)
-            .collect())
+        Ok(lives.into_iter().filter(|life| !life.is_over()).map(measure).collect())
     }
 
     async fn logs(&self, slot: SlotId, instance: &InstanceId) -> Result<Vec<String>, PlatformError> {
@@ -309,10 +279,7 @@ impl Platform for ProcessPlatform {
     async fn close_slot(&self, slot: SlotId) -> Result<(), PlatformError> {
         let closing = self.slot(slot)?;
         closing.close().await?;
-        self.slots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&slot);
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).remove(&slot);
         Ok(())
     }
 
@@ -320,9 +287,7 @@ impl Platform for ProcessPlatform {
         let states = self.states.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let bases: Vec<PathBuf> = self.shared.limiter.bases().map(PathBuf::from).collect();
         let reaping = tokio::task::spawn_blocking(move || reap::reap(&bases, &states));
-        reaping
-            .await
-            .map_err(|e| trouble("remove what a dead tool left", e))
+        reaping.await.map_err(|e| trouble("remove what a dead tool left", e))
     }
 }
 
@@ -343,15 +308,9 @@ pub(crate) fn bad_plan(
 }
 
 fn probe(program: &std::path::Path) -> Probed {
-    let output = Command::new(program)
-        .args(["launch", "probe"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    let refused = |reason: String| Probed {
-        refused: Some(reason),
-        user: false,
-    };
+    let output =
+        Command::new(program).args(["launch", "probe"]).stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let refused = |reason: String| Probed { refused: Some(reason), user: false };
     match output {
         Ok(output) => serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|_| refused(format!("`{} launch probe` says nothing", program.display()))),

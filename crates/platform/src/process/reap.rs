@@ -26,11 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Names this process as an owner.
 pub(crate) fn this_owner() -> String {
     let pid = std::process::id();
-    format!(
-        "{pid}.{}.{}",
-        started_at(pid).unwrap_or_default(),
-        pid_namespace()
-    )
+    format!("{pid}.{}.{}", started_at(pid).unwrap_or_default(), pid_namespace())
 }
 
 /// Makes a slot's folder and names its owner in it.
@@ -38,10 +34,7 @@ pub(crate) fn claim(folder: &Path) -> io::Result<()> {
     let owner = folder.join("owner");
     if let Ok(other) = fs::read_to_string(&owner) {
         if other != this_owner() && !is_dead(&other) {
-            return Err(io::Error::other(format!(
-                "another tool uses {}",
-                folder.display()
-            )));
+            return Err(io::Error::other(format!("another tool uses {}", folder.display())));
         }
         files::remove_tree(folder)?;
     }
@@ -61,17 +54,12 @@ pub(crate) fn give_up(folder: &Path) -> io::Result<()> {
 
 /// Removes what dead tools left: processes everywhere, groups below `bases`, folders below `states`.
 pub(crate) fn reap(bases: &[PathBuf], states: &BTreeSet<PathBuf>) -> Reaped {
-    let mut reaped = Reaped {
-        processes: end_processes(),
-        ..Reaped::default()
-    };
+    let mut reaped = Reaped { processes: end_processes(), ..Reaped::default() };
     for base in bases {
         for entry in fs::read_dir(base).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let owner = name
-                .strip_prefix(PREFIX)
-                .and_then(|rest| rest.split_once('-'))
-                .map(|(owner, _)| owner);
+            let owner =
+                name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')).map(|(owner, _)| owner);
             if owner.is_some_and(is_dead) {
                 reaped.cgroups += remove_groups(&entry.path());
             }
@@ -123,9 +111,7 @@ fn end_processes() -> usize {
         let Ok(environment) = fs::read(entry.path().join("environ")) else {
             continue;
         };
-        let variables = environment
-            .split(|b| *b == 0)
-            .filter_map(|v| std::str::from_utf8(v).ok());
+        let variables = environment.split(|b| *b == 0).filter_map(|v| std::str::from_utf8(v).ok());
         let owner = variables.filter_map(|v| v.strip_prefix(&marker)).next();
         if !owner.is_some_and(is_dead) {
             continue;
@@ -138,10 +124,7 @@ fn end_processes() -> usize {
             ended.push(process);
         }
     }
-    let patience = Timespec {
-        tv_sec: PATIENCE.as_secs() as i64,
-        tv_nsec: 0,
-    };
+    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
     for process in &ended {
         let mut polled = [PollFd::new(process, PollFlags::IN)];
         let _ = rustix::event::poll(&mut polled, Some(&patience));
@@ -158,8 +141,5 @@ fn undo_mounts(folder: &Path) -> usize {
     // The last mounted comes off first.
     let mut below: Vec<&str> = below.collect();
     below.reverse();
-    below
-        .iter()
-        .filter(|path| rustix::mount::unmount(**path, UnmountFlags::DETACH).is_ok())
-        .count()
+    below.iter().filter(|path| rustix::mount::unmount(**path, UnmountFlags::DETACH).is_ok()).count()
 }

@@ -17,6 +17,7 @@ use super::agent::AgentProcess;
 use super::cgroup::Group;
 use super::data::Layers;
 use super::life::Life;
+use super::specs::AUTHORITY;
 use super::stage::Stage;
 use super::wire::{PlaceSpec, Request};
 use super::{Shared, files, reap, trouble};
@@ -66,6 +67,9 @@ impl Slot {
         spec.state = spec.state.canonicalize().map_err(|e| trouble(action(), e))?;
         let folder = spec.state.join("slots").join(&spec.label);
         reap::claim(&folder).map_err(|e| trouble(action(), e))?;
+        if let Some(authority) = &spec.authority {
+            fs::write(folder.join(AUTHORITY), authority).map_err(|e| trouble(action(), e))?;
+        }
         let agent = AgentProcess::start(&spec.program, &spec.label, isolated)
             .await
             .map_err(|e| trouble(action(), e))?;

@@ -17,6 +17,12 @@ use super::{farm, files, ports, reap};
 use crate::Execution;
 use crate::types::LimitsBy;
 
+/// The file of a slot's certificate authority.
+pub(crate) const AUTHORITY: &str = "authority.pem";
+/// Who reads the authority from which variable: OpenSSL and Go, Node, Python's requests, curl.
+const TRUSTED_BY: [&str; 4] =
+    ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
+
 impl Slot {
     /// How an instance is started.
     pub(crate) fn instance_spec(
@@ -116,6 +122,7 @@ impl Slot {
             own: own.to_owned(),
             durable,
             hide,
+            authority: self.spec.authority.clone().map(|text| (self.folder.join(AUTHORITY), text)),
             hosts: stage.addresses().hosts(&id.to_string()),
             private_tmp: !self.needs_tmp(),
             user: self.shared.user,
@@ -130,6 +137,10 @@ impl Slot {
         env.insert(reap::OWNER.into(), reap::this_owner());
         env.insert("FAULTSCOPE_INSTANCE".into(), id.to_string());
         env.insert("HOSTNAME".into(), id.to_string());
+        if self.spec.authority.is_some() {
+            let file = self.folder.join(AUTHORITY).to_string_lossy().into_owned();
+            env.extend(TRUSTED_BY.map(|name| (name.to_owned(), file.clone())));
+        }
         env.extend(extra.iter().map(|(name, value)| (name.clone(), value.clone())));
         env
     }

@@ -116,6 +116,8 @@ pub(crate) struct View {
     pub(crate) durable: Vec<PathBuf>,
     /// The tool's own folder, which instances must not see.
     pub(crate) hide: Option<PathBuf>,
+    /// A file of that folder that they must see all the same, and its text.
+    pub(crate) authority: Option<(PathBuf, String)>,
     pub(crate) hosts: String,
     /// Whether `/tmp` can be its own.
     pub(crate) private_tmp: bool,

@@ -3,4 +3,5 @@
 #![cfg(feature = "docker")]
 
 mod contract;
+mod slots;
 mod support;

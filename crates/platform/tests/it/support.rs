@@ -48,6 +48,7 @@ impl App {
             template: "1".into(),
             program: program(),
             log_limit: ByteSize(1 << 20),
+            authority: None,
             control: None,
         }
     }

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change, mount_remount};
 
 use crate::process::files;
 use crate::process::wire::View;
@@ -37,8 +37,7 @@ pub(super) fn furnish(view: &View) -> io::Result<()> {
         lay_data(view)?;
     }
     if let Some(hidden) = &view.hide {
-        mount("none", hidden, "tmpfs", MountFlags::RDONLY, c"size=4k")
-            .map_err(|e| named("hide the tool's folder", &e.into()))?;
+        hide(hidden, view.authority.as_ref()).map_err(|e| named("hide the tool's folder", &e))?;
     }
     if view.private_tmp {
         let _ = mount("none", "/tmp", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=1777");
@@ -46,6 +45,16 @@ pub(super) fn furnish(view: &View) -> io::Result<()> {
     // Refused where the outer `/proc` is masked; process ids look odd then, but all else works.
     let _ = mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None);
     Ok(())
+}
+
+/// Covers the tool's folder, all but one file of it.
+fn hide(folder: &Path, shown: Option<&(PathBuf, String)>) -> io::Result<()> {
+    mount("none", folder, "tmpfs", MountFlags::empty(), c"size=64k")?;
+    if let Some((file, text)) = shown.filter(|(file, _)| file.starts_with(folder)) {
+        fs::create_dir_all(file.parent().unwrap_or(folder))?;
+        fs::write(file, text)?;
+    }
+    Ok(mount_remount(folder, MountFlags::RDONLY, c"size=64k")?)
 }
 
 /// Lays the instance's own layer over the application.

@@ -77,9 +77,7 @@ impl Networks {
             };
             self.listeners.insert(at.clone(), listener);
         }
-        self.listeners
-            .get(at)
-            .ok_or_else(|| io::Error::other("listener vanished"))
+        self.listeners.get(at).ok_or_else(|| io::Error::other("listener vanished"))
     }
 
     /// Unconnected sockets of a place.
@@ -100,10 +98,8 @@ impl Networks {
 
     /// Does something inside a place's network and comes back.
     pub(super) fn within<T>(&self, place: &str, action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        let namespace = self
-            .places
-            .get(place)
-            .ok_or_else(|| io::Error::other(format!("no place `{place}`")))?;
+        let namespace =
+            self.places.get(place).ok_or_else(|| io::Error::other(format!("no place `{place}`")))?;
         namespaces::enter_network(namespace)?;
         let result = action();
         namespaces::enter_network(&self.home)?;
