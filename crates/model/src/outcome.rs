@@ -208,9 +208,9 @@ mod tests {
     fn judging() {
         let (a, b) = (signature("a"), signature("b"));
         assert_eq!(judge(&[], Some(&a)), Outcome::Pass);
-        assert_eq!(judge(&[a.clone()], Some(&a)), Outcome::Fail { signature: a.clone() });
-        assert_eq!(judge(&[b.clone()], None).word(), "fail");
-        assert_eq!(judge(&[b.clone()], Some(&a)).word(), "unresolved");
+        assert_eq!(judge(std::slice::from_ref(&a), Some(&a)), Outcome::Fail { signature: a.clone() });
+        assert_eq!(judge(std::slice::from_ref(&b), None).word(), "fail");
+        assert_eq!(judge(std::slice::from_ref(&b), Some(&a)).word(), "unresolved");
         assert_eq!(judge(&[a.clone(), b], Some(&a)).word(), "unresolved");
     }
 

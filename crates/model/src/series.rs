@@ -117,6 +117,25 @@ pub enum GateOutcome {
     ReportLost,
 }
 
+impl fmt::Display for GateOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |calls: &[CallName]| calls.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Completed => f.write_str("all calls were released in the order"),
+            Self::Synchronous { missing, .. } => {
+                let missing = names(missing);
+                write!(f, "the calls are made one after another: {missing} came only after an answer")
+            }
+            Self::PoolExhausted { missing } => {
+                write!(f, "a client pool is exhausted: {} did not arrive", names(missing))
+            }
+            Self::Missing { missing } => write!(f, "these calls were not made: {}", names(missing)),
+            Self::Unanswered { call } => write!(f, "{call} was not answered in time"),
+            Self::ReportLost => f.write_str("a report of a proxy was lost"),
+        }
+    }
+}
+
 /// One gate's outcome for one handling.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateReport {

@@ -7,6 +7,9 @@ mod locate;
 mod planning;
 mod raw;
 mod read;
+mod read_circumstance;
+mod read_services;
+mod read_tests;
 
 pub use planning::{Expansion, PlanError};
 pub(crate) use read::nearest_hint;

@@ -1,28 +1,19 @@
 //! Reads and checks an application file. Every complaint names file, line, key and what would be valid.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 
 use super::locate::Tree;
-use super::raw::{self, RawApplication, RawCircumstance, RawReadiness, RawService, RawStep, RawTest};
-use super::{
-    Application, Constraint, Expectation, ReportFormat, Service, Step, StepBody, TestBody, TestCase,
-};
-use super::{TestCommand, Version};
-use crate::circumstance::{Circumstance, Order};
+use super::raw::RawApplication;
+use super::{Application, TestBody, TestCase};
 use crate::ids::ServiceName;
-use crate::plan::{PortPlan, Probe, Readiness};
-use crate::protocol::Protocol;
-use crate::wiring::{Balance, ExternalHost};
 
 /// The largest file that is read.
 const MOST_BYTES: usize = 4 << 20;
 /// Files that extend one another in a longer chain than this are a mistake.
 const MOST_EXTENDS: usize = 8;
-/// More instances of one service, or nodes, than this are a typing error.
-const MOST_INSTANCES: u32 = 1000;
 
 /// A mistake in an application file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -141,14 +132,14 @@ struct Source {
     tree: Tree,
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     sources: &'a [Source],
 }
 
-type Names = BTreeSet<ServiceName>;
+pub(super) type Names = BTreeSet<ServiceName>;
 
 impl Reader<'_> {
-    fn error(&self, path: &[&str], problem: impl Into<String>) -> SpecError {
+    pub(super) fn error(&self, path: &[&str], problem: impl Into<String>) -> SpecError {
         // The file in which most of the path is found is the one to mend; the first wins among equals.
         let mut best: Option<(usize, &str, Option<u64>)> = None;
         for source in self.sources {
@@ -161,7 +152,7 @@ impl Reader<'_> {
         SpecError { file: file.to_owned(), line, key: path.join("."), problem: problem.into(), hint: None }
     }
 
-    fn service(&self, path: &[&str], name: &str, known: &Names) -> Result<ServiceName, SpecError> {
+    pub(super) fn service(&self, path: &[&str], name: &str, known: &Names) -> Result<ServiceName, SpecError> {
         if let Some(found) = known.get(name) {
             return Ok(found.clone());
         }
@@ -244,355 +235,9 @@ impl Reader<'_> {
         }
         Ok(application)
     }
-
-    fn externals(&self, raw: Vec<raw::RawExternal>, names: &Names) -> Result<Vec<ExternalHost>, SpecError> {
-        let mut externals: Vec<ExternalHost> = Vec::new();
-        for (index, external) in raw.into_iter().enumerate() {
-            let at = index.to_string();
-            let service: ServiceName =
-                external.host.parse().map_err(|e| self.error(&["external", &at, "host"], format!("{e}")))?;
-            if names.contains(&service) || externals.iter().any(|e| e.service == service) {
-                return Err(self.error(&["external", &at, "host"], format!("`{service}` is named twice")));
-            }
-            let ports = if external.ports.is_empty() { vec![80, 443] } else { external.ports };
-            externals.push(ExternalHost { host: external.host, service, allow: external.allow, ports });
-        }
-        Ok(externals)
-    }
-
-    fn one_service(
-        &self,
-        name: &str,
-        raw: &RawService,
-        names: &Names,
-        externals: &[ExternalHost],
-    ) -> Result<Service, SpecError> {
-        let here = |key| ["services", name, key];
-        if raw.command.is_empty() && raw.image.is_none() && raw.build.is_none() {
-            let error = self.error(&["services", name], "a service has a `command`, an `image` or a `build`");
-            return Err(SpecError { hint: Some("command: [\"python3\", \"order.py\"]".into()), ..error });
-        }
-        let mut ports: Vec<PortPlan> = Vec::new();
-        for port in &raw.ports {
-            if port.port == 0 || ports.iter().any(|p| p.port == port.port) {
-                return Err(self.error(&here("ports"), format!("port {} is zero or there twice", port.port)));
-            }
-            let protocol = port.protocol.or(raw.protocol).unwrap_or_else(|| Protocol::of_port(port.port));
-            ports.push(PortPlan { port: port.port, protocol });
-        }
-        let calls = match &raw.calls {
-            None => names.iter().chain(externals.iter().map(|e| &e.service)).cloned().collect(),
-            Some(list) => {
-                let all: Names = names.iter().chain(externals.iter().map(|e| &e.service)).cloned().collect();
-                let find = |other: &String| self.service(&["services", name, "calls"], other, &all);
-                list.iter().map(find).collect::<Result<_, _>>()?
-            }
-        };
-        for directory in raw.durable.iter().chain(&raw.directory) {
-            if directory.starts_with('/') || directory.split('/').any(|part| part == "..") {
-                let problem = format!("`{directory}` must lie below the folder of the file");
-                return Err(self.error(&["services", name], problem));
-            }
-        }
-        for alias in &raw.aliases {
-            if alias.parse::<ServiceName>().is_err() || names.contains(alias.as_str()) {
-                return Err(
-                    self.error(&here("aliases"), format!("`{alias}` is no host name or names a service"))
-                );
-            }
-        }
-        for &own in raw.publish.keys() {
-            if !ports.iter().any(|p| p.port == own) {
-                return Err(self.error(&here("publish"), format!("{own} is none of its ports")));
-            }
-        }
-        let text = |env: &IndexMap<String, raw::Scalar>| -> BTreeMap<String, String> {
-            env.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect()
-        };
-        let versions = raw.versions.iter().map(|(version, v)| {
-            let version_of = Version {
-                command: v.command.clone(),
-                image: v.image.clone(),
-                directory: v.directory.clone(),
-                env: text(&v.env),
-            };
-            (version.clone(), version_of)
-        });
-        let after = raw.after.iter().map(|other| self.service(&here("after"), other, names));
-        let after = after.collect::<Result<Vec<_>, _>>()?;
-        Ok(Service {
-            command: raw.command.clone(),
-            image: raw.image.clone(),
-            build: raw.build.clone(),
-            directory: raw.directory.clone().unwrap_or_default(),
-            ready: self.readiness(name, raw.ready.clone(), &ports)?,
-            ports,
-            env: text(&raw.env),
-            after,
-            calls,
-            durable: raw.durable.clone(),
-            aliases: raw.aliases.clone(),
-            publish: raw.publish.iter().map(|(&own, &host)| (own, host)).collect(),
-            balance: raw.balance.clone().unwrap_or(Balance::RoundRobin),
-            versions: versions.collect(),
-            stop_within: raw.stop_within.unwrap_or(Duration::from_secs(5)),
-        })
-    }
-
-    fn readiness(
-        &self,
-        name: &str,
-        raw: Option<RawReadiness>,
-        ports: &[PortPlan],
-    ) -> Result<Readiness, SpecError> {
-        let raw = raw.unwrap_or_default();
-        let here = ["services", name, "ready"];
-        let first = ports.first().map(|p| p.port);
-        let own = |port: Option<u16>| match port.or(first) {
-            Some(port) if ports.iter().any(|p| p.port == port) => Ok(port),
-            Some(port) => Err(self.error(&here, format!("{port} is none of its ports"))),
-            None => Err(self.error(&here, "it has no port to look at")),
-        };
-        let ways = [raw.http.is_some(), raw.tcp.is_some(), raw.log.is_some(), raw.command.is_some()];
-        if ways.iter().filter(|way| **way).count() > 1 {
-            return Err(self.error(&here, "say one of `http`, `tcp`, `log`, `command`"));
-        }
-        let probe = match raw {
-            RawReadiness { http: Some(path), port, .. } => {
-                if !path.starts_with('/') {
-                    return Err(self.error(&here, format!("the path `{path}` starts with `/`")));
-                }
-                Probe::Http { path, port: own(port)? }
-            }
-            RawReadiness { tcp: Some(port), .. } => Probe::Tcp { port: own(Some(port))? },
-            RawReadiness { log: Some(pattern), .. } => {
-                regex::Regex::new(&pattern).map_err(|e| self.error(&here, one_line_regex(&e)))?;
-                Probe::Log { pattern }
-            }
-            RawReadiness { command: Some(command), .. } if !command.is_empty() => Probe::Command { command },
-            RawReadiness { command: Some(_), .. } => return Err(self.error(&here, "the command is empty")),
-            _ => first.map_or(Probe::Started, |port| Probe::Tcp { port }),
-        };
-        Ok(Readiness { probe, within: raw.within.unwrap_or(Duration::from_secs(30)) })
-    }
-
-    fn no_circle(&self, services: &IndexMap<ServiceName, Service>) -> Result<(), SpecError> {
-        let mut settled: BTreeSet<&ServiceName> = BTreeSet::new();
-        while settled.len() < services.len() {
-            let next: Vec<_> = services
-                .iter()
-                .filter(|(name, s)| !settled.contains(name) && s.after.iter().all(|a| settled.contains(a)))
-                .map(|(name, _)| name)
-                .collect();
-            if next.is_empty() {
-                let stuck: Vec<_> =
-                    services.keys().filter(|n| !settled.contains(n)).map(ServiceName::as_str).collect();
-                let first = stuck.first().copied().unwrap_or_default();
-                let problem = format!("these wait for one another to start: {}", stuck.join(", "));
-                return Err(self.error(&["services", first, "after"], problem));
-            }
-            settled.extend(next);
-        }
-        Ok(())
-    }
-
-    fn test(&self, index: usize, raw: RawTest) -> Result<TestCase, SpecError> {
-        let at = index.to_string();
-        let here = |problem: &str| self.error(&["tests", &at], problem);
-        let command = |run: Vec<String>| TestCommand {
-            run,
-            env: raw.env.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect(),
-            directory: raw.directory.clone().unwrap_or_default(),
-        };
-        let body = match (raw.discover.as_deref(), raw.run.clone(), raw.http.clone(), raw.steps.clone()) {
-            (Some("junit"), Some(run), None, None) if !run.is_empty() => {
-                if !run.iter().any(|arg| arg.contains("{out}")) {
-                    return Err(here("`discover: junit` needs `{out}` in `run`, the file of the report"));
-                }
-                TestBody::Discover { format: ReportFormat::Junit, command: command(run) }
-            }
-            (Some(other), ..) if other != "junit" => {
-                return Err(here("the only form to discover is `junit`"));
-            }
-            (None, Some(run), None, None) if !run.is_empty() => TestBody::Command(command(run)),
-            (None, None, Some(step), None) => {
-                TestBody::Steps(vec![self.step(&["tests", &at, "http"], step)?])
-            }
-            (None, None, None, Some(steps)) if !steps.is_empty() => {
-                let parse = |(n, step)| self.step(&["tests", &at, "steps", &usize::to_string(&n)], step);
-                TestBody::Steps(steps.into_iter().enumerate().map(parse).collect::<Result<_, _>>()?)
-            }
-            _ => {
-                return Err(here("a test has just one of `run`, `http`, `steps`, or `discover` with `run`"));
-            }
-        };
-        if let Some(pattern) = &raw.failure {
-            regex::Regex::new(pattern)
-                .map_err(|e| self.error(&["tests", &at, "failure"], one_line_regex(&e)))?;
-        }
-        let name = match (raw.name, &body) {
-            (Some(name), _) => name,
-            (None, TestBody::Discover { .. }) => format!("discovered-{}", index + 1),
-            (None, _) => return Err(here("a test has a `name`")),
-        };
-        Ok(TestCase {
-            name,
-            body,
-            failure: raw.failure,
-            within: raw.within.unwrap_or(Duration::from_secs(60)),
-        })
-    }
-
-    fn step(&self, path: &[&str], raw: RawStep) -> Result<Step, SpecError> {
-        let methods = [
-            ("GET", raw.get),
-            ("POST", raw.post),
-            ("PUT", raw.put),
-            ("DELETE", raw.delete),
-            ("PATCH", raw.patch),
-            ("HEAD", raw.head),
-        ];
-        let mut given = methods.into_iter().filter_map(|(method, url)| Some((method, url?)));
-        let (Some((method, url)), None) = (given.next(), given.next()) else {
-            return Err(self.error(path, "a step has one of `get`, `post`, `put`, `delete`, `patch`, `head`"));
-        };
-        if !url.starts_with("http://") {
-            return Err(self.error(path, format!("`{url}` starts with `http://`")));
-        }
-        let body = match (raw.json, raw.body) {
-            (Some(_), Some(_)) => return Err(self.error(path, "a step has `json` or `body`, not both")),
-            (Some(json), None) => Some(StepBody::Json(json)),
-            (None, body) => body.map(StepBody::Text),
-        };
-        let expect: Expectation = raw.expect.unwrap_or_default();
-        for pattern in expect.body.iter().chain(expect.json.values()).chain(expect.headers.values()) {
-            regex::Regex::new(pattern).map_err(|e| self.error(path, one_line_regex(&e)))?;
-        }
-        Ok(Step {
-            method: method.to_owned(),
-            url,
-            headers: raw.headers.into_iter().map(|(key, value)| (key, value.0)).collect(),
-            body,
-            expect,
-            save: raw.save.into_iter().collect(),
-        })
-    }
-
-    fn circumstance(
-        &self,
-        which: &str,
-        raw: RawCircumstance,
-        services: &IndexMap<ServiceName, Service>,
-        names: &Names,
-    ) -> Result<Circumstance, SpecError> {
-        let mut circumstance = Circumstance { nodes: raw.nodes.unwrap_or(1), ..Circumstance::default() };
-        if circumstance.nodes == 0 || u32::from(circumstance.nodes) > MOST_INSTANCES {
-            return Err(self.error(&[which, "nodes"], "there are 1 to 1000 nodes"));
-        }
-        for (name, count) in raw.instances {
-            let path = [which, "instances", &name];
-            let service = self.service(&path, &name, names)?;
-            if !(1..=MOST_INSTANCES).contains(&count) {
-                return Err(self.error(&path, "a service has 1 to 1000 instances"));
-            }
-            circumstance.instances.insert(service, count);
-        }
-        for (name, items) in raw.config {
-            let service = self.service(&[which, "config", &name], &name, names)?;
-            let mut config = BTreeMap::new();
-            for (key, value) in items {
-                check_config(&key, &value.0).map_err(|(problem, hint)| SpecError {
-                    hint,
-                    ..self.error(&[which, "config", &name, &key], problem)
-                })?;
-                config.insert(key, value.0);
-            }
-            circumstance.config.insert(service, config);
-        }
-        for (name, version) in raw.versions {
-            let path = [which, "versions", &name];
-            let service = self.service(&path, &name, names)?;
-            let known = &services[&service].versions;
-            if !known.contains_key(&version) {
-                let hint = nearest_hint(&version, known.keys().map(String::as_str));
-                return Err(SpecError {
-                    hint,
-                    ..self.error(&path, format!("`{name}` has no version `{version}`"))
-                });
-            }
-            circumstance.versions.insert(service, version);
-        }
-        for (index, raw) in raw.sequence.into_iter().enumerate() {
-            let at = index.to_string();
-            let path = [which, "sequence", at.as_str()];
-            let from = self.service(&[which, "sequence", &at, "from"], &raw.from, names)?;
-            let handling = raw
-                .handling
-                .parse()
-                .map_err(|e| self.error(&[which, "sequence", &at, "in"], format!("{e}")))?;
-            let mut order = Vec::new();
-            for call in &raw.order {
-                let call: crate::series::CallName = call
-                    .parse()
-                    .map_err(|e| self.error(&[which, "sequence", &at, "order"], format!("{e}")))?;
-                self.service(&[which, "sequence", &at, "order"], call.callee.as_str(), names)?;
-                if order.contains(&call) {
-                    let problem = format!("`{call}` is there twice; name the second one `{call}#2`");
-                    return Err(self.error(&path, problem));
-                }
-                order.push(call);
-            }
-            if order.len() < 2 {
-                return Err(self.error(&path, "an order has at least two calls"));
-            }
-            if circumstance.sequence.iter().any(|o: &Order| o.from == from && o.handling == handling) {
-                return Err(self.error(&path, "this series has an order already"));
-            }
-            circumstance.sequence.push(Order { from, handling, order });
-        }
-        Ok(circumstance)
-    }
-
-    fn constraints(&self, raw: Vec<raw::RawConstraint>) -> Result<Vec<Constraint>, SpecError> {
-        let convert = |(index, raw): (usize, raw::RawConstraint)| match raw {
-            raw::RawConstraint { when: Some(delta), then: Some(needs), not: None } => {
-                Ok(Constraint::Needs { delta, needs })
-            }
-            raw::RawConstraint { when: None, then: None, not: Some(deltas) } if deltas.len() > 1 => {
-                Ok(Constraint::Excludes(deltas))
-            }
-            _ => Err(self.error(
-                &["constraints", &index.to_string()],
-                "a constraint reads `{ if: A, then: B }` or `{ not: [A, B] }`",
-            )),
-        };
-        raw.into_iter().enumerate().map(convert).collect()
-    }
 }
 
-fn one_line_regex(error: &regex::Error) -> String {
+pub(super) fn one_line_regex(error: &regex::Error) -> String {
     let text = error.to_string();
     format!("not a regular expression: {}", text.lines().last().unwrap_or_default().trim())
-}
-
-type Complaint = (String, Option<String>);
-
-fn check_config(key: &str, value: &str) -> Result<(), Complaint> {
-    let positive = |text: &str| text.parse::<f64>().is_ok_and(|n| n.is_finite() && n > 0.0);
-    match key {
-        "memory" if !raw::is_size(value) => {
-            Err((format!("`{value}` is not a size"), Some("memory: 64MiB".into())))
-        }
-        "cpu" if !positive(value) => {
-            Err((format!("`{value}` is not a number of cores"), Some("cpu: 0.5".into())))
-        }
-        "pids" if value.parse::<u32>().is_ok_and(|n| n > 0) => Ok(()),
-        "pids" => Err((format!("`{value}` is not a number of processes"), Some("pids: 100".into()))),
-        "memory" | "cpu" => Ok(()),
-        _ if key.strip_prefix("env.").is_some_and(|name| !name.is_empty() && !name.contains('=')) => Ok(()),
-        _ => {
-            let hint = nearest_hint(key, ["memory", "cpu", "pids", "env.NAME"].into_iter());
-            Err(("unknown configuration item".into(), hint))
-        }
-    }
 }

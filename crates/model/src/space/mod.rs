@@ -5,6 +5,7 @@
 //! beyond the paper one for each version. [`Space::circumstance`] turns a set of deltas into what is
 //! deployed; constraints and impossible orders are resolved before that, by [`Space::close`].
 
+mod build;
 mod rank;
 mod set;
 
@@ -245,143 +246,11 @@ impl Space {
             if let Change::Pair(s, i, j) = delta.change
                 && s == series
             {
-                name_pair(delta, &series_now, i, j);
+                build::name_pair(delta, &series_now, i, j);
             }
         }
         rank::rank(&mut self.deltas);
         self
-    }
-
-    fn add_nodes(&mut self, simplest: &Circumstance, failing: &Circumstance) {
-        if simplest.nodes != failing.nodes {
-            let (from, to) = (simplest.nodes.to_string(), failing.nodes.to_string());
-            self.push("node".into(), Dimension::Node, from, to, Change::Nodes(failing.nodes), 50);
-        }
-    }
-
-    fn add_instances(&mut self, application: &Application) {
-        for service in application.services.keys() {
-            let from = application.simplest.instances_of(service);
-            let to = application.failing.instances_of(service);
-            if from != to {
-                let change = Change::Instances(service.clone(), to);
-                let cost = 50 * u64::from(from.abs_diff(to));
-                self.push(
-                    format!("instance {service}"),
-                    Dimension::Instance,
-                    from.to_string(),
-                    to.to_string(),
-                    change,
-                    cost,
-                );
-            }
-        }
-    }
-
-    fn add_config(&mut self, simplest: &Circumstance, failing: &Circumstance) {
-        let services: std::collections::BTreeSet<_> =
-            simplest.config.keys().chain(failing.config.keys()).collect();
-        for service in services {
-            let get =
-                |c: &Circumstance, key: &str| c.config.get(service).and_then(|items| items.get(key)).cloned();
-            let keys: std::collections::BTreeSet<&String> = [simplest, failing]
-                .into_iter()
-                .flat_map(|c| c.config.get(service).into_iter().flat_map(|items| items.keys()))
-                .collect();
-            for key in keys {
-                let (from, to) = (get(simplest, key), get(failing, key));
-                if from == to {
-                    continue;
-                }
-                let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".into());
-                let (was, is) = (show(&from), show(&to));
-                let change = Change::Config(service.clone(), key.clone(), to);
-                self.push(format!("config {service}.{key}"), Dimension::Configuration, was, is, change, 60);
-            }
-        }
-    }
-
-    fn add_versions(&mut self, simplest: &Circumstance, failing: &Circumstance) {
-        let services: std::collections::BTreeSet<_> =
-            simplest.versions.keys().chain(failing.versions.keys()).collect();
-        for service in services {
-            let (from, to) = (simplest.versions.get(service), failing.versions.get(service));
-            if from != to {
-                let show = |value: Option<&String>| value.cloned().unwrap_or_else(|| "as written".into());
-                let change = Change::Version(service.clone(), to.cloned());
-                let name = format!("version {service}");
-                self.push(name, Dimension::Version, show(from), show(to), change, 60);
-            }
-        }
-    }
-
-    fn add_series(&mut self, simplest: &Circumstance, failing: &Circumstance) {
-        for order in &failing.sequence {
-            let same = |o: &&Order| o.from == order.from && o.handling == order.handling;
-            let base = simplest.sequence.iter().find(same);
-            let known = base.is_some_and(|b| b.order.len() == order.order.len());
-            let calls = match base {
-                Some(base) if known && order.order.iter().all(|c| base.order.contains(c)) => {
-                    base.order.clone()
-                }
-                // Until a trial shows the request order, the reverse of the failing one stands for it, so
-                // that every pair counts as changed.
-                _ => order.order.iter().rev().cloned().collect(),
-            };
-            let place = |call: &CallName| calls.iter().position(|c| c == call);
-            let series = Series {
-                from: order.from.clone(),
-                handling: order.handling.clone(),
-                failing: order.order.iter().filter_map(place).collect(),
-                calls,
-                order_known: known,
-            };
-            let index = self.series.len();
-            for i in 0..series.calls.len() {
-                for j in i + 1..series.calls.len() {
-                    let change = Change::Pair(index, i, j);
-                    self.push(String::new(), Dimension::Sequence, String::new(), String::new(), change, 0);
-                    if let Some(delta) = self.deltas.last_mut() {
-                        name_pair(delta, &series, i, j);
-                    }
-                }
-            }
-            self.series.push(series);
-        }
-    }
-
-    fn add_constraint(&mut self, index: usize, constraint: &Constraint) -> Result<(), ConstraintError> {
-        let find = |space: &Self, name: &str| {
-            space.deltas.iter().position(|d| d.name == name).ok_or_else(|| {
-                let names = space.deltas.iter().map(|d| d.name.as_str());
-                let hint = crate::application::nearest_hint(name, names);
-                ConstraintError { index, problem: format!("there is no delta `{name}`"), hint }
-            })
-        };
-        match constraint {
-            Constraint::Needs { delta, needs } => {
-                let pair = (find(self, delta)?, find(self, needs)?);
-                self.needs.push(pair);
-            }
-            Constraint::Excludes(names) => {
-                let together = names.iter().map(|name| find(self, name)).collect::<Result<DeltaSet, _>>()?;
-                self.excludes.push(together);
-            }
-        }
-        Ok(())
-    }
-
-    fn push(
-        &mut self,
-        name: String,
-        dimension: Dimension,
-        from: String,
-        to: String,
-        change: Change,
-        cost_ms: u64,
-    ) {
-        let cost = Duration::from_millis(cost_ms);
-        self.deltas.push(Delta { name, dimension, from, to, rank: 0, cost, change });
     }
 
     /// The number of the delta that inverts calls `i` and `j` of a series.
@@ -443,15 +312,6 @@ impl Space {
             order: order.into_iter().map(|i| series.calls[i].clone()).collect(),
         })
     }
-}
-
-fn name_pair(delta: &mut Delta, series: &Series, i: usize, j: usize) {
-    let (first, second) = (&series.calls[i], &series.calls[j]);
-    // The name must not depend on the direction, which may become known only later.
-    let (low, high) = if first < second { (first, second) } else { (second, first) };
-    delta.name = format!("sequence {} {}: {low} / {high}", series.from, series.handling);
-    delta.from = format!("{first} first");
-    delta.to = format!("{second} first");
 }
 
 #[cfg(test)]

@@ -1,0 +1,171 @@
+//! Checks the services and external hosts of an application file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use indexmap::IndexMap;
+
+use super::raw::{self, RawReadiness, RawService};
+use super::read::{Names, Reader, SpecError, one_line_regex};
+use super::{Service, Version};
+use crate::ids::ServiceName;
+use crate::plan::{PortPlan, Probe, Readiness};
+use crate::protocol::Protocol;
+use crate::wiring::{Balance, ExternalHost};
+
+impl Reader<'_> {
+    pub(super) fn externals(
+        &self,
+        raw: Vec<raw::RawExternal>,
+        names: &Names,
+    ) -> Result<Vec<ExternalHost>, SpecError> {
+        let mut externals: Vec<ExternalHost> = Vec::new();
+        for (index, external) in raw.into_iter().enumerate() {
+            let at = index.to_string();
+            let service: ServiceName =
+                external.host.parse().map_err(|e| self.error(&["external", &at, "host"], format!("{e}")))?;
+            if names.contains(&service) || externals.iter().any(|e| e.service == service) {
+                return Err(self.error(&["external", &at, "host"], format!("`{service}` is named twice")));
+            }
+            let ports = if external.ports.is_empty() { vec![80, 443] } else { external.ports };
+            externals.push(ExternalHost { host: external.host, service, allow: external.allow, ports });
+        }
+        Ok(externals)
+    }
+
+    pub(super) fn one_service(
+        &self,
+        name: &str,
+        raw: &RawService,
+        names: &Names,
+        externals: &[ExternalHost],
+    ) -> Result<Service, SpecError> {
+        let here = |key| ["services", name, key];
+        if raw.command.is_empty() && raw.image.is_none() && raw.build.is_none() {
+            let error = self.error(&["services", name], "a service has a `command`, an `image` or a `build`");
+            return Err(SpecError { hint: Some("command: [\"python3\", \"order.py\"]".into()), ..error });
+        }
+        let mut ports: Vec<PortPlan> = Vec::new();
+        for port in &raw.ports {
+            if port.port == 0 || ports.iter().any(|p| p.port == port.port) {
+                return Err(self.error(&here("ports"), format!("port {} is zero or there twice", port.port)));
+            }
+            let protocol = port.protocol.or(raw.protocol).unwrap_or_else(|| Protocol::of_port(port.port));
+            ports.push(PortPlan { port: port.port, protocol });
+        }
+        let calls = match &raw.calls {
+            None => names.iter().chain(externals.iter().map(|e| &e.service)).cloned().collect(),
+            Some(list) => {
+                let all: Names = names.iter().chain(externals.iter().map(|e| &e.service)).cloned().collect();
+                let find = |other: &String| self.service(&["services", name, "calls"], other, &all);
+                list.iter().map(find).collect::<Result<_, _>>()?
+            }
+        };
+        for directory in raw.durable.iter().chain(&raw.directory) {
+            if directory.starts_with('/') || directory.split('/').any(|part| part == "..") {
+                let problem = format!("`{directory}` must lie below the folder of the file");
+                return Err(self.error(&["services", name], problem));
+            }
+        }
+        for alias in &raw.aliases {
+            if alias.parse::<ServiceName>().is_err() || names.contains(alias.as_str()) {
+                return Err(
+                    self.error(&here("aliases"), format!("`{alias}` is no host name or names a service"))
+                );
+            }
+        }
+        for &own in raw.publish.keys() {
+            if !ports.iter().any(|p| p.port == own) {
+                return Err(self.error(&here("publish"), format!("{own} is none of its ports")));
+            }
+        }
+        let text = |env: &IndexMap<String, raw::Scalar>| -> BTreeMap<String, String> {
+            env.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect()
+        };
+        let versions = raw.versions.iter().map(|(version, v)| {
+            let version_of = Version {
+                command: v.command.clone(),
+                image: v.image.clone(),
+                directory: v.directory.clone(),
+                env: text(&v.env),
+            };
+            (version.clone(), version_of)
+        });
+        let after = raw.after.iter().map(|other| self.service(&here("after"), other, names));
+        let after = after.collect::<Result<Vec<_>, _>>()?;
+        Ok(Service {
+            command: raw.command.clone(),
+            image: raw.image.clone(),
+            build: raw.build.clone(),
+            directory: raw.directory.clone().unwrap_or_default(),
+            ready: self.readiness(name, raw.ready.clone(), &ports)?,
+            ports,
+            env: text(&raw.env),
+            after,
+            calls,
+            durable: raw.durable.clone(),
+            aliases: raw.aliases.clone(),
+            publish: raw.publish.iter().map(|(&own, &host)| (own, host)).collect(),
+            balance: raw.balance.clone().unwrap_or(Balance::RoundRobin),
+            versions: versions.collect(),
+            stop_within: raw.stop_within.unwrap_or(Duration::from_secs(5)),
+        })
+    }
+
+    fn readiness(
+        &self,
+        name: &str,
+        raw: Option<RawReadiness>,
+        ports: &[PortPlan],
+    ) -> Result<Readiness, SpecError> {
+        let raw = raw.unwrap_or_default();
+        let here = ["services", name, "ready"];
+        let first = ports.first().map(|p| p.port);
+        let own = |port: Option<u16>| match port.or(first) {
+            Some(port) if ports.iter().any(|p| p.port == port) => Ok(port),
+            Some(port) => Err(self.error(&here, format!("{port} is none of its ports"))),
+            None => Err(self.error(&here, "it has no port to look at")),
+        };
+        let ways = [raw.http.is_some(), raw.tcp.is_some(), raw.log.is_some(), raw.command.is_some()];
+        if ways.iter().filter(|way| **way).count() > 1 {
+            return Err(self.error(&here, "say one of `http`, `tcp`, `log`, `command`"));
+        }
+        let probe = match raw {
+            RawReadiness { http: Some(path), port, .. } => {
+                if !path.starts_with('/') {
+                    return Err(self.error(&here, format!("the path `{path}` starts with `/`")));
+                }
+                Probe::Http { path, port: own(port)? }
+            }
+            RawReadiness { tcp: Some(port), .. } => Probe::Tcp { port: own(Some(port))? },
+            RawReadiness { log: Some(pattern), .. } => {
+                regex::Regex::new(&pattern).map_err(|e| self.error(&here, one_line_regex(&e)))?;
+                Probe::Log { pattern }
+            }
+            RawReadiness { command: Some(command), .. } if !command.is_empty() => Probe::Command { command },
+            RawReadiness { command: Some(_), .. } => return Err(self.error(&here, "the command is empty")),
+            _ => first.map_or(Probe::Started, |port| Probe::Tcp { port }),
+        };
+        Ok(Readiness { probe, within: raw.within.unwrap_or(Duration::from_secs(30)) })
+    }
+
+    pub(super) fn no_circle(&self, services: &IndexMap<ServiceName, Service>) -> Result<(), SpecError> {
+        let mut settled: BTreeSet<&ServiceName> = BTreeSet::new();
+        while settled.len() < services.len() {
+            let next: Vec<_> = services
+                .iter()
+                .filter(|(name, s)| !settled.contains(name) && s.after.iter().all(|a| settled.contains(a)))
+                .map(|(name, _)| name)
+                .collect();
+            if next.is_empty() {
+                let stuck: Vec<_> =
+                    services.keys().filter(|n| !settled.contains(n)).map(ServiceName::as_str).collect();
+                let first = stuck.first().copied().unwrap_or_default();
+                let problem = format!("these wait for one another to start: {}", stuck.join(", "));
+                return Err(self.error(&["services", first, "after"], problem));
+            }
+            settled.extend(next);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! Checks the tests of an application file.
+
+use std::time::Duration;
+
+use super::raw::{RawStep, RawTest};
+use super::read::{Reader, SpecError, one_line_regex};
+use super::{Expectation, ReportFormat, Step, StepBody, TestBody, TestCase, TestCommand};
+
+impl Reader<'_> {
+    pub(super) fn test(&self, index: usize, raw: RawTest) -> Result<TestCase, SpecError> {
+        let at = index.to_string();
+        let here = |problem: &str| self.error(&["tests", &at], problem);
+        let command = |run: Vec<String>| TestCommand {
+            run,
+            env: raw.env.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect(),
+            directory: raw.directory.clone().unwrap_or_default(),
+        };
+        let body = match (raw.discover.as_deref(), raw.run.clone(), raw.http.clone(), raw.steps.clone()) {
+            (Some("junit"), Some(run), None, None) if !run.is_empty() => {
+                if !run.iter().any(|arg| arg.contains("{out}")) {
+                    return Err(here("`discover: junit` needs `{out}` in `run`, the file of the report"));
+                }
+                TestBody::Discover { format: ReportFormat::Junit, command: command(run) }
+            }
+            (Some(other), ..) if other != "junit" => {
+                return Err(here("the only form to discover is `junit`"));
+            }
+            (None, Some(run), None, None) if !run.is_empty() => TestBody::Command(command(run)),
+            (None, None, Some(step), None) => {
+                TestBody::Steps(vec![self.step(&["tests", &at, "http"], step)?])
+            }
+            (None, None, None, Some(steps)) if !steps.is_empty() => {
+                let parse = |(n, step)| self.step(&["tests", &at, "steps", &usize::to_string(&n)], step);
+                TestBody::Steps(steps.into_iter().enumerate().map(parse).collect::<Result<_, _>>()?)
+            }
+            _ => {
+                return Err(here("a test has just one of `run`, `http`, `steps`, or `discover` with `run`"));
+            }
+        };
+        if let Some(pattern) = &raw.failure {
+            regex::Regex::new(pattern)
+                .map_err(|e| self.error(&["tests", &at, "failure"], one_line_regex(&e)))?;
+        }
+        let name = match (raw.name, &body) {
+            (Some(name), _) => name,
+            (None, TestBody::Discover { .. }) => format!("discovered-{}", index + 1),
+            (None, _) => return Err(here("a test has a `name`")),
+        };
+        Ok(TestCase {
+            name,
+            body,
+            failure: raw.failure,
+            within: raw.within.unwrap_or(Duration::from_secs(60)),
+        })
+    }
+
+    fn step(&self, path: &[&str], raw: RawStep) -> Result<Step, SpecError> {
+        let methods = [
+            ("GET", raw.get),
+            ("POST", raw.post),
+            ("PUT", raw.put),
+            ("DELETE", raw.delete),
+            ("PATCH", raw.patch),
+            ("HEAD", raw.head),
+        ];
+        let mut given = methods.into_iter().filter_map(|(method, url)| Some((method, url?)));
+        let (Some((method, url)), None) = (given.next(), given.next()) else {
+            return Err(self.error(path, "a step has one of `get`, `post`, `put`, `delete`, `patch`, `head`"));
+        };
+        if !url.starts_with("http://") {
+            return Err(self.error(path, format!("`{url}` starts with `http://`")));
+        }
+        let body = match (raw.json, raw.body) {
+            (Some(_), Some(_)) => return Err(self.error(path, "a step has `json` or `body`, not both")),
+            (Some(json), None) => Some(StepBody::Json(json)),
+            (None, body) => body.map(StepBody::Text),
+        };
+        let expect: Expectation = raw.expect.unwrap_or_default();
+        // What an earlier step saves is filled in later, as plain text.
+        let saved = regex::Regex::new(r"\$\{[^}]*\}").map_err(|e| self.error(path, e.to_string()))?;
+        for pattern in expect.body.iter().chain(expect.json.values()).chain(expect.headers.values()) {
+            let pattern = saved.replace_all(pattern, "x");
+            regex::Regex::new(&pattern).map_err(|e| self.error(path, one_line_regex(&e)))?;
+        }
+        Ok(Step {
+            method: method.to_owned(),
+            url,
+            headers: raw.headers.into_iter().map(|(key, value)| (key, value.0)).collect(),
+            body,
+            expect,
+            save: raw.save.into_iter().collect(),
+        })
+    }
+}
