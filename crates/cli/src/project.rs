@@ -74,7 +74,9 @@ impl Project {
                     program: own_program()?,
                     state: Some(self.root.join(".faultscope")),
                 };
-                Ok(Arc::new(ProcessPlatform::new(options)?))
+                let platform = ProcessPlatform::new(options)?;
+                platform.reap_orphans().await?;
+                Ok(Arc::new(platform))
             }
             #[cfg(feature = "docker")]
             PlatformChoice::Docker => {

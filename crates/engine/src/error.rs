@@ -36,9 +36,7 @@ pub enum EngineError {
         reason: String,
     },
     /// A known circumstance no longer shows what it showed before, so no answer could be trusted.
-    #[error(
-        "the environment changed: {trial} repeats a known circumstance and gave {now} where it had given {before}"
-    )]
+    #[error("the environment changed: a known circumstance gave {now} where it had given {before}")]
     Sentinel {
         /// The repetition.
         trial: TrialId,

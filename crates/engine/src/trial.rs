@@ -23,6 +23,8 @@ use crate::wire;
 
 /// How long calls that outlive the tests may still run before the trial is judged.
 const QUIET_WITHIN: Duration = Duration::from_millis(500);
+/// How long the end of an instance may stay unknown after its connections broke.
+const EXIT_WITHIN: Duration = Duration::from_millis(500);
 /// Lines kept of the log of an instance that matters.
 const LOG_LINES: usize = 50;
 
@@ -153,13 +155,16 @@ impl Session {
             return Ok(Attempt::Cancelled);
         }
         let reports = self.settle(slot).await;
-        if reports.gates.iter().any(|g| g.outcome == GateOutcome::ReportLost) {
-            return Ok(Attempt::Invalid("a report of a proxy was lost".into()));
         if let Err(error) = self.platform.intact(slot.id).await {
             return self.spoiled(error.into());
         }
+        if reports.gates.iter().any(|g| g.outcome == GateOutcome::ReportLost) {
+            return Ok(Attempt::Invalid("a report of a proxy was lost".into()));
         }
-        evidence.exits.extend(exits(&mut happenings));
+        if slot.recorder.broken() && !evidence.tests.is_empty() {
+            await_exit(&mut happenings, &mut evidence.exits).await;
+        }
+        collect_exits(&mut happenings, &mut evidence.exits);
         evidence.spans = slot.recorder.recorded();
         evidence.spans_dropped = self.campaign.dropped();
         let outcome = trouble
@@ -216,18 +221,23 @@ impl Session {
         let apply = self.platform.apply(slot.id, &plan, cancel);
         tokio::pin!(apply);
         let mut ready = 0;
+        let mut tell = |event| {
+            if let PlatformEvent::Ready { instance } = event {
+                ready += 1;
+                let all = plan.instances.len();
+                self.events.emit(Event::InstanceReady { trial: request.trial, instance, ready, all });
+            }
+        };
         let applied = loop {
             tokio::select! {
                 applied = &mut apply => break applied,
-                Ok(event) = happenings.recv() => {
-                    if let PlatformEvent::Ready { instance } = event {
-                        ready += 1;
-                        let all = plan.instances.len();
-                        self.events.emit(Event::InstanceReady { trial: request.trial, instance, ready, all });
-                    }
-                }
+                Ok(event) = happenings.recv() => tell(event),
             }
         };
+        // The last ones became ready in the same moment in which the whole did.
+        while let Ok(event) = happenings.try_recv() {
+            tell(event);
+        }
         match applied {
             Ok(deployment) => Ok(Deployed::Ready(deployment, started.elapsed())),
             Err(PlatformError {
@@ -256,7 +266,7 @@ impl Session {
             mesh: slot.mesh.as_ref(),
             slot: slot.id,
             expansion: &slot.expansion,
-            scratch: self.campaign.folder().to_owned(),
+            campaign: self.campaign.id().as_str(),
         };
         let mut results = Vec::new();
         for test in &request.tests {
@@ -369,50 +379,63 @@ fn unresolved_by_gates(request: &TrialRequest, reports: &MeshReports) -> Option<
             // No such request was handled, so its order played no part: nothing to resolve.
             continue;
         }
-        let names = |calls: &[faultscope_model::series::CallName]| {
-            calls.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        let completed = |outcome: &GateOutcome| match outcome {
+            GateOutcome::Completed | GateOutcome::ReportLost => true,
+            // A handling that ended before its first call, such as a refusal, has no order to impose.
+            GateOutcome::Missing { missing } => missing.len() == order.order.len(),
+            _ => false,
         };
-        for report in own {
-            let reason = match &report.outcome {
-                GateOutcome::Completed | GateOutcome::ReportLost => continue,
-                // A handling that ended before its first call, such as a refusal, has no order to impose.
-                GateOutcome::Missing { missing } if missing.len() == order.order.len() => continue,
-                GateOutcome::Synchronous { missing, .. } => {
-                    format!(
-                        "the calls are made one after another: {} came only after an answer",
-                        names(missing)
-                    )
-                }
-                GateOutcome::PoolExhausted { missing } => {
-                    format!("a client pool is exhausted: {} did not arrive", names(missing))
-                }
-                GateOutcome::Missing { missing } => format!("these calls were not made: {}", names(missing)),
-                GateOutcome::Unanswered { call } => format!("{call} was not answered in time"),
-            };
-            return Some(format!("the order of {series} could not be imposed: {reason}"));
+        if let Some(report) = own.find(|report| !completed(&report.outcome)) {
+            return Some(format!("the order of {series} could not be imposed: {}", report.outcome));
         }
     }
     None
 }
 
-fn exits(happenings: &mut broadcast::Receiver<PlatformEvent>) -> Vec<InstanceExit> {
-    let mut exits = Vec::new();
+/// Waits a moment for news of an ended instance: its connections break before its end is known.
+async fn await_exit(happenings: &mut broadcast::Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
+    let before = exits.len();
+    let news = async {
+        while exits.len() == before {
+            match happenings.recv().await {
+                Ok(event) => note_exit(event, exits),
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(EXIT_WITHIN, news).await;
+}
+
+/// Takes what is known by now.
+fn collect_exits(happenings: &mut broadcast::Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
     loop {
         match happenings.try_recv() {
-            Ok(PlatformEvent::Exited { instance, code, signal, out_of_memory }) => {
-                let reason = match (out_of_memory, code, signal) {
-                    (true, ..) => "killed: out of memory".to_owned(),
-                    (_, Some(code), _) => format!("exited with {code}"),
-                    (_, _, Some(signal)) => format!("killed by signal {signal}"),
-                    _ => "ended".to_owned(),
-                };
-                exits.push(InstanceExit { instance, reason });
-            }
-            Ok(PlatformEvent::OutOfMemory { instance }) => {
-                exits.push(InstanceExit { instance, reason: "a child was killed: out of memory".into() });
-            }
-            Ok(PlatformEvent::Ready { .. }) | Err(broadcast::error::TryRecvError::Lagged(_)) => {}
-            Err(_) => return exits,
+            Ok(event) => note_exit(event, exits),
+            Err(broadcast::error::TryRecvError::Lagged(_)) => {}
+            Err(_) => return,
         }
+    }
+}
+
+fn note_exit(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
+    let exit = match event {
+        PlatformEvent::Exited { instance, code, signal, out_of_memory } => {
+            let reason = match (out_of_memory, code, signal) {
+                (true, ..) => "killed: out of memory".to_owned(),
+                (_, Some(code), _) => format!("exited with {code}"),
+                (_, _, Some(signal)) => format!("killed by signal {signal}"),
+                _ => "ended".to_owned(),
+            };
+            InstanceExit { instance, reason }
+        }
+        PlatformEvent::OutOfMemory { instance } => {
+            InstanceExit { instance, reason: "a child was killed: out of memory".into() }
+        }
+        PlatformEvent::Ready { .. } => return,
+    };
+    // An instance that did not become ready has been noted with its reason.
+    if !exits.contains(&exit) {
+        exits.push(exit);
     }
 }

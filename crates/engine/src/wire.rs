@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use faultscope_mesh::{Dialer, Recorder, Restarter};
 use faultscope_model::plan::Plan;
@@ -56,17 +56,30 @@ pub(crate) struct SlotRecorder {
     slot: SlotId,
     trial: AtomicU64,
     recorded: AtomicU64,
+    broken: AtomicBool,
 }
 
 impl SlotRecorder {
     pub(crate) fn new(sink: SpanSink, slot: SlotId) -> Self {
-        Self { sink, slot, trial: AtomicU64::new(0), recorded: AtomicU64::new(0) }
+        Self {
+            sink,
+            slot,
+            trial: AtomicU64::new(0),
+            recorded: AtomicU64::new(0),
+            broken: AtomicBool::new(false),
+        }
     }
 
     /// Spans from now on belong to this trial.
     pub(crate) fn begin(&self, trial: TrialId) {
         self.trial.store(trial.0, Ordering::Relaxed);
         self.recorded.store(0, Ordering::Relaxed);
+        self.broken.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a callee broke off a call, or refused it, since the trial began.
+    pub(crate) fn broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
     }
 
     /// Spans since the trial began.
@@ -78,6 +91,10 @@ impl SlotRecorder {
 impl Recorder for SlotRecorder {
     fn record(&self, span: Span) {
         self.recorded.fetch_add(1, Ordering::Relaxed);
+        let callee_broke = |error: &str| error.ends_with("by callee") || error.starts_with("connect");
+        if span.error.as_deref().is_some_and(callee_broke) {
+            self.broken.store(true, Ordering::Relaxed);
+        }
         self.sink.record(TrialId(self.trial.load(Ordering::Relaxed)), self.slot, span);
     }
 }

@@ -78,6 +78,17 @@ pub fn python() -> Fixture {
     ])
 }
 
+/// A server of one small file in Python, for curl: ranges, uploads with a length and in chunks, refusals. It has no
+/// tests yet.
+pub fn files() -> Fixture {
+    let application =
+        "name: files\nservices:\n  files: { command: [\"python3\", \"files.py\"], ports: [8000] }\n";
+    Fixture::of(&[
+        ("files.py", include_str!("../fixtures/python/files.py")),
+        ("faultscope.yaml", application),
+    ])
+}
+
 /// `gateway` calls `price` in Node, over kept connections; `price` also speaks HTTP/2.
 pub fn node() -> Fixture {
     Fixture::of(&[

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How often it is looked again, and how long between; killed processes need a moment to go.
-const LOOKS: u32 = 400;
+const LOOKS: u32 = 1200;
 const BETWEEN: Duration = Duration::from_millis(25);
 
 /// Everything on this machine that belongs to the tool with this process id, in words.
@@ -38,6 +38,18 @@ pub fn nothing_left(tool: u32, folder: &Path) {
 #[track_caller]
 pub fn no_process_left(tool: u32) {
     until(|| processes(tool));
+}
+
+/// Waits until something has come true that no output tells of.
+#[track_caller]
+pub fn wait_until(what: &str, mut true_now: impl FnMut() -> bool) {
+    for _ in 0..LOOKS {
+        if true_now() {
+            return;
+        }
+        thread::sleep(BETWEEN);
+    }
+    panic!("it did not come true that {what}");
 }
 
 #[track_caller]

@@ -15,9 +15,9 @@ mod running;
 mod tool;
 mod view;
 
-pub use fixture::{Fixture, cells, grpc, node, python, websocket};
-pub use left::{left_over, no_process_left, nothing_left};
+pub use fixture::{Fixture, cells, files, grpc, node, python, websocket};
+pub use left::{left_over, no_process_left, nothing_left, wait_until};
 pub use output::Output;
 pub use running::Running;
-pub use tool::Faultscope;
+pub use tool::{Faultscope, free_port};
 pub use view::RunView;

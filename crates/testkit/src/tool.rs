@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -151,5 +153,18 @@ impl Faultscope {
     #[track_caller]
     pub fn last_run(&self) -> RunView {
         RunView::new(self.json(["runs", "show"], 0))
+    }
+}
+
+/// A port on the loopback interface that no other test of this process uses.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Below the ports that the kernel gives to clients, and apart from those of another test process.
+    let base = 20_000 + u16::try_from(std::process::id() % 100).unwrap_or_default() * 100;
+    loop {
+        let port = base + NEXT.fetch_add(1, Ordering::Relaxed) % 100;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use faultscope_engine::stored;
 use faultscope_model::{Run, Span};
-use faultscope_store::{CampaignMeta, Edge, Reader, Store};
+use faultscope_store::{CampaignMeta, Edge, Reader, Store, StoreError, StoreErrorKind};
 use serde::Serialize;
 
 use crate::args::{RunsArgs, RunsCommand, RunsLsArgs, RunsShowArgs};
@@ -55,6 +55,7 @@ async fn list(args: &RunsLsArgs, printer: &Printer) -> Result<Exit, CommandError
     }
     if listed.is_empty() {
         printer.line("no runs yet");
+        return Ok(Exit::Done);
     }
     let mut table =
         Table::new(&["run", "purpose", "application", "when", "outcome", "tests", "calls", "took"]);
@@ -102,6 +103,7 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
         return Ok(Exit::Done);
     }
     render::run::tests(&run, printer);
+    render::run::endings(&run, usize::MAX, printer);
     render::run::evidence(&run, printer);
     render::map::map(&map, printer);
     render::tree::trees(&spans, args.traces, printer);
@@ -120,15 +122,21 @@ fn find(store: &Store, wanted: &str) -> Result<(Reader, Run), CommandError> {
     }
     // A run's id is its campaign's short name and its trial, so a prefix of the campaign finds both.
     let short = wanted.split('.').next().unwrap_or(wanted);
-    let campaign = store.campaign_by(short)?;
+    let unknown = |error: StoreError| match error.kind {
+        StoreErrorKind::NotFound => no_run(wanted),
+        _ => error.into(),
+    };
+    let campaign = store.campaign_by(short).map_err(unknown)?;
     let reader = campaign.reader()?;
     let mut runs = stored::runs(&reader)?;
     let found = match wanted.split_once('.') {
         Some((_, trial)) => runs.into_iter().find(|run| run.trial.0.to_string() == trial),
         None => runs.pop(),
     };
-    let run = found.ok_or_else(|| {
-        CommandError::usage(format!("there is no run `{wanted}`")).hint("`faultscope runs ls` lists them")
-    })?;
+    let run = found.ok_or_else(|| no_run(wanted))?;
     Ok((reader, run))
+}
+
+fn no_run(wanted: &str) -> CommandError {
+    CommandError::usage(format!("there is no run `{wanted}`")).hint("`faultscope runs ls` lists them")
 }

@@ -40,13 +40,14 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let stop = super::test::interrupted();
     let request =
         TrialRequest { trial: TrialId(1), deltas: set, circumstance, tests: Vec::new(), wanted: None };
-    let mut happenings = session.platform().events(SlotId(0));
     let up = session.bring_up(SlotId(0), &request, &stop).await;
     progress.finish().await;
     if let Err(error) = up {
         let _ = super::test::close(session, "failed").await;
         return if stop.is_cancelled() { Ok(Exit::Interrupted) } else { Err(error.into()) };
     }
+    // Only a slot that is open has events.
+    let mut happenings = session.platform().events(SlotId(0));
     let published = publish(&session, sockets)?;
     if printer.json {
         printer.result(&published)?;

@@ -8,7 +8,7 @@ use faultscope_store::Edge;
 
 use crate::printer::Printer;
 
-/// The map as one block for each caller, callers nearest to the test first.
+/// The map as one block for each caller, callers nearest to the test or the user first.
 pub(crate) fn map(edges: &[Edge], printer: &Printer) {
     if edges.is_empty() {
         return;
@@ -44,9 +44,9 @@ pub(crate) fn map(edges: &[Edge], printer: &Printer) {
     }
 }
 
-/// How many calls each service is away from the test, by the shortest way.
+/// How many calls each service is away from the test or the user, by the shortest way.
 fn depths(edges: &[Edge]) -> BTreeMap<&str, usize> {
-    let mut depth: BTreeMap<&str, usize> = BTreeMap::from([("test", 0)]);
+    let mut depth: BTreeMap<&str, usize> = BTreeMap::from([("test", 0), ("user", 0)]);
     loop {
         let mut changed = false;
         for edge in edges {

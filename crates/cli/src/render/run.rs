@@ -6,7 +6,7 @@ use faultscope_model::{Outcome, Run};
 use crate::printer::Printer;
 
 /// Lines of a failing test's message that are shown.
-const MESSAGE_LINES: usize = 12;
+pub(crate) const MESSAGE_LINES: usize = 12;
 
 /// The tests of a run, one line each, failing ones with their message.
 pub(crate) fn tests(run: &Run, printer: &Printer) {
@@ -39,20 +39,28 @@ pub(crate) fn tests(run: &Run, printer: &Printer) {
     }
 }
 
-/// What else a run left: exits, logs, gates, rules, notes.
-pub(crate) fn evidence(run: &Run, printer: &Printer) {
+/// Which instances ended by themselves, and the last lines of each.
+pub(crate) fn endings(run: &Run, most_lines: usize, printer: &Printer) {
     let evidence = &run.evidence;
     for exit in &evidence.exits {
         printer.line(format!("  {} {}", printer.strong(&exit.instance.to_string()), exit.reason));
     }
     for (instance, lines) in &evidence.logs {
+        if lines.is_empty() {
+            continue;
+        }
         printer.line(format!("  last lines of {instance}:"));
-        for line in lines {
+        for line in &lines[lines.len().saturating_sub(most_lines)..] {
             printer.line(format!("    | {line}"));
         }
     }
+}
+
+/// What else a run left: gates, rules, notes, and under what it ran.
+pub(crate) fn evidence(run: &Run, printer: &Printer) {
+    let evidence = &run.evidence;
     for gate in &evidence.gates {
-        printer.line(format!("  gate {}: {:?}", gate.gate, gate.outcome));
+        printer.line(format!("  gate {}: {}", gate.gate, gate.outcome));
     }
     for rule in &evidence.rules {
         printer.line(format!(

@@ -1,11 +1,21 @@
 //! End-to-end tests: the built tool, real processes, real clients. One binary, since linking is what takes long.
 
+mod campaigns;
 mod check;
 mod check_errors;
+mod circumstances;
+mod clients;
 mod init;
+mod isolation;
+mod outcomes;
+mod runs;
+mod sequences;
 mod talk;
+mod ticketing;
+mod trouble;
+mod up;
 
-use faultscope_testkit::{Faultscope, Fixture};
+use faultscope_testkit::{Faultscope, Fixture, cells, free_port};
 
 /// The built tool in an empty folder.
 fn tool() -> Faultscope {
@@ -15,6 +25,13 @@ fn tool() -> Faultscope {
 /// The built tool in a folder with an application.
 fn tool_with(fixture: &Fixture) -> Faultscope {
     Faultscope::with(env!("CARGO_BIN_EXE_faultscope"), fixture)
+}
+
+/// The cells, with ports on the machine that no other test uses; `front` has the first.
+fn published(front: u16) -> Fixture {
+    cells()
+        .replace("ports: [8080]", &format!("ports: [8080]\n    publish: {{ 8080: {front} }}"))
+        .replace("ports: [8081]", &format!("ports: [8081]\n    publish: {{ 8081: {} }}", free_port()))
 }
 
 /// A file that no `mod` names would never run, and nobody would notice.

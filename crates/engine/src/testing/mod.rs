@@ -20,6 +20,9 @@ const OUTPUT_LIMIT: usize = 64 << 10;
 /// The largest report that is read.
 const REPORT_LIMIT: u64 = 16 << 20;
 
+/// All reports begin with it; the tool's process id follows.
+const REPORTS: &str = "faultscope-report-";
+
 /// Where tests run.
 pub(crate) struct TestBed<'a> {
     pub(crate) application: &'a Application,
@@ -27,8 +30,8 @@ pub(crate) struct TestBed<'a> {
     pub(crate) mesh: Option<&'a MeshSlot>,
     pub(crate) slot: SlotId,
     pub(crate) expansion: &'a Expansion,
-    /// A folder in which tests may leave reports, visible inside the slot under the same path.
-    pub(crate) scratch: PathBuf,
+    /// The campaign's name, so that reports of several tools are told apart.
+    pub(crate) campaign: &'a str,
 }
 
 impl TestBed<'_> {
@@ -97,13 +100,14 @@ impl TestBed<'_> {
         command: &TestCommand,
         cancel: &CancellationToken,
     ) -> Result<Vec<TestResult>, PlatformError> {
-        let report = self.scratch.join(format!("report-{}.xml", self.slot.0));
+        let name = format!("{REPORTS}{}-{}-{}.xml", std::process::id(), self.campaign, self.slot.0);
+        let report = Report(report_folder().join(name));
         // A report of an earlier trial must not be taken for this one's.
-        let _ = tokio::fs::remove_file(&report).await;
-        let out = report.to_string_lossy();
+        report.remove();
+        let out = report.0.to_string_lossy();
         let run = command.run.iter().map(|arg| arg.replace("{out}", &out)).collect();
         let exit = self.exec(test, &TestCommand { run, ..command.clone() }, cancel).await?;
-        let cases = match read_bounded(&report).await {
+        let cases = match read_bounded(&report.0).await {
             Ok(text) => junit::parse(&text),
             Err(problem) => Err(problem),
         };
@@ -144,6 +148,36 @@ impl TestBed<'_> {
         };
         self.platform.exec(self.slot, &run, cancel).await
     }
+}
+
+/// The file of a report, gone when it has been read.
+struct Report(PathBuf);
+
+impl Report {
+    fn remove(&self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// A folder that a test sees under the same path: its application, `/tmp` and the tool's own folder are
+/// covered there. Takes away what killed tools have left in it.
+fn report_folder() -> PathBuf {
+    let shared = PathBuf::from("/dev/shm");
+    let folder = if shared.is_dir() { shared } else { std::env::temp_dir() };
+    for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|n| n.strip_prefix(REPORTS)).and_then(|n| n.split('-').next());
+        if owner.is_some_and(|pid| !std::path::Path::new("/proc").join(pid).exists()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    folder
 }
 
 fn failed(test: &TestCase, ending: Ending, message: &str, started: Instant) -> TestResult {

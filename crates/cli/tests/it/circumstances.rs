@@ -1,0 +1,141 @@
+//! Under which circumstance: settings, deltas, instances, nodes, limits, versions.
+
+use faultscope_testkit::cells;
+use insta::assert_snapshot;
+
+use crate::tool_with;
+
+#[test]
+fn single_settings() {
+    let tool = tool_with(&cells());
+    let run = tool.tested(["--set", "config.front.env.GREETING=bye"], 1);
+    assert_eq!(run.output("hello"), r#"{"by":"back-1","said":"bye world"}"#);
+    assert_eq!(run.json["run"]["circumstance"]["config"]["front"]["env.GREETING"], "bye");
+    assert_snapshot!(tool.run(["runs", "show", "--traces", "0"]).shown(), @"
+    exit code 0
+    --- stdout
+    run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+      FAIL  hello <time>
+            step 1
+            | GET http://front:8080/hello: said: `bye world` does not match `hello world`
+      under config front.env.GREETING=bye
+
+    service map: 3 services, 2 ways
+      test
+       └─▶ front      1 calls  p50 <time>  p99 <time>
+      front
+       └─▶ back       1 calls  p50 <time>  p99 <time>
+    ");
+}
+
+#[test]
+fn settings_that_cannot_be() {
+    let tool = tool_with(&cells());
+    for setting in ["instances.back=0", "nodes=x", "config.back.memroy=1MiB", "back=2"] {
+        let output = tool.run(["test", "--set", setting]).expect(2);
+        assert!(output.stderr.contains("is not a setting"), "{}", output.stderr);
+    }
+    assert_snapshot!(tool.run(["test", "--set", "instances.bcak=2"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: there is no service `bcak`
+
+    hint: services: front, back
+    ");
+    assert_snapshot!(tool.run(["test", "--set", "config.back.memory=lots"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: back: `lots` cannot be its memory
+    ");
+}
+
+#[test]
+fn single_deltas() {
+    let tool = tool_with(&cells());
+    let run = tool.tested(["--delta", "instance back", "--delta", "config back.memory"], 0);
+    assert_eq!(run.json["run"]["deltas"], serde_json::json!([0, 2]));
+    assert_eq!(run.json["run"]["cost"]["created"], 4);
+    tool.tested(["--delta", "config back.env.BROKEN"], 1);
+    assert_snapshot!(tool.run(["test", "--delta", "instance bak"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: there is no delta `instance bak`
+
+    hint: `faultscope check` lists all deltas
+    ");
+}
+
+#[test]
+fn instances_are_balanced() {
+    let steps = "      - { get: \"http://front:8080/hello\" }\n".repeat(9);
+    let fixture = cells().replace("failing:", &format!("  - name: nine\n    steps:\n{steps}failing:"));
+    let run = tool_with(&fixture).tested(["--set", "instances.back=3", "--test", "nine"], 0);
+    for instance in ["back-1", "back-2", "back-3"] {
+        let calls = run.spans_to("back").iter().filter(|s| s["callee_instance"] == instance).count();
+        assert_eq!(calls, 3, "{instance}");
+    }
+}
+
+#[test]
+fn links_between_nodes_add_latency() {
+    let fixture = cells().replace("failing:", "links: [ { latency: 40ms } ]\nfailing:");
+    let tool = tool_with(&fixture);
+    let took = |run: &faultscope_testkit::RunView| {
+        let span = run.spans_to("back")[0];
+        (span["duration_us"].as_u64().unwrap(), span["caller_node"] != span["callee_node"])
+    };
+    let (alone, apart) = took(&tool.tested(["--set", "nodes=1"], 0));
+    assert!(!apart);
+    let (linked, apart) = took(&tool.tested(["--set", "nodes=2"], 0));
+    assert!(apart, "neighbours land on different nodes");
+    // Forty each way; how long the call itself takes is left to the machine.
+    assert!(linked >= 80_000, "{linked} us with the link, {alone} us without");
+}
+
+#[test]
+fn a_memory_limit_kills_and_is_named() {
+    let fixture = cells().replace(
+        "failing:",
+        "  - { name: heap, http: { get: \"http://front:8080/heap\", expect: { json: { took: \"64\" } } } }\nfailing:",
+    );
+    let tool = tool_with(&fixture);
+    tool.tested(["--test", "heap"], 0);
+    let run = tool.tested(["--test", "heap", "--set", "config.back.memory=32MiB"], 1);
+    assert_eq!(
+        run.json["run"]["evidence"]["exits"],
+        serde_json::json!([{ "instance": "back-1", "reason": "killed: out of memory" }])
+    );
+    assert_snapshot!(tool.run(["runs", "show"]).shown(), @"
+    exit code 0
+    --- stdout
+    run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+      FAIL  heap <time>
+            step 1
+            | GET http://front:8080/heap: status 502
+      back-1 killed: out of memory
+      under config back.memory=32MiB
+
+    service map: 3 services, 2 ways
+      test
+       └─▶ front      1 calls  p50 <time>  p99 <time>  1 errors
+      front
+       └─▶ back       1 calls  p50 <time>  p99 <time>  1 errors
+
+    trace <trace>: 2 calls in <time>
+      front-1 GET /heap <time> <bar> 502
+      └─ back-1 GET /heap <time> <bar> closed by callee
+    ");
+}
+
+#[test]
+fn what_is_recorded() {
+    let tool = tool_with(&cells());
+    let run = tool.tested(["--record", "timing"], 0);
+    assert!(run.spans().iter().all(|s| s["payload"].is_null()));
+    let run = tool.tested(["--record", "headers"], 0);
+    let payload = &run.spans_to("back")[0]["payload"];
+    assert!(payload["request_headers"].to_string().contains("traceparent"));
+    assert_eq!(payload["response_body"], "");
+    let run = tool.tested(["--record", "bodies"], 0);
+    assert_ne!(run.spans_to("back")[0]["payload"]["response_body"], "");
+}

@@ -1,0 +1,115 @@
+//! Kept apart by namespaces, by ports, without rights; and nothing stays when the tool is killed.
+
+use faultscope_testkit::{cells, free_port, left_over, no_process_left, nothing_left, python, wait_until};
+
+use insta::assert_snapshot;
+
+use crate::{published, tool_with};
+
+#[test]
+fn by_namespaces() {
+    let tool = tool_with(&cells());
+    let run = tool.tested(["--isolation", "netns"], 0);
+    assert_eq!(
+        run.calls(),
+        ["test-1 -> front-1 GET /hello http1 200 root", "front-1 -> back-1 GET /word http1 200 propagated"]
+    );
+}
+
+#[test]
+fn by_ports() {
+    // Cells find one another by `<SERVICE>_URL`, which this isolation sets.
+    let told = |service: &str| format!("\"{service}\", \"--port\", \"${{port}}\"]");
+    let fixture = cells().replace("\"front\"]", &told("front")).replace("\"back\"]", &told("back"));
+    let tool = tool_with(&fixture);
+    let words =
+        ["test", "--isolation", "ports", "--set", "instances.back=2", "--repeat", "2", "--slots", "2"];
+    let running = tool.start(words);
+    let id = running.id();
+    running.wait().expect(0);
+    nothing_left(id, &tool.folder());
+    assert_eq!(tool.last_run().calls().len(), 2);
+}
+
+#[test]
+fn fixed_ports_cannot_be_shared() {
+    let output = tool_with(&cells()).run(["test", "--isolation", "ports", "--set", "instances.back=2"]);
+    assert_snapshot!(output.exact(), @"
+    exit code 3
+    --- stderr
+    error: process: cannot lay out ports
+      because: back-1 and back-2 would both listen on port 8081; write `${port}` where the service is told its port, or use `isolation: netns`
+    ");
+}
+
+#[test]
+fn without_rights() {
+    let tool = tool_with(&cells()).unprivileged();
+    let output = tool.run(["test", "--isolation", "netns", "--repeat", "2", "--slots", "2"]);
+    output.expect(0);
+    let run = tool.last_run();
+    assert_eq!(
+        run.calls(),
+        ["test-1 -> front-1 GET /hello http1 200 root", "front-1 -> back-1 GET /word http1 200 propagated"]
+    );
+}
+
+#[test]
+fn a_killed_tool_leaves_nothing() {
+    let fixture = published(free_port()).replace(
+        "failing:",
+        "  - { name: forks, run: [\"sh\", \"-c\", \"(setsid sleep 1000 &) ; sleep 1000\"] }\nfailing:",
+    );
+    let tool = tool_with(&fixture);
+    let mut running = tool.start(["up"]);
+    running.wait_for_line("Ctrl-C ends it");
+    let up = running.id();
+    running.kill();
+    assert_eq!(running.wait().signal, Some(9));
+    no_process_left(up);
+    // In the middle of a test whose command has forked away.
+    let running = tool.start(["test", "--test", "forks"]);
+    let test = running.id();
+    wait_until("the test has forked", || {
+        left_over(test, &tool.folder()).iter().any(|line| line.contains("sleep 1000"))
+    });
+    running.kill();
+    assert_eq!(running.wait().signal, Some(9));
+    no_process_left(test);
+    // The next start works and takes the rest away.
+    tool.run(["test", "--test", "hello"]).expect(0);
+    nothing_left(up, &tool.folder());
+    nothing_left(test, &tool.folder());
+}
+
+#[test]
+fn clean_takes_away_what_a_killed_tool_left() {
+    let tool = tool_with(&published(free_port()));
+    let mut running = tool.start(["up"]);
+    running.wait_for_line("Ctrl-C ends it");
+    let id = running.id();
+    running.kill();
+    running.wait();
+    tool.run(["clean"]).expect(0);
+    nothing_left(id, &tool.folder());
+}
+
+#[test]
+fn fresh_data_for_every_trial() {
+    // Each trial would see what the one before wrote, if anything were shared.
+    let fixture = python().application(
+        r#"name: notes
+services:
+  notes:
+    command: ["python3", "-c", "import http.server, os; os.makedirs('data', exist_ok=True); open('data/log', 'a').write('x'); http.server.test(http.server.SimpleHTTPRequestHandler, port=8000)"]
+    ports: [8000]
+    durable: [data/]
+setup: ["sh", "-c", "mkdir -p data && printf seed > data/log"]
+tests:
+  - { name: seeded, http: { get: "http://notes:8000/data/log", expect: { body: "^seedx$" } } }
+"#,
+    );
+    let tool = tool_with(&fixture);
+    tool.run(["test", "--repeat", "3"]).expect(0);
+    assert!(!tool.folder().join("data").exists(), "the application's own folder is not written to");
+}

@@ -1,0 +1,292 @@
+//! `faultscope test`: kinds of tests, and what each outcome looks like.
+
+use faultscope_testkit::{Fixture, cells};
+use insta::assert_snapshot;
+
+use crate::tool_with;
+
+/// The cells with other tests.
+fn with_tests(tests: &str) -> Fixture {
+    cells().replace(
+        "tests:\n  - name: hello\n    http: { get: \"http://front:8080/hello\", expect: { status: 200, json: { said: hello world } } }\n",
+        &format!("tests:\n{tests}"),
+    )
+}
+
+#[test]
+fn a_passing_test() {
+    assert_snapshot!(tool_with(&cells()).run(["test"]).shown(), @"
+    exit code 0
+    --- stdout
+    run <run>.1 pass: 1 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+      pass  hello <time>
+    see the calls with `faultscope runs show <run>.1`
+    ");
+}
+
+#[test]
+fn a_failing_test() {
+    let tool = tool_with(&cells());
+    assert_snapshot!(tool.run(["test", "--failing"]).shown(), @"
+    exit code 1
+    --- stdout
+    run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+      FAIL  hello <time>
+            step 1
+            | GET http://front:8080/hello: status 502 != 200
+    see the calls with `faultscope runs show <run>.1`
+    ");
+}
+
+#[test]
+fn a_trial_that_cannot_be_judged() {
+    let fixture = cells().more("  versions: { back: none }\n").replace(
+        "  back:\n",
+        "  back:\n    versions: { none: { command: [\"sh\", \"-c\", \"echo the disk is on fire; exit 3\"] } }\n",
+    );
+    let tool = tool_with(&fixture);
+    assert_snapshot!(tool.run(["test", "--delta", "version back"]).shown(), @"
+    exit code 5
+    --- stdout
+    run <run>.1 unresolved (back-1 did not become ready: exited with 3): 0 of 0 tests passed, 0 calls seen, ready after <time>, took <time>
+      back-1 exited with 3
+      last lines of back-1:
+        | the disk is on fire
+    see the calls with `faultscope runs show <run>.1`
+    ");
+    assert_snapshot!(tool.run(["runs", "show"]).shown(), @"
+    exit code 0
+    --- stdout
+    run <run>.1 unresolved (back-1 did not become ready: exited with 3): 0 of 0 tests passed, 0 calls seen, ready after <time>, took <time>
+      back-1 exited with 3
+      last lines of back-1:
+        | the disk is on fire
+      note: back-1 did not become ready: exited with 3
+    ");
+}
+
+#[test]
+fn as_json() {
+    let tool = tool_with(&cells());
+    let json = tool.json(["test", "--seed", "7"], 0);
+    assert_eq!(
+        (&json["passed"], &json["failed"], &json["unresolved"], &json["stopped"], &json["seed"]),
+        (&1.into(), &0.into(), &0.into(), &false.into(), &7.into())
+    );
+    let run = &json["runs"][0];
+    assert_eq!(run["outcome"], serde_json::json!({ "kind": "pass" }));
+    assert_eq!(run["cost"]["created"], 2);
+    assert_eq!(run["evidence"]["spans"], 2);
+    assert!(
+        json["campaign"]
+            .as_str()
+            .unwrap()
+            .starts_with(run["id"].as_str().unwrap().split('.').next().unwrap())
+    );
+
+    let json = tool.json(["test", "--failing"], 1);
+    assert_eq!(
+        json["runs"][0]["outcome"]["signature"],
+        serde_json::json!({
+            "test": "hello",
+            "ending": { "step": 1 },
+            "message": "GET http://front:8080/hello: status 502 != 200"
+        })
+    );
+    assert_eq!(json["runs"][0]["circumstance"]["config"]["back"]["env.BROKEN"], "true");
+}
+
+#[test]
+fn commands_run_inside() {
+    let tool = tool_with(&with_tests(
+        r#"  - { name: by name, run: ["${faultscope}", "fetch", "http://front:8080/hello"] }
+  - { name: by localhost, run: ["${faultscope}", "fetch", "http://localhost:8081/word"] }
+  - { name: by address, run: ["${faultscope}", "fetch", "http://127.0.0.1:8081/word"] }
+  - { name: environment, run: ["sh", "-c", "echo $GREETING from $(pwd | tail -c 5)"], env: { GREETING: hello }, directory: sub }
+  - { name: by signal, run: ["sh", "-c", "kill -9 $$"] }
+"#,
+    ));
+    tool.write("sub/.keep", "");
+    assert_snapshot!(tool.run(["test"]).shown(), @"
+    exit code 1
+    --- stdout
+    run <run>.1 fail: 4 of 5 tests passed, 4 calls seen, ready after <time>, took <time>
+      pass  by name <time>
+      pass  by localhost <time>
+      pass  by address <time>
+      pass  environment <time>
+      FAIL  by signal <time>
+            signal 9
+    see the calls with `faultscope runs show <run>.1`
+    ");
+    let run = tool.last_run();
+    assert_eq!(run.output("environment"), "hello from /sub\n");
+    assert_eq!(run.failed(), ["by signal"]);
+}
+
+#[test]
+fn nothing_leaves() {
+    // Whether it is refused or lost is the platform's choice.
+    let line = r#"["${faultscope}", "fetch", "--within", "1s", "http://192.0.2.1/"]"#;
+    let run = tool_with(&with_tests(&format!("  - {{ name: outside, run: {line} }}\n"))).tested([""; 0], 1);
+    assert_eq!((run.failed(), run.calls()), (vec!["outside"], vec![]));
+}
+
+#[test]
+fn a_test_whose_program_is_missing() {
+    let tool = tool_with(&with_tests("  - { name: nowhere, run: [\"no-such-program\"] }\n"));
+    assert_snapshot!(tool.run(["test"]).shown(), @"
+    exit code 3
+    --- stderr
+    error: process: cannot run no-such-program
+      because: no such program: no-such-program
+    ");
+}
+
+#[test]
+fn steps_save_and_expect() {
+    let tool = tool_with(&with_tests(
+        r#"  - name: two steps
+    steps:
+      - { get: "http://back:8081/word", expect: { headers: { content-type: "application/json.*" } }, save: { word: word } }
+      - { get: "http://front:8080/hello", expect: { json: { said: "hello ${word}" } } }
+  - name: no such path
+    http: { get: "http://front:8080/nowhere" }
+  - name: such a path
+    http: { get: "http://front:8080/nowhere", expect: { status: 404 } }
+  - name: nothing to save
+    http: { get: "http://front:8080/hello", save: { x: a.b } }
+  - name: wrong port
+    http: { get: "http://front:9999/hello" }
+  - name: wrong host
+    http: { get: "http://nobody:80/hello" }
+"#,
+    ));
+    assert_snapshot!(tool.run(["test"]).shown(), @"
+    exit code 1
+    --- stdout
+    run <run>.1 fail: 2 of 6 tests passed, 7 calls seen, ready after <time>, took <time>
+      pass  two steps <time>
+      FAIL  no such path <time>
+            step 1
+            | GET http://front:8080/nowhere: status 404
+      pass  such a path <time>
+      FAIL  nothing to save <time>
+            step 1
+            | GET http://front:8080/hello: the answer has no `a.b` to save
+      FAIL  wrong port <time>
+            step 1
+            | GET http://front:9999/hello: `front` has no port 9999, only 8080
+      FAIL  wrong host <time>
+            step 1
+            | GET http://nobody:80/hello: there is no service `nobody`
+    see the calls with `faultscope runs show <run>.1`
+    ");
+}
+
+#[test]
+fn discovered_cases() {
+    let tool =
+        tool_with(&with_tests("  - { discover: junit, run: [\"python3\", \"suite.py\", \"{out}\"] }\n"));
+    tool.write(
+        "suite.py",
+        r#"import sys
+open(sys.argv[1], "w").write('''<testsuite>
+<testcase classname="shop" name="opens" time="0.25"/>
+<testcase classname="shop" name="closes"><failure message="still open at 12:30:00">trace</failure></testcase>
+<testcase classname="shop" name="sleeps"><skipped/></testcase>
+</testsuite>''')
+sys.exit(1)
+"#,
+    );
+    assert_snapshot!(tool.run(["test"]).shown(), @"
+    exit code 1
+    --- stdout
+    run <run>.1 fail: 1 of 2 tests passed, 0 calls seen, ready after <time>, took <time>
+      pass  shop.opens <time>
+      FAIL  shop.closes <time>
+            failed
+            | still open at 12:30:00
+    see the calls with `faultscope runs show <run>.1`
+    ");
+    let json = tool.last_run().json;
+    assert_eq!(json["run"]["outcome"]["signature"]["message"], "still open at <time>");
+    tool.write("suite.py", "raise SystemExit('no suite today')");
+    assert_snapshot!(tool.run(["test"]).shown(), @"
+    exit code 1
+    --- stdout
+    run <run>.1 fail: 0 of 1 tests passed, 0 calls seen, ready after <time>, took <time>
+      FAIL  discovered-1 <time>
+            exit code 1
+            | no report: No such file or directory (os error 2)
+            | no suite today
+    see the calls with `faultscope runs show <run>.1`
+    ");
+}
+
+#[test]
+fn a_pattern_chooses_what_the_failure_is() {
+    let tool = tool_with(&with_tests(
+        r#"  - name: pay
+    run: ["sh", "-c", "echo started at $$; echo balance 3 != 4; echo done with $$; exit 1"]
+    failure: "balance .* != .*"
+"#,
+    ));
+    let json = tool.json(["test"], 1);
+    assert_eq!(
+        json["runs"][0]["outcome"]["signature"],
+        serde_json::json!({ "test": "pay", "ending": { "code": 1 }, "message": "balance 3 != 4" })
+    );
+}
+
+#[test]
+fn chosen_tests() {
+    let tool = tool_with(&with_tests(
+        "  - { name: good, run: [\"true\"] }\n  - { name: bad, run: [\"false\"] }\n  - { name: fine, run: [\"true\"] }\n",
+    ));
+    tool.run(["test"]).expect(1);
+    let run = tool.tested(["--test", "fine", "--test", "good"], 0);
+    let names: Vec<_> =
+        run.json["run"]["evidence"]["tests"].as_array().unwrap().iter().map(|t| &t["test"]).collect();
+    assert_eq!(names, ["fine", "good"]);
+    assert_snapshot!(tool.run(["test", "--test", "god"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: there is no test `god`
+
+    hint: tests: good, bad, fine
+    ");
+}
+
+#[test]
+fn no_tests() {
+    assert_snapshot!(tool_with(&with_tests("  []\n")).run(["test"]).exact(), @r#"
+    exit code 3
+    --- stderr
+    error: the application has no tests
+
+    hint: add `tests:` to the file, for example `- { name: up, http: { get: "http://order:8080/health" } }`
+    "#);
+}
+
+#[test]
+fn a_test_that_hangs() {
+    let tool = tool_with(&with_tests(
+        r#"  - { name: hangs, run: ["sh", "-c", "echo begun; sleep 1000 & sleep 1000"], within: 1s }
+  - { name: waits, http: { get: "http://front:8080/slow" }, within: 1s }
+  - { name: after it, http: { get: "http://front:8080/hello" } }
+"#,
+    ));
+    assert_snapshot!(tool.run(["test"]).shown(), @"
+    exit code 1
+    --- stdout
+    run <run>.1 fail: 1 of 3 tests passed, 3 calls seen, ready after <time>, took <time>
+      FAIL  hangs <time>
+            timed out
+            | begun
+      FAIL  waits <time>
+            timed out
+      pass  after it <time>
+    see the calls with `faultscope runs show <run>.1`
+    ");
+}

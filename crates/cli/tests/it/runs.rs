@@ -1,0 +1,143 @@
+//! `faultscope runs` and `clean`: what is stored, and what goes.
+
+use faultscope_testkit::cells;
+use insta::assert_snapshot;
+
+use crate::{tool, tool_with};
+
+#[test]
+fn lists_and_shows() {
+    let tool = tool_with(&cells());
+    tool.run(["test"]).expect(0);
+    tool.run(["test", "--failing"]).expect(1);
+    assert_snapshot!(tool.run(["runs", "ls"]).shown(), @"
+    exit code 0
+    --- stdout
+    run     purpose  application  when     outcome  tests  calls  took
+    <run>.1  test     cells        <ago>  fail     0/1    2 <time>
+    <run>.1  test     cells        <ago>  pass     1/1    2 <time>
+    ");
+    assert_snapshot!(tool.run(["runs", "ls", "--limit", "1"]).shown(), @"
+    exit code 0
+    --- stdout
+    run     purpose  application  when     outcome  tests  calls  took
+    <run>.1  test     cells        <ago>  fail     0/1    2 <time>
+    ");
+    assert_snapshot!(tool.run(["runs", "show"]).shown(), @"
+    exit code 0
+    --- stdout
+    run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+      FAIL  hello <time>
+            step 1
+            | GET http://front:8080/hello: status 502 != 200
+      under instances back=3, config back.env.BROKEN=true, config back.memory=64MiB
+
+    service map: 3 services, 2 ways
+      test
+       └─▶ front      1 calls  p50 <time>  p99 <time>  1 errors
+      front
+       └─▶ back       1 calls  p50 <time>  p99 <time>  1 errors
+
+    trace <trace>: 2 calls in <time>
+      front-1 GET /hello <time> <bar> 502
+      └─ back-1 GET /word <time> <bar> 503
+    ");
+    let listed = tool.json(["runs", "ls"], 0);
+    let first = listed[1]["runs"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(listed[1]["campaign"]["kind"], "test");
+    assert_snapshot!(tool.run(["runs", "show", &first]).shown(), @"
+    exit code 0
+    --- stdout
+    run <run>.1 pass: 1 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+      pass  hello <time>
+
+    service map: 3 services, 2 ways
+      test
+       └─▶ front      1 calls  p50 <time>  p99 <time>
+      front
+       └─▶ back       1 calls  p50 <time>  p99 <time>
+
+    trace <trace>: 2 calls in <time>
+      front-1 GET /hello <time> <bar> 200
+      └─ back-1 GET /word <time> <bar> 200
+    ");
+    // A prefix of the campaign and the whole id of the campaign name the same run.
+    let campaign = listed[1]["campaign"]["id"].as_str().unwrap();
+    for wanted in [&first[..4], campaign] {
+        let shown = tool.json(["runs", "show", wanted], 0);
+        assert_eq!(shown["run"]["id"], first.as_str());
+    }
+}
+
+#[test]
+fn shows_one_trace() {
+    let tool = tool_with(
+        &cells()
+            .replace("failing:", "  - { name: again, http: { get: \"http://back:8081/word\" } }\nfailing:"),
+    );
+    let run = tool.tested([] as [&str; 0], 0);
+    let trace = run.spans_to("front")[0]["trace"].as_str().unwrap().to_owned();
+    assert_snapshot!(tool.run(["runs", "show", "--trace", &trace[..8]]).shown(), @"
+    exit code 0
+    --- stdout
+
+    trace <trace>: 2 calls in <time>
+      front-1 GET /hello <time> <bar> 200
+      └─ back-1 GET /word <time> <bar> 200
+    ");
+    assert_snapshot!(tool.run(["runs", "show", "--trace", "zz"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: the run has no trace `zz`
+    ");
+}
+
+#[test]
+fn nothing_stored() {
+    let tool = tool();
+    assert_snapshot!(tool.run(["runs", "ls"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: there are no runs at ./.faultscope
+
+    hint: runs lie beside the application file: name its folder, or run `faultscope test` first
+    ");
+    tool.write("faultscope.yaml", "services: { a: { command: [a] } }");
+    tool.write(".faultscope/.keep", "");
+    assert_snapshot!(tool.run(["runs", "ls"]).exact(), @"
+    exit code 0
+    --- stdout
+    no runs yet
+    ");
+    assert_snapshot!(tool.run(["runs", "show"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: there are no runs yet
+
+    hint: `faultscope test` makes one
+    ");
+    assert_snapshot!(tool.run(["runs", "show", "beef.1"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: there is no run `beef.1`
+
+    hint: `faultscope runs ls` lists them
+    ");
+}
+
+#[test]
+fn cleans() {
+    let tool = tool_with(&cells());
+    for _ in 0..3 {
+        tool.run(["test"]).expect(0);
+    }
+    let newest = tool.last_run().json["run"]["id"].clone();
+    // What other dead tools have left on this machine goes as well, so the numbers are not ours to know.
+    let output = tool.run(["clean"]).expect(0).stdout;
+    assert!(output.starts_with("removed ") && output.ends_with("and 0 campaigns\n"), "{output}");
+    let json = tool.json(["clean", "--keep", "1"], 0);
+    assert_eq!(json["campaigns"].as_array().unwrap().len(), 2);
+    let listed = tool.json(["runs", "ls"], 0);
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(listed[0]["runs"][0]["id"], newest);
+}

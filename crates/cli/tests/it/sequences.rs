@@ -1,0 +1,78 @@
+//! Gates: concurrent calls take a chosen order, and a caller that waits for each answer cannot be made to.
+
+use faultscope_testkit::{Fixture, RunView, cells};
+use insta::assert_snapshot;
+
+use crate::tool_with;
+
+const CALLS: [&str; 3] = ["back GET /word", "front GET /hello", "log POST /third"];
+
+/// The cells with `desk` and `log`, and a test that lets `desk` make its three calls.
+fn desk(handling: &str, order: [usize; 3]) -> Fixture {
+    let service = |name: &str, port: u16| {
+        format!(
+            "  {name}: {{ command: [\"${{faultscope}}\", cell, --spec, cells.yaml, --service, {name}], \
+             ports: [{port}], ready: {{ http: /health }} }}\n"
+        )
+    };
+    let order: Vec<String> = order.iter().map(|&n| format!("\"{}\"", CALLS[n])).collect();
+    cells()
+        .replace("tests:\n", &format!("{}{}tests:\n", service("desk", 8082), service("log", 8083)))
+        .replace("failing:", &format!("  - {{ name: desk, http: {{ post: \"http://desk:8082/{handling}\" }} }}\nfailing:"))
+        .replace("failing:\n  instances: { back: 3 }\n  config: { back: { env.BROKEN: \"true\", memory: 64MiB } }\n",
+            &format!("gate_wait: 1s\nfailing:\n  sequence: [ {{ from: desk, in: \"POST /{handling}\", order: [ {} ] }} ]\n", order.join(", ")))
+}
+
+/// The calls of `desk` in the order in which their answers came: a gate releases one after the other's answer.
+fn answered(run: &RunView) -> Vec<String> {
+    let mut spans: Vec<_> = run.spans().iter().filter(|s| s["caller"] == "desk-1").collect();
+    spans.sort_by_key(|s| s["start_us"].as_u64().unwrap() + s["duration_us"].as_u64().unwrap());
+    spans.iter().map(|s| s["callee"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn impose_any_order_on_concurrent_calls() {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let tool = tool_with(&desk("at-once", order));
+        let run = tool.tested(["--failing", "--test", "desk"], 0);
+        let wanted = order.map(|n| CALLS[n].split(' ').next().unwrap());
+        assert_eq!(answered(&run), wanted);
+        assert_eq!(run.json["run"]["evidence"]["gates"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn a_synchronous_caller_is_unresolved() {
+    let tool = tool_with(&desk("in-turn", [2, 1, 0]));
+    let output = tool.run(["test", "--failing", "--test", "desk"]);
+    assert_snapshot!(output.shown(), @"
+    exit code 5
+    --- stdout
+    run <run>.1 unresolved (the order of desk POST /in-turn could not be imposed: the calls are made one after another: log POST /third, front GET /hello came only after an answer): 1 of 1 tests passed, 5 calls seen, ready after <time>, took <time>
+      pass  desk <time>
+    see the calls with `faultscope runs show <run>.1`
+    ");
+    assert_snapshot!(tool.run(["runs", "show", "--traces", "0"]).shown(), @"
+    exit code 0
+    --- stdout
+    run <run>.1 unresolved (the order of desk POST /in-turn could not be imposed: the calls are made one after another: log POST /third, front GET /hello came only after an answer): 1 of 1 tests passed, 5 calls seen, ready after <time>, took <time>
+      pass  desk <time>
+      gate 1: the calls are made one after another: log POST /third, front GET /hello came only after an answer
+
+    service map: 5 services, 5 ways
+      test
+       └─▶ desk       1 calls  p50 <time>  p99 <time>
+      desk
+       ├─▶ back       1 calls  p50 <time>  p99 <time>
+       ├─▶ front      1 calls  p50 <time>  p99 <time>
+       └─▶ log        1 calls  p50 <time>  p99 <time>
+      front
+       └─▶ back       1 calls  p50 <time>  p99 <time>
+    ");
+}
+
+#[test]
+fn a_request_that_does_not_come_needs_no_order() {
+    let tool = tool_with(&desk("at-once", [2, 1, 0]));
+    tool.tested(["--failing", "--test", "hello"], 0);
+}

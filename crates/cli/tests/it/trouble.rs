@@ -1,0 +1,129 @@
+//! Services that do not do what they should: the tool names which, and gives their last lines.
+
+use faultscope_testkit::{cells, free_port};
+use insta::assert_snapshot;
+
+use crate::{published, tool_with};
+
+#[test]
+fn a_service_that_dies_at_its_start() {
+    let fixture = published(free_port()).replace(
+        "  back:\n    command: [\"${faultscope}\", \"cell\", \"--spec\", \"cells.yaml\", \"--service\", \"back\"]",
+        "  back:\n    command: [\"sh\", \"-c\", \"echo reading settings; echo no database >&2; exit 4\"]",
+    );
+    let tool = tool_with(&fixture);
+    assert_snapshot!(tool.run(["test"]).shown(), @"
+    exit code 5
+    --- stdout
+    run <run>.1 unresolved (back-1 did not become ready: exited with 4): 0 of 0 tests passed, 0 calls seen, ready after <time>, took <time>
+      back-1 exited with 4
+      last lines of back-1:
+        | reading settings
+        | no database
+    see the calls with `faultscope runs show <run>.1`
+    ");
+    assert_snapshot!(tool.run(["up"]).shown(), @"
+    exit code 5
+    --- stderr
+    error: process: cannot start back-1
+      because: exited with 4
+      | reading settings
+      | no database
+    ");
+}
+
+#[test]
+fn a_missing_program() {
+    let fixture = cells().replace("command: [\"${faultscope}\"", "command: [\"no-such-program\"");
+    assert_snapshot!(tool_with(&fixture).run(["test"]).shown(), @"
+    exit code 3
+    --- stderr
+    error: process: cannot start front-1
+      because: no such program: no-such-program
+    ");
+}
+
+#[test]
+fn a_service_that_never_listens() {
+    let fixture = cells()
+        .replace("command: [\"${faultscope}\"", "command: [\"sh\", \"-c\", \"echo waiting; sleep 1000\"")
+        .replace("ready: { http: /health }", "ready: { http: /health, within: 1s }");
+    assert_snapshot!(tool_with(&fixture).run(["test"]).shown(), @"
+    exit code 5
+    --- stdout
+    run <run>.1 unresolved (front-1 did not become ready: not ready within <time>): 0 of 0 tests passed, 0 calls seen, ready after <time>, took <time>
+      front-1 not ready within <time>
+      last lines of front-1:
+        | waiting
+    see the calls with `faultscope runs show <run>.1`
+    ");
+}
+
+#[test]
+fn a_service_that_ends_during_a_test() {
+    let fixture = cells().replace("http://front:8080/hello", "http://front:8080/end");
+    let tool = tool_with(&fixture);
+    assert_snapshot!(tool.run(["test"]).shown(), @"
+    exit code 1
+    --- stdout
+    run <run>.1 fail: 0 of 1 tests passed, 1 calls seen, ready after <time>, took <time>
+      FAIL  hello <time>
+            step 1
+            | GET http://front:8080/end: the connection was closed before an answer
+      front-1 exited with 7
+      last lines of front-1:
+        | front-1 GET /end: crashed
+    see the calls with `faultscope runs show <run>.1`
+    ");
+    assert_snapshot!(tool.run(["runs", "show"]).shown(), @"
+    exit code 0
+    --- stdout
+    run <run>.1 fail: 0 of 1 tests passed, 1 calls seen, ready after <time>, took <time>
+      FAIL  hello <time>
+            step 1
+            | GET http://front:8080/end: the connection was closed before an answer
+      front-1 exited with 7
+      last lines of front-1:
+        | front-1 GET /end: crashed
+
+    service map: 2 services, 1 ways
+      test
+       └─▶ front      1 calls  p50 <time>  p99 <time>  1 errors
+
+    trace <trace>: 1 calls in <time>
+      front-1 GET /end <time> <bar> closed by callee
+    ");
+}
+
+#[test]
+fn a_service_that_answers_with_errors() {
+    let tool = tool_with(&cells());
+    tool.tested(["--delta", "config back.env.BROKEN"], 1);
+    assert_snapshot!(tool.run(["runs", "show"]).shown(), @"
+    exit code 0
+    --- stdout
+    run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+      FAIL  hello <time>
+            step 1
+            | GET http://front:8080/hello: status 502 != 200
+      under config back.env.BROKEN=true
+
+    service map: 3 services, 2 ways
+      test
+       └─▶ front      1 calls  p50 <time>  p99 <time>  1 errors
+      front
+       └─▶ back       1 calls  p50 <time>  p99 <time>  1 errors
+
+    trace <trace>: 2 calls in <time>
+      front-1 GET /hello <time> <bar> 502
+      └─ back-1 GET /word <time> <bar> 503
+    ");
+}
+
+#[test]
+fn a_mistake_in_a_cells_own_spec() {
+    let tool = tool_with(&cells().file("cells.yaml", "version: 1\nservices: { front: { prot: 1 } }\n"));
+    let output = tool.run(["test"]).expect(5);
+    // Both services die of it; which one is seen first is left to chance.
+    assert!(output.stdout.contains("cells.yaml is not a spec"), "{}", output.stdout);
+}
