@@ -56,6 +56,65 @@ docs() {
   cargo test --workspace --quiet --doc
   RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 }
+
+# Containers, in an engine of our own: its networks, mounts and firewall rules live and die with it.
+containers() {
+  if [ "$(id -u)" != 0 ]; then
+    if ! docker info >/dev/null 2>&1; then
+      echo "the docker tests need root, or an engine that DOCKER_HOST leads to" >&2
+      exit 1
+    fi
+    container_tests
+    return
+  fi
+  need_packages dockerd:docker.io docker:docker.io unshare:util-linux
+  if ! is_static busybox; then need_packages no-static-busybox:busybox-static; fi
+  (
+    folder=$(mktemp -d /tmp/faultscope-docker.XXXXXX)
+    export DOCKER_HOST=unix://$folder/socket
+    unshare --net --mount dockerd --bridge=none --data-root "$folder/data" --exec-root "$folder/exec" \
+      --pidfile "$folder/pid" -H "$DOCKER_HOST" >"$folder/log" 2>&1 &
+    engine=$!
+    trap 'kill "$engine" 2>/dev/null || true; wait "$engine" || true; rm -rf "$folder"' EXIT
+    for _ in $(seq 150); do
+      if docker info >/dev/null 2>&1; then break; fi
+      sleep 0.2
+    done
+    if ! docker info >/dev/null 2>&1; then
+      echo "the engine did not start; its last lines:" >&2
+      tail -n 20 "$folder/log" >&2
+      exit 1
+    fi
+    container_tests
+  )
+}
+
+is_static() { command -v "$1" >/dev/null 2>&1 && ! ldd "$(command -v "$1")" >/dev/null 2>&1; }
+
+# No registry is needed: the one image is made from scratch, of busybox and the contract's service.
+container_tests() {
+  cargo build --quiet -p faultscope-platform --bin faultscope-launch
+  local root file
+  root=$(mktemp -d)
+  mkdir -p "$root/files/bin" "$root/files/work"
+  if ! is_static busybox; then
+    echo "a busybox that needs no libraries is needed: Debian's busybox-static" >&2
+    exit 1
+  fi
+  cp "$(command -v busybox)" "$root/files/bin/busybox"
+  for file in sh cat hostname kill ls sleep touch wget; do ln -s busybox "$root/files/bin/$file"; done
+  cp target/debug/faultscope-launch "$root/files/"
+  for file in $(ldd target/debug/faultscope-launch | grep -o '/[^ ]*'); do
+    mkdir -p "$root/files$(dirname "$file")"
+    cp -L "$file" "$root/files$file"
+  done
+  printf 'FROM scratch\nCOPY files/ /\nWORKDIR /work\n' >"$root/Dockerfile"
+  DOCKER_BUILDKIT=0 docker build -q -t faultscope-test "$root" 2>/dev/null
+  rm -rf "$root"
+  cargo test --quiet -p faultscope-platform --test docker -- --ignored
+  cargo test --quiet -p faultscope-cli --test docker -- --ignored
+}
+
 release() { cargo build --release --quiet; }
 demo() { ./target/release/faultscope demo --into "$(mktemp -d)/demo"; }
 
@@ -65,6 +124,7 @@ stage packages 120 packages
 stage lints 600 lints
 stage unit 600 unit
 stage integration 600 integration
+stage docker 300 containers
 stage docs 300 docs
 stage release 600 release
 stage demo 20 demo

@@ -1,7 +1,8 @@
 //! The container engine: the few things that are asked of it, and whose fault it is when they fail.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use bollard::query_parameters::{
 use bollard::{API_DEFAULT_VERSION, Docker};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::addresses::Subnet;
 use super::{NAME, bad_plan, trouble};
@@ -146,6 +148,16 @@ impl Engine {
         Some(Ended { code: signal.is_none().then_some(status), signal, out_of_memory })
     }
 
+    /// A handle of a container's first process, where it is a process of this machine as the tool sees it.
+    pub(super) async fn process(&self, container: &str) -> Option<OwnedFd> {
+        let state = self.docker.inspect_container(container, None).await.ok()?.state?;
+        let pid = Pid::from_raw(i32::try_from(state.pid?).ok()?)?;
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        // The engine may count processes differently; control groups name the container.
+        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        groups.contains(container).then_some(process)
+    }
+
     async fn gone(&self, container: &str) {
         let options = WaitContainerOptions { condition: "removed".into() };
         let mut removed = self.docker.wait_container(container, Some(options));
@@ -247,13 +259,6 @@ impl Engine {
             ListContainersOptions { all: true, filters: Some(with_label(label)), ..Default::default() };
         let found = self.docker.list_containers(Some(options)).await?;
         Ok(found.into_iter().filter_map(|c| labelled(c.id, c.labels)).collect())
-    }
-
-    /// Ids of running containers with a label.
-    pub(super) async fn running(&self, label: &str) -> Result<BTreeSet<String>, Error> {
-        let options = ListContainersOptions { filters: Some(with_label(label)), ..Default::default() };
-        let found = self.docker.list_containers(Some(options)).await?;
-        Ok(found.into_iter().filter_map(|c| c.id).collect())
     }
 
     /// Networks with a label.

@@ -1,6 +1,7 @@
 //! The life of one instance: one container from its start to its end.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +13,7 @@ use faultscope_model::plan::InstancePlan;
 use faultscope_model::units::show_duration;
 use futures_util::StreamExt;
 use regex::Regex;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -37,6 +39,7 @@ pub(super) struct Life {
     pub(super) plan: InstancePlan,
     pub(super) container: String,
     pub(super) log: Arc<Log>,
+    process: Option<OwnedFd>,
     volumes: Vec<(String, String)>,
     started: Instant,
     /// Its end was asked for, so nobody needs to be told.
@@ -89,16 +92,19 @@ impl Life {
             if started.is_err() {
                 engine.remove(&container).await?;
             }
-            started.map(|()| (container, output))
+            started?;
+            let process = engine.process(&container).await;
+            Ok::<_, bollard::errors::Error>((container, output, process))
         });
         let made = made.await.map_err(|e| trouble(action.as_str(), e))?;
-        let (container, output) = made.map_err(|e| fault(action.as_str(), e))?;
+        let (container, output, process) = made.map_err(|e| fault(action.as_str(), e))?;
         let log = before.map_or_else(Log::new, |life| Arc::clone(&life.log));
         let file = LogFile::new(slot.log_file(&plan.id), slot.spec.log_limit.0);
         let following = tokio::spawn(Arc::clone(&log).follow(Box::pin(reader(output)), file));
         let life = Arc::new(Self {
             plan,
             container,
+            process,
             log,
             volumes,
             started,
@@ -158,6 +164,14 @@ impl Life {
     /// Whether it has ended.
     pub(super) fn is_over(&self) -> bool {
         self.ended.borrow().is_some()
+    }
+
+    /// Whether its process has ended, though the engine may not have noticed yet.
+    pub(super) fn is_dying(&self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.process.as_ref().is_some_and(|process| {
+            rustix::event::poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)) == Ok(1)
+        })
     }
 
     /// Returns when it has ended.

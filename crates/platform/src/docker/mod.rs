@@ -190,7 +190,8 @@ impl Platform for DockerPlatform {
         let slot = self.slot(slot)?;
         let answered = slot.sidecar().answers().await;
         answered.map_err(|e| trouble("reach the slot's sidecar", e))?;
-        slot.settle().await
+        slot.settle().await;
+        Ok(())
     }
 
     async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {

@@ -29,6 +29,8 @@ use crate::{PlatformError, PlatformEvent, SlotSpec};
 const MOST_EVENTS: usize = 1024;
 /// How long the engine may take to notice that an instance has ended.
 const LAST_BREATH: Duration = Duration::from_secs(2);
+/// How long a process takes to end once its connections are closed.
+const FALLING: Duration = Duration::from_millis(10);
 
 /// A slot.
 #[derive(Debug)]
@@ -189,7 +191,7 @@ impl Slot {
     /// Connects to a port of an instance.
     pub(super) async fn dial(&self, instance: &InstanceId, port: u16) -> io::Result<TcpStream> {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
-        let life = self.life(instance).filter(|life| !life.is_over()).ok_or_else(refused)?;
+        let life = self.life(instance).filter(|life| !life.is_over() && !life.is_dying()).ok_or_else(refused)?;
         let address = self.addresses().place(&instance.to_string());
         let address = address.ok_or_else(refused)?;
         let sidecar = self.sidecar();
@@ -201,18 +203,17 @@ impl Slot {
     }
 
     /// Returns when everything that has happened to instances was told.
-    pub(super) async fn settle(&self) -> Result<(), PlatformError> {
-        let running = self.engine.running(&self.label()).await;
-        let running = running.map_err(|e| fault(format!("look at {}", self.spec.id), e))?;
+    pub(super) async fn settle(&self) {
+        // A connection breaks a little before its process counts as ended.
+        tokio::time::sleep(FALLING).await;
         let lives: Vec<_> = self.lives().values().filter(|life| !life.is_over()).cloned().collect();
         let settle = async |life: Arc<Life>| {
-            if !running.contains(&life.container) {
+            if life.is_dying() {
                 let _ = tokio::time::timeout(LAST_BREATH, life.over()).await;
             }
             self.settle_memory(&life).await;
         };
         join_all(lives.into_iter().map(settle)).await;
-        Ok(())
     }
 
     /// Says that memory ran out in an instance that goes on. Its main process may be the victim; then its end
