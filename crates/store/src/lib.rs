@@ -27,6 +27,8 @@ mod retention;
 mod schema;
 mod writer;
 
+pub mod interop;
+
 pub use campaign::{Campaign, CampaignOptions, RunRecord, SpanSink};
 pub use error::{StoreError, StoreErrorKind};
 pub use events::{EventLog, Events, LoggedEvent};

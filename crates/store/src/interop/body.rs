@@ -1,0 +1,171 @@
+//! What a request's headers say about its body: content type and content encoding.
+
+use std::borrow::Cow;
+use std::io::Read;
+
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
+
+use super::{Batch, DecodeError, Decoded, Limits, otlp, zipkin};
+
+/// A format in which spans come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SpanFormat {
+    /// Zipkin v1, JSON.
+    ZipkinV1Json,
+    /// Zipkin v1, Thrift's binary protocol.
+    ZipkinV1Thrift,
+    /// Zipkin v2, JSON.
+    ZipkinV2Json,
+    /// Zipkin v2, protobuf.
+    ZipkinV2Proto,
+    /// OpenTelemetry, JSON.
+    OtlpJson,
+    /// OpenTelemetry, protobuf.
+    OtlpProto,
+}
+
+/// A format in which metrics come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MetricFormat {
+    /// OpenTelemetry, JSON.
+    OtlpJson,
+    /// OpenTelemetry, protobuf.
+    OtlpProto,
+}
+
+impl SpanFormat {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::ZipkinV1Json,
+        Self::ZipkinV1Thrift,
+        Self::ZipkinV2Json,
+        Self::ZipkinV2Proto,
+        Self::OtlpJson,
+        Self::OtlpProto,
+    ];
+
+    /// What is posted to `/api/v1/spans`; without a content type it is JSON.
+    pub fn zipkin_v1(content_type: Option<&str>) -> Result<Self, DecodeError> {
+        match media_type(content_type).as_str() {
+            "application/x-thrift" => Ok(Self::ZipkinV1Thrift),
+            text if is_json(text) => Ok(Self::ZipkinV1Json),
+            text => Err(unsupported(text)),
+        }
+    }
+
+    /// What is posted to `/api/v2/spans`; without a content type it is JSON.
+    pub fn zipkin_v2(content_type: Option<&str>) -> Result<Self, DecodeError> {
+        match media_type(content_type).as_str() {
+            text if is_protobuf(text) => Ok(Self::ZipkinV2Proto),
+            text if is_json(text) => Ok(Self::ZipkinV2Json),
+            text => Err(unsupported(text)),
+        }
+    }
+
+    /// What is posted to `/v1/traces`.
+    pub fn otlp(content_type: Option<&str>) -> Result<Self, DecodeError> {
+        match media_type(content_type).as_str() {
+            text if is_protobuf(text) => Ok(Self::OtlpProto),
+            "application/json" => Ok(Self::OtlpJson),
+            text => Err(unsupported(text)),
+        }
+    }
+
+    /// Reads the spans of a body that is no longer compressed.
+    pub fn decode(self, body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
+        if body.len() > limits.body_bytes {
+            return Err(DecodeError::TooLarge { what: "the body", limit: limits.body_bytes });
+        }
+        match self {
+            Self::ZipkinV1Json => zipkin::v1_json(body, limits),
+            Self::ZipkinV1Thrift => zipkin::v1_thrift(body, limits),
+            Self::ZipkinV2Json => zipkin::v2_json(body, limits),
+            Self::ZipkinV2Proto => zipkin::v2_proto(body, limits),
+            Self::OtlpJson => otlp::traces_json(body, limits),
+            Self::OtlpProto => otlp::traces_proto(body, limits),
+        }
+    }
+}
+
+impl MetricFormat {
+    /// What is posted to `/v1/metrics`.
+    pub fn otlp(content_type: Option<&str>) -> Result<Self, DecodeError> {
+        Ok(match SpanFormat::otlp(content_type)? {
+            SpanFormat::OtlpJson => Self::OtlpJson,
+            _ => Self::OtlpProto,
+        })
+    }
+
+    /// Reads the points of a body that is no longer compressed.
+    pub fn decode(self, body: &[u8], limits: &Limits) -> Result<Batch<otlp::MetricPoint>, DecodeError> {
+        if body.len() > limits.body_bytes {
+            return Err(DecodeError::TooLarge { what: "the body", limit: limits.body_bytes });
+        }
+        match self {
+            Self::OtlpJson => otlp::metrics_json(body, limits),
+            Self::OtlpProto => otlp::metrics_proto(body, limits),
+        }
+    }
+}
+
+/// Undoes a body's content encoding: gzip, deflate or none.
+///
+/// The result is bounded, whatever the compressed bytes promise.
+pub fn inflate<'a>(
+    body: &'a [u8],
+    content_encoding: Option<&str>,
+    limits: &Limits,
+) -> Result<Cow<'a, [u8]>, DecodeError> {
+    let encoding = content_encoding.unwrap_or_default().trim().to_ascii_lowercase();
+    let too_large = DecodeError::TooLarge { what: "the body", limit: limits.body_bytes };
+    match encoding.as_str() {
+        "" | "identity" if body.len() > limits.body_bytes => Err(too_large),
+        "" | "identity" => Ok(Cow::Borrowed(body)),
+        // Some reporters keep the header on an empty body.
+        "gzip" | "x-gzip" | "deflate" if body.is_empty() => Ok(Cow::Borrowed(body)),
+        "gzip" | "x-gzip" => read_bounded(MultiGzDecoder::new(body), body.len(), "gzip", limits),
+        "deflate" => read_bounded(ZlibDecoder::new(body), body.len(), "deflate", limits),
+        _ => Err(DecodeError::Unsupported { what: "content encoding", text: short(&encoding) }),
+    }
+}
+
+fn read_bounded<'a>(
+    reader: impl Read,
+    compressed: usize,
+    format: &'static str,
+    limits: &Limits,
+) -> Result<Cow<'a, [u8]>, DecodeError> {
+    // Text shrinks about tenfold; the buffer grows when that guess is too small.
+    let mut out = Vec::with_capacity(compressed.saturating_mul(8).min(limits.body_bytes));
+    let most = u64::try_from(limits.body_bytes).unwrap_or(u64::MAX).saturating_add(1);
+    reader
+        .take(most)
+        .read_to_end(&mut out)
+        .map_err(|error| DecodeError::malformed(format, error.to_string()))?;
+    if out.len() > limits.body_bytes {
+        return Err(DecodeError::TooLarge { what: "the decompressed body", limit: limits.body_bytes });
+    }
+    Ok(Cow::Owned(out))
+}
+
+fn media_type(content_type: Option<&str>) -> String {
+    let text = content_type.unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Browsers may send JSON as plain text, so that no preflight request is made.
+fn is_json(text: &str) -> bool {
+    matches!(text, "" | "application/json" | "text/plain" | "text/json" | "application/octet-stream")
+}
+
+fn is_protobuf(text: &str) -> bool {
+    matches!(text, "application/x-protobuf" | "application/protobuf")
+}
+
+fn unsupported(text: &str) -> DecodeError {
+    DecodeError::Unsupported { what: "content type", text: short(text) }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(80).collect()
+}

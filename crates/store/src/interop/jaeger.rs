@@ -1,0 +1,221 @@
+//! What Jaeger's clients read: the older JSON of `/api/traces` and the newer one of `/api/v3`.
+
+use std::collections::HashMap;
+
+use faultscope_model::TraceId;
+use faultscope_model::trace::{ReportedSpan, SpanKind};
+use serde::Serialize;
+
+use super::otlp;
+use super::otlp::to_data;
+
+/// Traces as `/api/traces` and `/api/traces/{id}` answer.
+pub fn v1_traces<T: AsRef<[ReportedSpan]>>(traces: &[T]) -> Vec<u8> {
+    v1_answer(traces.iter().filter_map(|spans| Trace::new(spans.as_ref())).collect())
+}
+
+/// Names, links and the like in the wrapper that all older answers have.
+pub fn v1_answer<T: Serialize>(data: Vec<T>) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Answer<T> {
+        total: usize,
+        limit: usize,
+        offset: usize,
+        errors: Option<()>,
+        data: Vec<T>,
+    }
+    written(&Answer { total: data.len(), limit: 0, offset: 0, errors: None, data })
+}
+
+/// What older clients read when something went wrong.
+pub fn v1_error(status: u16, message: &str) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Failure<'a> {
+        code: u16,
+        msg: &'a str,
+    }
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        data: Option<()>,
+        total: usize,
+        limit: usize,
+        offset: usize,
+        errors: [Failure<'a>; 1],
+    }
+    let errors = [Failure { code: status, msg: message }];
+    written(&Answer { data: None, total: 0, limit: 0, offset: 0, errors })
+}
+
+/// Spans as `/api/v3/traces` and `/api/v3/traces/{id}` answer: OTLP in a wrapper.
+pub fn v3_traces(spans: &[ReportedSpan]) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Answer<T> {
+        result: T,
+    }
+    written(&Answer { result: to_data(spans) })
+}
+
+/// Plain data with text keys always has a JSON form.
+fn written(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Trace<'a> {
+    #[serde(rename = "traceID")]
+    trace_id: String,
+    spans: Vec<Span<'a>>,
+    processes: serde_json::Map<String, serde_json::Value>,
+    warnings: Option<()>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Span<'a> {
+    #[serde(rename = "traceID")]
+    trace_id: String,
+    #[serde(rename = "spanID")]
+    span_id: String,
+    flags: u32,
+    operation_name: &'a str,
+    references: Vec<Reference>,
+    start_time: u64,
+    duration: u64,
+    tags: Vec<Tag<'a>>,
+    logs: Vec<Log<'a>>,
+    #[serde(rename = "processID")]
+    process_id: String,
+    warnings: Option<()>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference {
+    ref_type: &'static str,
+    #[serde(rename = "traceID")]
+    trace_id: String,
+    #[serde(rename = "spanID")]
+    span_id: String,
+}
+
+#[derive(Serialize)]
+struct Tag<'a> {
+    key: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    value: serde_json::Value,
+}
+
+#[derive(Serialize)]
+struct Log<'a> {
+    timestamp: u64,
+    fields: [Tag<'a>; 1],
+}
+
+impl<'a> Trace<'a> {
+    fn new(spans: &'a [ReportedSpan]) -> Option<Self> {
+        // Where lengths of ids are mixed, the longest is shown.
+        let trace = spans.iter().map(|span| span.trace).max()?;
+        let mut known: HashMap<&faultscope_model::trace::Endpoint, String> = HashMap::new();
+        let mut processes = serde_json::Map::new();
+        let spans = spans.iter().map(|span| {
+            let next = format!("p{}", known.len() + 1);
+            let process = known.entry(&span.local).or_insert_with(|| {
+                processes.insert(next.clone(), process(&span.local));
+                next
+            });
+            Span::new(span, trace, process.clone())
+        });
+        let spans = spans.collect();
+        Some(Self { trace_id: trace_text(trace), spans, processes, warnings: None })
+    }
+}
+
+/// Jaeger writes trace ids with 32 digits, also when the high half is zero.
+fn trace_text(trace: TraceId) -> String {
+    trace.to_string()
+}
+
+fn process(endpoint: &faultscope_model::trace::Endpoint) -> serde_json::Value {
+    let mut tags = Vec::new();
+    if let Some(ip) = endpoint.ipv4.or(endpoint.ipv6) {
+        tags.push(Tag { key: "ip", kind: "string", value: ip.to_string().into() });
+    }
+    if let Some(port) = endpoint.port {
+        tags.push(Tag { key: "port", kind: "int64", value: port.into() });
+    }
+    let tags = serde_json::to_value(tags).unwrap_or_default();
+    serde_json::json!({ "serviceName": endpoint.service.as_deref().unwrap_or("unknown"), "tags": tags })
+}
+
+impl<'a> Span<'a> {
+    fn new(span: &'a ReportedSpan, trace: TraceId, process_id: String) -> Self {
+        let text = |key, value: &str| Tag { key, kind: "string", value: value.into() };
+        let mut tags: Vec<_> = span.tags.iter().map(|(key, value)| text(key.as_str(), value)).collect();
+        let failed = span.failed || span.tag("error").is_some_and(|error| error != "false");
+        tags.retain(|tag| tag.key != "error");
+        if failed {
+            // Jaeger marks failures by a truth; what Zipkin's reporters say in it is kept beside it.
+            tags.push(Tag { key: "error", kind: "bool", value: true.into() });
+            let message = span.tag("error").filter(|error| !matches!(*error, "" | "true"));
+            tags.extend(message.map(|message| text("error.message", message)));
+        }
+        let kind = span.kind.map(|kind| match kind {
+            SpanKind::Client => "client",
+            SpanKind::Server => "server",
+            SpanKind::Producer => "producer",
+            SpanKind::Consumer => "consumer",
+        });
+        tags.extend(kind.map(|kind| text("span.kind", kind)));
+        if span.tag("peer.service").is_none() {
+            tags.extend(span.remote.service.as_deref().map(|service| text("peer.service", service)));
+        }
+        let reference = |parent: faultscope_model::SpanId| Reference {
+            ref_type: "CHILD_OF",
+            trace_id: trace_text(trace),
+            span_id: parent.to_string(),
+        };
+        let log = |(timestamp, value): &'a (u64, String)| Log {
+            timestamp: *timestamp,
+            fields: [text("event", value)],
+        };
+        Self {
+            trace_id: trace_text(trace),
+            span_id: span.id.to_string(),
+            flags: 1 | u32::from(span.debug) << 1,
+            operation_name: &span.name,
+            references: span.parent.map(reference).into_iter().collect(),
+            start_time: span.start_us.unwrap_or_default(),
+            duration: span.duration_us.unwrap_or_default(),
+            tags,
+            logs: span.annotations.iter().map(log).collect(),
+            process_id,
+            warnings: None,
+        }
+    }
+}
+
+/// Reads what `/api/v3/traces` of another Jaeger answers: OTLP in a wrapper, one object or one per line.
+pub fn read_v3(body: &[u8], limits: &super::Limits) -> Result<super::Decoded, super::DecodeError> {
+    #[derive(serde::Deserialize)]
+    struct Answer<'a> {
+        #[serde(borrow)]
+        result: Option<&'a serde_json::value::RawValue>,
+    }
+    let mut out = super::Decoded::default();
+    for answer in serde_json::Deserializer::from_slice(body).into_iter::<Answer<'_>>() {
+        let answer = answer
+            .map_err(|error| super::DecodeError::malformed("Jaeger JSON", super::json::plain(&error)))?;
+        let Some(result) = answer.result else { continue };
+        let mut part = otlp::traces_json(result.get().as_bytes(), limits)?;
+        if out.items.len() + part.items.len() > limits.items {
+            return Err(super::DecodeError::TooLarge { what: "the number of spans", limit: limits.items });
+        }
+        out.items.append(&mut part.items);
+        for rejected in part.rejected {
+            out.reject(rejected.index, rejected.reason);
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,236 @@
+//! Reads OTLP metrics into points.
+
+use std::sync::Arc;
+
+use super::containers::{Item, Sink, walk_json, walk_proto};
+use super::wire::{KeyValue, Resource, Scope};
+use super::wire_metrics::{Metric, NumberPoint};
+use crate::interop::draft::cut;
+use crate::interop::{Batch, DecodeError, Limits};
+
+/// A metric holds many points, so it may be larger than a span.
+const LARGER_THAN_A_SPAN: usize = 8;
+
+/// How many quantiles of a point are kept.
+const QUANTILES: usize = 64;
+
+/// The flag of a point that says that there was nothing to record.
+const NO_RECORDED_VALUE: u32 = 1;
+
+/// One value of one metric at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricPoint {
+    /// The metric's name.
+    pub name: Arc<str>,
+    /// Its unit, such as `By` or `s`.
+    pub unit: Arc<str>,
+    /// What it is about, in its order.
+    pub attributes: Vec<(String, String)>,
+    /// Who reports, in its order: `service.name` and the like.
+    pub resource: Arc<[(String, String)]>,
+    /// Microseconds since 1970 when counting began; none for values of a moment.
+    pub start_us: Option<u64>,
+    /// Microseconds since 1970 of the value.
+    pub time_us: u64,
+    /// The value.
+    pub value: MetricValue,
+}
+
+/// The value of a point.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MetricValue {
+    /// As it was at that moment.
+    Gauge(f64),
+    /// What was counted.
+    Sum {
+        /// The count.
+        value: f64,
+        /// Whether it only grows.
+        monotonic: bool,
+        /// Since when it was counted.
+        temporality: Temporality,
+    },
+    /// Many values in short; their buckets are not kept.
+    Histogram {
+        /// How many.
+        count: u64,
+        /// Their sum.
+        sum: Option<f64>,
+        /// The least.
+        min: Option<f64>,
+        /// The greatest.
+        max: Option<f64>,
+        /// Since when they were counted.
+        temporality: Temporality,
+    },
+    /// Quantiles that the reporter worked out.
+    Summary {
+        /// How many.
+        count: u64,
+        /// Their sum.
+        sum: f64,
+        /// Quantiles, from 0 to 1, and their values.
+        quantiles: Vec<(f64, f64)>,
+    },
+}
+
+/// Since when something was counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Temporality {
+    /// It is not said.
+    #[default]
+    Unknown,
+    /// Since the point before.
+    Delta,
+    /// Since the start.
+    Cumulative,
+}
+
+/// Reads an `ExportMetricsServiceRequest` as protobuf.
+pub fn metrics_proto(body: &[u8], limits: &Limits) -> Result<Batch<MetricPoint>, DecodeError> {
+    let mut reading = Reading::new(limits);
+    walk_proto(body, limits, &mut reading)?;
+    Ok(reading.out)
+}
+
+/// Reads an `ExportMetricsServiceRequest` as JSON.
+pub fn metrics_json(body: &[u8], limits: &Limits) -> Result<Batch<MetricPoint>, DecodeError> {
+    let mut reading = Reading::new(limits);
+    walk_json(body, true, limits, &mut reading)?;
+    Ok(reading.out)
+}
+
+struct Reading<'l> {
+    limits: &'l Limits,
+    out: Batch<MetricPoint>,
+    index: usize,
+    resource: Arc<[(String, String)]>,
+}
+
+/// What all kinds of points have.
+struct Common {
+    start_ns: u64,
+    time_ns: u64,
+    attributes: Vec<KeyValue>,
+    flags: u32,
+}
+
+impl<'l> Reading<'l> {
+    fn new(limits: &'l Limits) -> Self {
+        Self { limits, out: Batch::default(), index: 0, resource: Arc::new([]) }
+    }
+}
+
+impl Sink for Reading<'_> {
+    fn resource(&mut self, resource: Resource) {
+        self.resource = texts(&resource.attributes, self.limits).into();
+    }
+
+    fn scope(&mut self, _: Scope) {}
+
+    fn item(&mut self, item: Item<'_>) -> Result<(), DecodeError> {
+        let index = self.index;
+        self.index += 1;
+        match item.decode::<Metric>(self.limits.item_bytes.saturating_mul(LARGER_THAN_A_SPAN)) {
+            Ok(metric) if metric.name.is_empty() => self.out.reject(index, "it has no name"),
+            Ok(metric) => self.read(metric)?,
+            Err(reason) => self.out.reject(index, reason),
+        }
+        Ok(())
+    }
+}
+
+impl Reading<'_> {
+    fn read(&mut self, metric: Metric) -> Result<(), DecodeError> {
+        let name: Arc<str> = cut(metric.name.into(), self.limits).into();
+        let unit: Arc<str> = cut(metric.unit.into(), self.limits).into();
+        let number = |point: &NumberPoint| point.as_double.or(point.as_int.map(|number| number as f64));
+        for point in metric.gauge.unwrap_or_default().data_points {
+            let value = number(&point).map(MetricValue::Gauge);
+            self.push(&name, &unit, point.common(), value)?;
+        }
+        let sum = metric.sum.unwrap_or_default();
+        let (monotonic, temporality) = (sum.is_monotonic, sum.aggregation_temporality.into());
+        for point in sum.data_points {
+            let value = number(&point).map(|value| MetricValue::Sum { value, monotonic, temporality });
+            self.push(&name, &unit, point.common(), value)?;
+        }
+        let histogram = metric.histogram.unwrap_or_default();
+        let temporality = histogram.aggregation_temporality.into();
+        for point in histogram.data_points {
+            let (start_ns, time_ns) = (point.start_time_unix_nano, point.time_unix_nano);
+            let common = Common { start_ns, time_ns, attributes: point.attributes, flags: point.flags };
+            let (count, sum, min, max) = (point.count, point.sum, point.min, point.max);
+            let value = MetricValue::Histogram { count, sum, min, max, temporality };
+            self.push(&name, &unit, common, Some(value))?;
+        }
+        let histogram = metric.exponential_histogram.unwrap_or_default();
+        let temporality = histogram.aggregation_temporality.into();
+        for point in histogram.data_points {
+            let (start_ns, time_ns) = (point.start_time_unix_nano, point.time_unix_nano);
+            let common = Common { start_ns, time_ns, attributes: point.attributes, flags: point.flags };
+            let (count, sum, min, max) = (point.count, point.sum, point.min, point.max);
+            let value = MetricValue::Histogram { count, sum, min, max, temporality };
+            self.push(&name, &unit, common, Some(value))?;
+        }
+        for point in metric.summary.unwrap_or_default().data_points {
+            let (start_ns, time_ns) = (point.start_time_unix_nano, point.time_unix_nano);
+            let common = Common { start_ns, time_ns, attributes: point.attributes, flags: point.flags };
+            let quantiles = point.quantile_values.iter().take(QUANTILES);
+            let quantiles = quantiles.map(|quantile| (quantile.quantile, quantile.value)).collect();
+            let value = MetricValue::Summary { count: point.count, sum: point.sum, quantiles };
+            self.push(&name, &unit, common, Some(value))?;
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        name: &Arc<str>,
+        unit: &Arc<str>,
+        common: Common,
+        value: Option<MetricValue>,
+    ) -> Result<(), DecodeError> {
+        if self.out.items.len() >= self.limits.items {
+            return Err(DecodeError::TooLarge { what: "the number of points", limit: self.limits.items });
+        }
+        // A point without a value says that the series has ended.
+        let Some(value) = value.filter(|_| common.flags & NO_RECORDED_VALUE == 0) else { return Ok(()) };
+        self.out.items.push(MetricPoint {
+            name: name.clone(),
+            unit: unit.clone(),
+            attributes: texts(&common.attributes, self.limits),
+            resource: self.resource.clone(),
+            start_us: Some(common.start_ns / 1_000).filter(|us| *us > 0),
+            time_us: common.time_ns / 1_000,
+            value,
+        });
+        Ok(())
+    }
+}
+
+impl NumberPoint {
+    fn common(self) -> Common {
+        Common {
+            start_ns: self.start_time_unix_nano,
+            time_ns: self.time_unix_nano,
+            attributes: self.attributes,
+            flags: self.flags,
+        }
+    }
+}
+
+impl From<i32> for Temporality {
+    fn from(number: i32) -> Self {
+        match number {
+            1 => Self::Delta,
+            2 => Self::Cumulative,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+fn texts(attributes: &[KeyValue], limits: &Limits) -> Vec<(String, String)> {
+    let text = |attribute: &KeyValue| (attribute.key.clone(), cut(attribute.text(), limits).into_owned());
+    attributes.iter().take(limits.tags).map(text).collect()
+}

@@ -1,0 +1,37 @@
+//! OpenTelemetry's protocol: traces as protobuf and JSON both ways, metrics inwards.
+
+mod containers;
+mod metrics;
+mod read;
+mod scalars;
+mod value;
+mod wire;
+mod wire_metrics;
+mod write;
+
+pub use metrics::{MetricPoint, MetricValue, Temporality, metrics_json, metrics_proto};
+pub use read::{traces_json, traces_proto};
+pub(super) use write::to_data;
+pub use write::{to_json, to_proto};
+
+/// The names of the formats in messages.
+const JSON: &str = "OTLP JSON";
+const PROTO: &str = "OTLP protobuf";
+
+/// Tags that hold what a reported span has no place for; they go back where they came from on the way out.
+mod tags {
+    /// `OK` when the status says so.
+    pub(super) const STATUS_CODE: &str = "otel.status_code";
+    /// The status' message, when the tag `error` says something else.
+    pub(super) const STATUS_DESCRIPTION: &str = "otel.status_description";
+    /// The instrumentation scope's name.
+    pub(super) const SCOPE_NAME: &str = "otel.scope.name";
+    /// Its version.
+    pub(super) const SCOPE_VERSION: &str = "otel.scope.version";
+    /// Other spans, as `trace-span`, with commas between them.
+    pub(super) const LINKS: &str = "otel.links";
+    /// The W3C trace state.
+    pub(super) const TRACE_STATE: &str = "w3c.tracestate";
+    /// Why a span failed.
+    pub(super) const ERROR: &str = "error";
+}

@@ -1,0 +1,209 @@
+//! The messages of OTLP metrics: one set of types for protobuf and JSON, only read.
+
+use prost::Message;
+use serde::Deserialize;
+
+use super::scalars::{big, double, double_or_none, nullable, signed_or_none};
+use super::wire::KeyValue;
+
+/// A metric with its points, which are of one kind.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Metric {
+    #[prost(string, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) name: String,
+    #[prost(string, tag = "3")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) unit: String,
+    #[prost(message, optional, tag = "5")]
+    pub(super) gauge: Option<Gauge>,
+    #[prost(message, optional, tag = "7")]
+    pub(super) sum: Option<Sum>,
+    #[prost(message, optional, tag = "9")]
+    pub(super) histogram: Option<Histogram>,
+    #[prost(message, optional, tag = "10")]
+    pub(super) exponential_histogram: Option<ExponentialHistogram>,
+    #[prost(message, optional, tag = "11")]
+    pub(super) summary: Option<Summary>,
+}
+
+/// Values as they were at a moment.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Gauge {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) data_points: Vec<NumberPoint>,
+}
+
+/// Values that add up.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Sum {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) data_points: Vec<NumberPoint>,
+    #[prost(int32, tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) aggregation_temporality: i32,
+    #[prost(bool, tag = "3")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) is_monotonic: bool,
+}
+
+/// How values are spread over buckets.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Histogram {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) data_points: Vec<HistogramPoint>,
+    #[prost(int32, tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) aggregation_temporality: i32,
+}
+
+/// How values are spread over buckets that grow.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ExponentialHistogram {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) data_points: Vec<ExponentialHistogramPoint>,
+    #[prost(int32, tag = "2")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) aggregation_temporality: i32,
+}
+
+/// Quantiles.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Summary {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) data_points: Vec<SummaryPoint>,
+}
+
+/// One value.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct NumberPoint {
+    #[prost(fixed64, tag = "2")]
+    #[serde(with = "big")]
+    pub(super) start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "3")]
+    #[serde(with = "big")]
+    pub(super) time_unix_nano: u64,
+    #[prost(double, optional, tag = "4")]
+    #[serde(deserialize_with = "double_or_none")]
+    pub(super) as_double: Option<f64>,
+    #[prost(sfixed64, optional, tag = "6")]
+    #[serde(deserialize_with = "signed_or_none")]
+    pub(super) as_int: Option<i64>,
+    #[prost(message, repeated, tag = "7")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) attributes: Vec<KeyValue>,
+    #[prost(uint32, tag = "8")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) flags: u32,
+}
+
+/// One spread of values; its buckets are not kept.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct HistogramPoint {
+    #[prost(fixed64, tag = "2")]
+    #[serde(with = "big")]
+    pub(super) start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "3")]
+    #[serde(with = "big")]
+    pub(super) time_unix_nano: u64,
+    #[prost(fixed64, tag = "4")]
+    #[serde(with = "big")]
+    pub(super) count: u64,
+    #[prost(double, optional, tag = "5")]
+    #[serde(deserialize_with = "double_or_none")]
+    pub(super) sum: Option<f64>,
+    #[prost(message, repeated, tag = "9")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) attributes: Vec<KeyValue>,
+    #[prost(uint32, tag = "10")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) flags: u32,
+    #[prost(double, optional, tag = "11")]
+    #[serde(deserialize_with = "double_or_none")]
+    pub(super) min: Option<f64>,
+    #[prost(double, optional, tag = "12")]
+    #[serde(deserialize_with = "double_or_none")]
+    pub(super) max: Option<f64>,
+}
+
+/// One spread of values; its buckets are not kept.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ExponentialHistogramPoint {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) attributes: Vec<KeyValue>,
+    #[prost(fixed64, tag = "2")]
+    #[serde(with = "big")]
+    pub(super) start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "3")]
+    #[serde(with = "big")]
+    pub(super) time_unix_nano: u64,
+    #[prost(fixed64, tag = "4")]
+    #[serde(with = "big")]
+    pub(super) count: u64,
+    #[prost(double, optional, tag = "5")]
+    #[serde(deserialize_with = "double_or_none")]
+    pub(super) sum: Option<f64>,
+    #[prost(uint32, tag = "10")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) flags: u32,
+    #[prost(double, optional, tag = "12")]
+    #[serde(deserialize_with = "double_or_none")]
+    pub(super) min: Option<f64>,
+    #[prost(double, optional, tag = "13")]
+    #[serde(deserialize_with = "double_or_none")]
+    pub(super) max: Option<f64>,
+}
+
+/// One set of quantiles.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct SummaryPoint {
+    #[prost(fixed64, tag = "2")]
+    #[serde(with = "big")]
+    pub(super) start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "3")]
+    #[serde(with = "big")]
+    pub(super) time_unix_nano: u64,
+    #[prost(fixed64, tag = "4")]
+    #[serde(with = "big")]
+    pub(super) count: u64,
+    #[prost(double, tag = "5")]
+    #[serde(deserialize_with = "double")]
+    pub(super) sum: f64,
+    #[prost(message, repeated, tag = "6")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) quantile_values: Vec<Quantile>,
+    #[prost(message, repeated, tag = "7")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) attributes: Vec<KeyValue>,
+    #[prost(uint32, tag = "8")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) flags: u32,
+}
+
+/// A value that so many are below.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Quantile {
+    #[prost(double, tag = "1")]
+    #[serde(deserialize_with = "double")]
+    pub(super) quantile: f64,
+    #[prost(double, tag = "2")]
+    #[serde(deserialize_with = "double")]
+    pub(super) value: f64,
+}
