@@ -58,6 +58,10 @@ pub(crate) enum Command {
     ///
     /// Example: faultscope up --set instances.order=3
     Up(UpArgs),
+    /// Reduces a failing circumstance to the smallest set of deltas that makes the test fail.
+    ///
+    /// Example: faultscope debug cases/dd-f1.yaml --slots 4
+    Debug(DebugArgs),
     /// Runs the tests of an application in a fresh deployment.
     ///
     /// Example: faultscope test --test "pay twice" --set config.order.memory=64MiB --repeat 4 --slots 2
@@ -212,6 +216,40 @@ pub(crate) struct TestArgs {
     /// After how many trials a known one is repeated to see whether the environment is still the same.
     #[arg(long, default_value_t = 0, value_name = "TRIALS")]
     pub(crate) sentinel_every: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DebugArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The test that fails; as the file says, or the only one that fails with all deltas.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) test: Option<String>,
+    /// Run only the failing test in each trial, not the others beside it.
+    #[arg(long)]
+    pub(crate) only: bool,
+    /// How the next trials are chosen.
+    #[arg(long, value_enum, default_value_t = StrategyArg::Bayes)]
+    pub(crate) strategy: StrategyArg,
+    /// Go on after the first cause until none is left.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// How many trials at the same time.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) slots: u16,
+    /// Decides every random choice.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StrategyArg {
+    /// Bayesian group testing: the fewest trials.
+    Bayes,
+    /// The sequential reference, one trial at a time.
+    Ddmin,
+    /// Parallel delta debugging as published.
+    DdminPar,
 }
 
 #[derive(Debug, Args)]

@@ -76,6 +76,7 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
     match command {
         Command::Check(args) => commands::check::run(args, global, printer).await,
         Command::Up(args) => commands::up::run(args, global, printer).await,
+        Command::Debug(args) => commands::debug::run(args, global, printer).await,
         Command::Test(args) => commands::test::run(args, global, printer).await,
         Command::Runs(args) => commands::runs::run(args, printer).await,
         Command::Clean(args) => commands::clean::run(args, printer).await,

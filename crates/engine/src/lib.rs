@@ -4,8 +4,10 @@
 //! trial from circumstance to run; [`campaign`] lets a search choose the trials of all slots.
 
 pub mod campaign;
+pub mod debug;
 mod error;
 mod events;
+mod exits;
 mod live;
 mod session;
 pub mod stored;

@@ -79,7 +79,10 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
     for (command, what) in [
         (format!("{tool} runs show {} --folder {folder}", run.id), "more call trees of this run"),
         (format!("{tool} check {folder}/cases/dd-f1.yaml"), "the 36 deltas of a seeded failure"),
-        (format!("{tool} test {folder}/cases/dd-f1.yaml --failing"), "the failing circumstance, live"),
+        (
+            format!("{tool} debug {folder}/cases/dd-f1.yaml --slots 2 --only"),
+            "the one delta of 36 that causes it",
+        ),
         (format!("{tool} test {folder} --set instances.order=3"), "three instances of one service"),
         (format!("{tool} up {folder}"), "the system on your loopback, until Ctrl-C"),
         (format!("{tool} init"), "an application file from your Compose file"),

@@ -4,6 +4,7 @@ pub(crate) mod cell;
 pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod completions;
+pub(crate) mod debug;
 pub(crate) mod demo;
 pub(crate) mod fetch;
 pub(crate) mod init;

@@ -1,0 +1,176 @@
+//! What a debug campaign found, as plain data for terminal, JSON and pages.
+
+use std::time::Duration;
+
+use faultscope_model::outcome::Signature;
+use faultscope_model::space::{Delta, Dimension};
+use faultscope_model::{RunId, Space};
+use serde::Serialize;
+
+use super::Strategy;
+use crate::session::Session;
+
+/// What a debug campaign found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DebugReport {
+    /// Its campaign.
+    pub campaign: String,
+    /// The application.
+    pub application: String,
+    /// How trials were chosen.
+    pub strategy: Strategy,
+    /// How many deltas there were.
+    pub deltas: usize,
+    /// The failure that was looked for.
+    pub signature: Option<Signature>,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// The causes that were found.
+    pub causes: Vec<FoundCause>,
+    /// The smallest failing set so far, when it was stopped.
+    pub best: Vec<NamedDelta>,
+    /// Whether a passing trial showed that no further cause is left.
+    pub none_left: bool,
+    /// Where the minimal failing run differs first from the nearest passing one.
+    pub difference: Option<Difference>,
+    /// What it cost.
+    pub trials: Trials,
+    /// How long it took.
+    #[serde(with = "faultscope_model::units::duration")]
+    pub took: Duration,
+}
+
+/// How a debug campaign ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Verdict {
+    /// The failure was reduced to its cause.
+    Reduced,
+    /// Simplest and failing are the same.
+    NoDeltas,
+    /// The test fails already in the simplest circumstance.
+    FailsAlready,
+    /// The test does not fail with all deltas.
+    NotReproduced,
+    /// Other tests fail, or several.
+    OtherTestsFail {
+        /// The test that was to fail.
+        named: Option<String>,
+        /// Those that do.
+        failing: Vec<String>,
+    },
+    /// One end could not be judged.
+    Unresolved {
+        /// Why.
+        reason: String,
+    },
+    /// It was stopped.
+    Stopped,
+}
+
+/// A delta by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NamedDelta {
+    /// Its name.
+    pub name: String,
+    /// What it is about.
+    pub dimension: Dimension,
+    /// The value it changes from.
+    pub from: String,
+    /// The value it changes to.
+    pub to: String,
+}
+
+impl NamedDelta {
+    pub(super) fn of(delta: &Delta) -> Self {
+        Self {
+            name: delta.name.clone(),
+            dimension: delta.dimension,
+            from: delta.from.clone(),
+            to: delta.to.clone(),
+        }
+    }
+}
+
+/// A cause that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FoundCause {
+    /// The deltas that are needed.
+    pub deltas: Vec<NamedDelta>,
+    /// All deltas of the failing trial; pairs of calls may imply further ones.
+    pub witness: Vec<NamedDelta>,
+    /// Whether every smaller set was shown not to fail.
+    pub minimal: bool,
+    /// The run that failed with it.
+    pub run: Option<RunId>,
+}
+
+/// The first call in which two runs differ.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The failing run.
+    pub failing: RunId,
+    /// The passing run that is nearest to it.
+    pub passing: RunId,
+    /// The deltas that the passing run lacks.
+    pub without: Vec<String>,
+    /// The call in the failing run, for people.
+    pub failing_call: Option<String>,
+    /// The call in its place in the passing run.
+    pub passing_call: Option<String>,
+}
+
+/// What a campaign cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Trials {
+    /// Trials that finished, the two start-up checks included.
+    pub finished: usize,
+    /// Trials that were cancelled because nobody needed them any more.
+    pub cancelled: usize,
+    /// Finished ones that showed something else than passing or this failure.
+    pub unresolved: usize,
+}
+
+impl DebugReport {
+    pub(super) fn new(session: &Session, space: &Space, strategy: Strategy) -> Self {
+        Self {
+            campaign: session.id().to_string(),
+            application: session.application().name.clone(),
+            strategy,
+            deltas: space.deltas.len(),
+            signature: None,
+            verdict: Verdict::Stopped,
+            causes: Vec::new(),
+            best: Vec::new(),
+            none_left: false,
+            difference: None,
+            trials: Trials::default(),
+            took: Duration::ZERO,
+        }
+    }
+
+    /// The report in one line.
+    pub fn summary(&self) -> String {
+        match &self.verdict {
+            Verdict::Reduced => {
+                let sizes: Vec<_> = self.causes.iter().map(|c| c.deltas.len().to_string()).collect();
+                format!(
+                    "reduced {} deltas to {} in {} trials",
+                    self.deltas,
+                    sizes.join(" and "),
+                    self.trials.finished
+                )
+            }
+            Verdict::NoDeltas => "simplest and failing circumstance are the same".into(),
+            Verdict::FailsAlready => {
+                "the test fails already in the simplest circumstance: look inside the service".into()
+            }
+            Verdict::NotReproduced => {
+                "the test does not fail with all deltas: it is flaky, or a dimension is missing".into()
+            }
+            Verdict::OtherTestsFail { failing, .. } => format!("these tests fail: {}", failing.join(", ")),
+            Verdict::Unresolved { reason } => reason.clone(),
+            Verdict::Stopped => format!("stopped at {} of {} deltas", self.best.len(), self.deltas),
+        }
+    }
+}
