@@ -12,19 +12,17 @@ use faultscope_model::{Circumstance, DeltaSet, Outcome, SlotId, TrialId};
 use faultscope_platform::{Deployment, PlatformError, PlatformErrorKind, PlatformEvent};
 use faultscope_store::RunRecord;
 use regex::Regex;
-use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::EngineError;
+use crate::exits;
 use crate::session::{Session, SlotState, now_us};
 use crate::testing::TestBed;
 use crate::wire;
 
 /// How long calls that outlive the tests may still run before the trial is judged.
 const QUIET_WITHIN: Duration = Duration::from_millis(500);
-/// How long the end of an instance may stay unknown after its connections broke.
-const EXIT_WITHIN: Duration = Duration::from_millis(500);
 /// Lines kept of the log of an instance that matters.
 const LOG_LINES: usize = 50;
 
@@ -162,9 +160,9 @@ impl Session {
             return Ok(Attempt::Invalid("a report of a proxy was lost".into()));
         }
         if slot.recorder.broken() && !evidence.tests.is_empty() {
-            await_exit(&mut happenings, &mut evidence.exits).await;
+            exits::wait(&mut happenings, &mut evidence.exits).await;
         }
-        collect_exits(&mut happenings, &mut evidence.exits);
+        exits::collect(&mut happenings, &mut evidence.exits);
         evidence.spans = slot.recorder.recorded();
         evidence.spans_dropped = self.campaign.dropped();
         let outcome = trouble
@@ -390,52 +388,4 @@ fn unresolved_by_gates(request: &TrialRequest, reports: &MeshReports) -> Option<
         }
     }
     None
-}
-
-/// Waits a moment for news of an ended instance: its connections break before its end is known.
-async fn await_exit(happenings: &mut broadcast::Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
-    let before = exits.len();
-    let news = async {
-        while exits.len() == before {
-            match happenings.recv().await {
-                Ok(event) => note_exit(event, exits),
-                Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => return,
-            }
-        }
-    };
-    let _ = tokio::time::timeout(EXIT_WITHIN, news).await;
-}
-
-/// Takes what is known by now.
-fn collect_exits(happenings: &mut broadcast::Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
-    loop {
-        match happenings.try_recv() {
-            Ok(event) => note_exit(event, exits),
-            Err(broadcast::error::TryRecvError::Lagged(_)) => {}
-            Err(_) => return,
-        }
-    }
-}
-
-fn note_exit(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
-    let exit = match event {
-        PlatformEvent::Exited { instance, code, signal, out_of_memory } => {
-            let reason = match (out_of_memory, code, signal) {
-                (true, ..) => "killed: out of memory".to_owned(),
-                (_, Some(code), _) => format!("exited with {code}"),
-                (_, _, Some(signal)) => format!("killed by signal {signal}"),
-                _ => "ended".to_owned(),
-            };
-            InstanceExit { instance, reason }
-        }
-        PlatformEvent::OutOfMemory { instance } => {
-            InstanceExit { instance, reason: "a child was killed: out of memory".into() }
-        }
-        PlatformEvent::Ready { .. } => return,
-    };
-    // An instance that did not become ready has been noted with its reason.
-    if !exits.contains(&exit) {
-        exits.push(exit);
-    }
 }

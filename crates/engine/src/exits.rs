@@ -1,0 +1,59 @@
+//! Instances that ended by themselves during a trial, as the platform tells of them.
+
+use std::time::Duration;
+
+use faultscope_model::run::InstanceExit;
+use faultscope_platform::PlatformEvent;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+
+/// How long the end of an instance may stay unknown after its connections broke.
+const EXIT_WITHIN: Duration = Duration::from_millis(500);
+
+/// Waits a moment for news of an ended instance: its connections break before its end is known.
+pub(crate) async fn wait(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
+    let before = exits.len();
+    let news = async {
+        while exits.len() == before {
+            match happenings.recv().await {
+                Ok(event) => note(event, exits),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(EXIT_WITHIN, news).await;
+}
+
+/// Takes what is known by now.
+pub(crate) fn collect(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
+    loop {
+        match happenings.try_recv() {
+            Ok(event) => note(event, exits),
+            Err(TryRecvError::Lagged(_)) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn note(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
+    let exit = match event {
+        PlatformEvent::Exited { instance, code, signal, out_of_memory } => {
+            let reason = match (out_of_memory, code, signal) {
+                (true, ..) => "killed: out of memory".to_owned(),
+                (_, Some(code), _) => format!("exited with {code}"),
+                (_, _, Some(signal)) => format!("killed by signal {signal}"),
+                _ => "ended".to_owned(),
+            };
+            InstanceExit { instance, reason }
+        }
+        PlatformEvent::OutOfMemory { instance } => {
+            InstanceExit { instance, reason: "a child was killed: out of memory".into() }
+        }
+        PlatformEvent::Ready { .. } => return,
+    };
+    // An instance that did not become ready has been noted with its reason.
+    if !exits.contains(&exit) {
+        exits.push(exit);
+    }
+}
