@@ -120,7 +120,7 @@ fn an_interrupted_trial_leaves_nothing() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     running.interrupt();
-    let started = std::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let code = running.wait();
     assert!(started.elapsed().as_secs() < 15, "{:?}", started.elapsed());
     code.expect(130);
