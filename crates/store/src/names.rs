@@ -30,6 +30,16 @@ impl Names {
         Ok(names)
     }
 
+    /// The number of a name that has one already.
+    pub(crate) fn known(&self, text: &str) -> Option<i64> {
+        self.numbers.get(text).copied()
+    }
+
+    /// How many names have a number.
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
     /// The number of a name, which is written when it is new; none when it is to stand as text.
     pub(crate) fn number(&mut self, text: &str, insert: &mut Statement<'_>) -> rusqlite::Result<Option<i64>> {
         if let Some(&number) = self.numbers.get(text) {

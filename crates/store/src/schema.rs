@@ -44,6 +44,21 @@ pub(crate) const DATABASE: &str = "store.sqlite";
 
 /// Opens the one connection that writes.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+    let connection = connect_writer(path)?;
+    let found = version(&connection, path)?;
+    if found == 0 {
+        let create = format!("BEGIN; {TABLES} PRAGMA user_version = {FORMAT}; COMMIT;");
+        connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
+    } else {
+        for step in steps_from(path, found, DATABASE_STEPS)? {
+            step(&connection).map_err(StoreError::sqlite("migrate", path))?;
+        }
+    }
+    Ok(connection)
+}
+
+/// Opens a database for one who appends, whatever its tables are.
+pub(crate) fn connect_writer(path: &Path) -> Result<Connection, StoreError> {
     let open = || -> rusqlite::Result<Connection> {
         let connection = Connection::open(path)?;
         connection.busy_timeout(Duration::from_secs(10))?;
@@ -58,23 +73,23 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
         connection.pragma_update(None, "temp_store", "memory")?;
         Ok(connection)
     };
-    let connection = open().map_err(StoreError::sqlite("open", path))?;
-    let found = version(&connection, path)?;
-    if found == 0 {
-        let create = format!("BEGIN; {TABLES} PRAGMA user_version = {FORMAT}; COMMIT;");
-        connection
-            .execute_batch(&create)
-            .map_err(StoreError::sqlite("create", path))?;
-    } else {
-        for step in steps_from(path, found, DATABASE_STEPS)? {
-            step(&connection).map_err(StoreError::sqlite("migrate", path))?;
-        }
-    }
-    Ok(connection)
+    open().map_err(StoreError::sqlite("open", path))
 }
 
 /// Opens a connection that only reads, also while another process writes.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    let connection = connect_reader(path)?;
+    let found = version(&connection, path)?;
+    // A reader cannot migrate; the next writer, or `migrate` of the store, does.
+    if found == 0 {
+        return Err(StoreError::damaged(path, "it holds no campaign"));
+    }
+    steps_from(path, found, DATABASE_STEPS)?;
+    Ok(connection)
+}
+
+/// Opens a database for one who only reads, whatever its tables are.
+pub(crate) fn connect_reader(path: &Path) -> Result<Connection, StoreError> {
     let open = || -> rusqlite::Result<Connection> {
         // A reader needs to write the index of the log beside the database, but where it may not, the
         // database as it stands must do.
@@ -87,17 +102,11 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
         connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
     };
-    let connection = open().map_err(StoreError::sqlite("open", path))?;
-    let found = version(&connection, path)?;
-    // A reader cannot migrate; the next writer, or `migrate` of the store, does.
-    if found == 0 {
-        return Err(StoreError::damaged(path, "it holds no campaign"));
-    }
-    steps_from(path, found, DATABASE_STEPS)?;
-    Ok(connection)
+    open().map_err(StoreError::sqlite("open", path))
 }
 
-fn version(connection: &Connection, path: &Path) -> Result<u64, StoreError> {
+/// The format version of a database; 0 when it has no tables yet.
+pub(crate) fn version(connection: &Connection, path: &Path) -> Result<u64, StoreError> {
     let version: i64 = connection
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(StoreError::sqlite("open", path))?;

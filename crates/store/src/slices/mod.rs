@@ -1,0 +1,39 @@
+//! Spans and metrics that services report, in slices by arrival and size.
+//!
+//! ```text
+//! .faultscope/spans/catalogue.json   which slices there are, with their bounds
+//!                   000001.sqlite    spans and points, about a quarter of a million spans each
+//!                   writer.lock      held by the one process that writes
+//! ```
+//!
+//! A batch is acknowledged after the commit that it was part of, so what was acknowledged outlives the
+//! process. Late and wrongly dated spans go where the others go: a trace is put together over all slices,
+//! and searches look at the bounds of each part. Retention removes whole files.
+
+mod active;
+mod catalogue;
+mod hash;
+mod intern;
+mod metrics;
+mod queue;
+mod reader;
+mod row;
+mod scan;
+mod schema;
+mod seen;
+mod segment;
+mod slice;
+mod store;
+mod writer;
+
+pub use catalogue::{SliceEntry, SpanRetention};
+pub use metrics::{Point, Series, points_of};
+pub use reader::{Matching, SpanReader};
+pub use store::{Ack, Refused, SpanCounts, SpanStore, SpanStoreOptions};
+
+/// The folder within `.faultscope`.
+const FOLDER: &str = "spans";
+
+fn damaged_row(reason: String) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Null, reason.into())
+}

@@ -1,0 +1,299 @@
+//! Reading spans over all slices: a trace may lie in several of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use faultscope_model::TraceId;
+use faultscope_model::trace::{ReportedSpan, TraceQuery};
+
+use super::catalogue::{Catalogue, SliceEntry};
+use super::metrics::Series;
+use super::scan::{Part, Scan};
+use super::seen;
+use super::slice::{Piece, Slice, is_gone};
+use crate::error::StoreError;
+use crate::interop::trace::{self, DependencyLink, Linker, Tree};
+
+/// How many slices stay open; what describes their rows is held in memory.
+const MOST_OPEN: usize = 48;
+
+/// Rows that are looked at to see which part of a query is the rarest.
+const SAMPLE: i64 = 256;
+
+/// How many traces one search loads before it gives what it has.
+const MOST_LOADED: usize = 50_000;
+
+/// How many traces are linked for one graph of dependencies, the latest first.
+const MOST_LINKED: usize = 200_000;
+
+/// Whether a trace answers a query: Zipkin and Jaeger understand this differently.
+pub type Matching = fn(&TraceQuery, &[ReportedSpan]) -> bool;
+
+/// Reads what is committed of a folder's spans, also while another process writes. Its functions block on
+/// the disk.
+#[derive(Debug)]
+pub struct SpanReader {
+    folder: PathBuf,
+    /// A 64-bit trace id is another one than a 128-bit id with the same lower half.
+    strict: bool,
+    open: Mutex<BTreeMap<u32, Arc<Slice>>>,
+}
+
+/// Slices at one moment, the newest first.
+struct Snapshot(Vec<(SliceEntry, Arc<Slice>)>);
+
+impl SpanReader {
+    /// A reader of a `.faultscope` folder; there may be no spans in it yet.
+    pub fn open(state: &Path, strict: bool) -> Self {
+        Self { folder: state.join(super::FOLDER), strict, open: Mutex::default() }
+    }
+
+    /// The spans of a trace, all reports about them, in the order of their arrival; none when it is not known.
+    pub fn trace(&self, id: TraceId) -> Result<Vec<ReportedSpan>, StoreError> {
+        let spans = self.snapshot()?.spans_of(id.0 as u64)?;
+        let is_it =
+            |trace: &Vec<ReportedSpan>| trace.first().is_some_and(|span| self.is_same(span.trace, id));
+        Ok(trace::group(spans, self.strict).into_iter().find(is_it).unwrap_or_default())
+    }
+
+    /// Several traces; those that are not known are left out.
+    pub fn traces(&self, ids: &[TraceId]) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
+        let snapshot = self.snapshot()?;
+        let mut found = Vec::new();
+        let mut done = HashSet::new();
+        for id in ids {
+            let key = if self.strict { id.0 } else { u128::from(id.0 as u64) };
+            if done.insert(key) {
+                let traces = trace::group(snapshot.spans_of(id.0 as u64)?, self.strict);
+                let is_it = |trace: &Vec<ReportedSpan>| trace.iter().any(|s| self.is_same(s.trace, *id));
+                found.extend(traces.into_iter().find(is_it));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The traces that answer a query, the latest first.
+    pub fn search(
+        &self,
+        query: &TraceQuery,
+        matching: Matching,
+    ) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
+        let snapshot = self.snapshot()?;
+        let scan = Scan {
+            service: query.service.as_deref(),
+            part: snapshot.rarest(query)?,
+            from_us: query.end_us.saturating_sub(query.lookback_us),
+            to_us: query.end_us,
+        };
+        let mut best = Best { limit: query.limit, traces: BTreeMap::new() };
+        let mut seen = HashSet::new();
+        for (slice, scan, piece) in snapshot.pieces(scan)? {
+            // Traces start no later than any span of theirs, so nothing here can be among the latest.
+            if piece.max_us < best.floor() {
+                break;
+            }
+            for (start_us, trace_low) in slice.search(&scan, piece)? {
+                if start_us < best.floor() || seen.len() >= MOST_LOADED {
+                    break;
+                }
+                if !seen.insert(trace_low) {
+                    continue;
+                }
+                for spans in trace::group(snapshot.spans_of(trace_low)?, self.strict) {
+                    if matching(query, &spans) {
+                        best.add(spans);
+                    }
+                }
+            }
+        }
+        Ok(best.traces.into_values().rev().collect())
+    }
+
+    /// All services, sorted.
+    pub fn services(&self) -> Result<Vec<String>, StoreError> {
+        self.gather(|slice, out| slice.services(out))
+    }
+
+    /// The names of a service's spans, sorted.
+    pub fn span_names(&self, service: &str) -> Result<Vec<String>, StoreError> {
+        self.gather(|slice, out| slice.texts(seen::NAME, service, out))
+    }
+
+    /// The services on the other side of a service's spans, sorted.
+    pub fn remote_services(&self, service: &str) -> Result<Vec<String>, StoreError> {
+        self.gather(|slice, out| slice.texts(seen::REMOTE, service, out))
+    }
+
+    /// The values of a tag whose values are kept for choice, sorted.
+    pub fn tag_values(&self, key: &str) -> Result<Vec<String>, StoreError> {
+        self.gather(|slice, out| slice.texts(seen::TAG, key, out))
+    }
+
+    /// Who called whom in traces that start between two moments.
+    pub fn dependencies(&self, end_us: u64, lookback_us: u64) -> Result<Vec<DependencyLink>, StoreError> {
+        let snapshot = self.snapshot()?;
+        let from_us = end_us.saturating_sub(lookback_us);
+        let scan = Scan { service: None, part: Part::Any, from_us, to_us: end_us };
+        let mut linker = Linker::default();
+        let mut seen = HashSet::new();
+        for (slice, scan, piece) in snapshot.pieces(scan)? {
+            for (_, trace_low) in slice.search(&scan, piece)? {
+                if seen.len() >= MOST_LINKED || !seen.insert(trace_low) {
+                    continue;
+                }
+                for spans in trace::group(snapshot.spans_of(trace_low)?, self.strict) {
+                    if trace::start_us(&spans).is_some_and(|start| (from_us..=end_us).contains(&start)) {
+                        linker.add(&Tree::new(spans));
+                    }
+                }
+            }
+        }
+        Ok(linker.links())
+    }
+
+    /// The points of a metric between two moments, of one service or all: each series with times and values.
+    pub fn points(
+        &self,
+        name: &str,
+        service: Option<&str>,
+        between: (u64, u64),
+    ) -> Result<BTreeMap<Series, Vec<(u64, f64)>>, StoreError> {
+        let mut found: BTreeMap<Series, BTreeMap<u64, f64>> = BTreeMap::new();
+        for (_, slice) in self.snapshot()?.0.iter().rev() {
+            slice.points(name, service, between, &mut |series, at_us, value| {
+                found.entry(series).or_default().insert(at_us, value);
+            })?;
+        }
+        Ok(found.into_iter().map(|(series, points)| (series, points.into_iter().collect())).collect())
+    }
+
+    /// How many spans there are.
+    pub fn count(&self) -> Result<u64, StoreError> {
+        Ok(self.snapshot()?.0.iter().map(|(_, slice)| slice.count()).sum())
+    }
+
+    /// The slices, oldest first; bounds and counts of the one being written are as of now.
+    pub fn slices(&self) -> Result<Vec<SliceEntry>, StoreError> {
+        let mut snapshot = self.snapshot()?;
+        for (listed, slice) in &mut snapshot.0 {
+            if listed.closed_us.is_none() {
+                listed.spans = slice.count();
+                listed.last_us = slice.last_us();
+                listed.bytes = listed.size(&self.folder);
+            }
+        }
+        Ok(snapshot.0.into_iter().rev().map(|(listed, _)| listed).collect())
+    }
+
+    fn is_same(&self, found: TraceId, asked: TraceId) -> bool {
+        found == asked || !self.strict && found.0 as u64 == asked.0 as u64
+    }
+
+    fn gather(
+        &self,
+        add: impl Fn(&Slice, &mut BTreeSet<String>) -> Result<(), StoreError>,
+    ) -> Result<Vec<String>, StoreError> {
+        let mut all = BTreeSet::new();
+        for (_, slice) in &self.snapshot()?.0 {
+            add(slice, &mut all)?;
+        }
+        Ok(all.into_iter().collect())
+    }
+
+    /// Opens what is new, forgets what is gone, and takes notice of what was committed.
+    fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        let catalogue = Catalogue::read(&self.folder)?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|number, _| catalogue.slices.iter().any(|listed| listed.number == *number));
+        let mut slices = Vec::new();
+        for listed in catalogue.slices.into_iter().rev() {
+            let known = open.get(&listed.number).cloned();
+            let slice = match known {
+                Some(slice) => slice,
+                None => match Slice::open(listed.path(&self.folder))? {
+                    Some(slice) => Arc::new(slice),
+                    None => continue,
+                },
+            };
+            match slice.refresh(&listed) {
+                Ok(()) => {}
+                // Retention was quicker.
+                Err(error) if is_gone(&error) => continue,
+                Err(error) => return Err(error),
+            }
+            if open.len() < MOST_OPEN {
+                open.insert(listed.number, Arc::clone(&slice));
+            }
+            slices.push((listed, slice));
+        }
+        Ok(Snapshot(slices))
+    }
+}
+
+impl Snapshot {
+    /// The spans of all traces whose id has this lower half, in the order of their arrival.
+    fn spans_of(&self, trace_low: u64) -> Result<Vec<ReportedSpan>, StoreError> {
+        let mut spans = Vec::new();
+        for (_, slice) in self.0.iter().rev() {
+            slice.spans_of(trace_low, &mut spans)?;
+        }
+        Ok(spans)
+    }
+
+    /// All parts of all slices that may hold what is looked for, those with the latest spans first.
+    #[expect(clippy::type_complexity, reason = "used once, taken apart at once")]
+    fn pieces<'q>(
+        &self,
+        scan: Scan<'q>,
+    ) -> Result<Vec<(Arc<Slice>, Arc<super::scan::Numbered<'q>>, Piece)>, StoreError> {
+        let mut all = Vec::new();
+        for (_, slice) in &self.0 {
+            let (numbered, pieces) = slice.pieces(scan)?;
+            let numbered = Arc::new(numbered);
+            let with = |piece| (Arc::clone(slice), Arc::clone(&numbered), piece);
+            all.extend(pieces.into_iter().map(with));
+        }
+        all.sort_by_key(|(_, _, piece)| std::cmp::Reverse(piece.max_us));
+        Ok(all)
+    }
+
+    /// The part of a query that holds for the fewest of the latest spans.
+    fn rarest<'q>(&self, query: &'q TraceQuery) -> Result<Part<'q>, StoreError> {
+        let parts = Part::all(query);
+        if parts.len() < 2 {
+            return Ok(parts.first().copied().unwrap_or(Part::Any));
+        }
+        let mut sample = Vec::new();
+        for (_, slice) in self.0.iter().take(2) {
+            sample.extend(slice.sample(SAMPLE)?);
+        }
+        let count = |part: &Part<'_>| sample.iter().filter(|span| part.holds(span)).count();
+        Ok(parts.into_iter().min_by_key(count).unwrap_or(Part::Any))
+    }
+}
+
+/// The latest traces so far, by their start and id.
+struct Best {
+    limit: usize,
+    traces: BTreeMap<(u64, u128), Vec<ReportedSpan>>,
+}
+
+impl Best {
+    /// Traces that start before this are not wanted any more.
+    fn floor(&self) -> u64 {
+        if self.traces.len() < self.limit {
+            return 0;
+        }
+        self.traces.keys().next().map_or(u64::MAX, |(start, _)| *start)
+    }
+
+    fn add(&mut self, spans: Vec<ReportedSpan>) {
+        let start = trace::start_us(&spans).unwrap_or_default();
+        let id = spans.first().map_or(0, |span| span.trace.0);
+        self.traces.insert((start, id), spans);
+        if self.traces.len() > self.limit {
+            self.traces.pop_first();
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What searches offer for choice: services, their span names, whom they call, values of chosen tags.
+
+use std::collections::BTreeSet;
+
+use rusqlite::Connection;
+
+/// A service, with no text.
+pub(super) const SERVICE: u8 = 0;
+/// The name of a span of the service.
+pub(super) const NAME: u8 = 1;
+/// A service on the other side.
+pub(super) const REMOTE: u8 = 2;
+/// The value of a tag; its key stands in the service's place.
+pub(super) const TAG: u8 = 3;
+
+/// Adds all services.
+pub(super) fn services(connection: &Connection, out: &mut BTreeSet<String>) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached("SELECT service FROM seen WHERE kind = ?1")?;
+    let mut rows = statement.query([SERVICE])?;
+    while let Some(row) = rows.next()? {
+        out.insert(row.get(0)?);
+    }
+    Ok(())
+}
+
+/// Adds the texts of one kind that a service has.
+pub(super) fn texts(
+    connection: &Connection,
+    kind: u8,
+    service: &str,
+    out: &mut BTreeSet<String>,
+) -> rusqlite::Result<()> {
+    let mut statement =
+        connection.prepare_cached("SELECT text FROM seen WHERE service = ?1 AND kind = ?2")?;
+    let mut rows = statement.query((service, kind))?;
+    while let Some(row) = rows.next()? {
+        out.insert(row.get(0)?);
+    }
+    Ok(())
+}

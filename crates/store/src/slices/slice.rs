@@ -1,0 +1,306 @@
+//! Reading one slice, also while it is written.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use faultscope_model::trace::ReportedSpan;
+use rusqlite::{Connection, Row};
+
+use super::catalogue::SliceEntry;
+use super::intern::NameList;
+use super::row::{self, Numbers};
+use super::scan::{Answer, Numbered, Scan};
+use super::segment::{self, Described, Entry, contains, entries, rows_of, trace_key};
+use super::{metrics, schema, seen};
+use crate::error::{StoreError, StoreErrorKind};
+
+/// One slice. What describes its rows is kept in memory, the rows are read as they are needed.
+#[derive(Debug)]
+pub(super) struct Slice {
+    path: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    connection: Connection,
+    names: NameList,
+    segments: Vec<Described>,
+    /// Trace keys with the positions of the segments that have them, sorted.
+    keys: Vec<(u32, u32)>,
+    /// The row of the first entry of the tail.
+    tail_first: i64,
+    /// Rows behind the last segment.
+    tail: Vec<Entry>,
+    /// Nothing can come any more.
+    complete: bool,
+}
+
+/// A part of a slice that may hold what a search looks for.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// No span in it starts later.
+    pub(super) max_us: u64,
+    /// The position of a segment, or what was found behind the last one.
+    place: Result<usize, Vec<Found>>,
+}
+
+/// A span that a search found: its start, and the lower half of its trace's id.
+pub(super) type Found = (u64, u64);
+
+impl Slice {
+    /// Opens a slice; none when it has no tables yet or is just being removed.
+    pub(super) fn open(path: PathBuf) -> Result<Option<Self>, StoreError> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let connection = match schema::open_reader(&path) {
+            Ok(Some(connection)) => connection,
+            Ok(None) => return Ok(None),
+            Err(_) if !path.exists() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let inner = Inner {
+            connection,
+            names: NameList::default(),
+            segments: Vec::new(),
+            keys: Vec::new(),
+            tail_first: 1,
+            tail: Vec::new(),
+            complete: false,
+        };
+        Ok(Some(Self { path, inner: Mutex::new(inner) }))
+    }
+
+    /// Takes notice of what was committed since the last time.
+    pub(super) fn refresh(&self, listed: &SliceEntry) -> Result<(), StoreError> {
+        let mut inner = self.lock();
+        if inner.complete {
+            return Ok(());
+        }
+        inner.refresh().map_err(self.failed())?;
+        inner.complete = listed.closed_us.is_some();
+        Ok(())
+    }
+
+    /// The spans of all traces whose id has this lower half, in the order of their arrival.
+    pub(super) fn spans_of(&self, trace_low: u64, out: &mut Vec<ReportedSpan>) -> Result<(), StoreError> {
+        let inner = self.lock();
+        let mut read = || -> rusqlite::Result<()> {
+            let rows = inner.rows_of(trace_low)?;
+            for row in rows {
+                out.extend(inner.span(row)?);
+            }
+            Ok(())
+        };
+        read().map_err(self.failed())
+    }
+
+    /// A scan in the numbers of this slice, and the parts that may hold what it looks for.
+    pub(super) fn pieces<'q>(&self, scan: Scan<'q>) -> Result<(Numbered<'q>, Vec<Piece>), StoreError> {
+        let inner = self.lock();
+        let numbered = scan.numbered(&inner.names);
+        let listed = inner.segments.iter().enumerate();
+        let listed = listed.filter(|(_, segment)| numbered.may_be_in(segment));
+        let mut pieces: Vec<Piece> =
+            listed.map(|(position, segment)| Piece { max_us: segment.max_us, place: Ok(position) }).collect();
+        let rows = inner.tail.iter().copied().enumerate();
+        let found = inner.matching(&numbered, inner.tail_first, rows).map_err(self.failed())?;
+        if let Some((max_us, _)) = found.first() {
+            pieces.push(Piece { max_us: *max_us, place: Err(found) });
+        }
+        Ok((numbered, pieces))
+    }
+
+    /// What a scan looks for in a part, the latest first.
+    pub(super) fn search(&self, scan: &Numbered<'_>, piece: Piece) -> Result<Vec<Found>, StoreError> {
+        let position = match piece.place {
+            Ok(position) => position,
+            Err(found) => return Ok(found),
+        };
+        let inner = self.lock();
+        let read = || -> rusqlite::Result<Vec<Found>> {
+            let Some(segment) = inner.segments.get(position) else { return Ok(Vec::new()) };
+            if let Some(term) = scan.term()
+                && !inner.has_term(segment.id, term)?
+            {
+                return Ok(Vec::new());
+            }
+            let columns = inner.columns(segment.id)?;
+            inner.matching(scan, segment.first, entries(&columns).enumerate())
+        };
+        read().map_err(self.failed())
+    }
+
+    /// Its last rows.
+    pub(super) fn sample(&self, most: i64) -> Result<Vec<ReportedSpan>, StoreError> {
+        let inner = self.lock();
+        let read = || -> rusqlite::Result<Vec<ReportedSpan>> {
+            let end = inner.tail_first + inner.tail.len() as i64;
+            let rows = (1.max(end - most)..end).rev();
+            rows.filter_map(|row| inner.span(row).transpose()).collect()
+        };
+        read().map_err(self.failed())
+    }
+
+    /// The start of its latest span.
+    pub(super) fn last_us(&self) -> u64 {
+        let inner = self.lock();
+        let tail = inner.tail.iter().map(|entry| entry.start_us).max();
+        inner.segments.iter().map(|segment| segment.max_us).chain(tail).max().unwrap_or_default()
+    }
+
+    /// How many spans it has.
+    pub(super) fn count(&self) -> u64 {
+        let inner = self.lock();
+        (inner.tail_first - 1).cast_unsigned() + inner.tail.len() as u64
+    }
+
+    /// Adds all services.
+    pub(super) fn services(&self, out: &mut BTreeSet<String>) -> Result<(), StoreError> {
+        seen::services(&self.lock().connection, out).map_err(self.failed())
+    }
+
+    /// Adds what is offered for choice.
+    pub(super) fn texts(
+        &self,
+        kind: u8,
+        service: &str,
+        out: &mut BTreeSet<String>,
+    ) -> Result<(), StoreError> {
+        seen::texts(&self.lock().connection, kind, service, out).map_err(self.failed())
+    }
+
+    /// Hands the points of a metric to a function.
+    pub(super) fn points(
+        &self,
+        name: &str,
+        service: Option<&str>,
+        between: (u64, u64),
+        take: &mut dyn FnMut(metrics::Series, u64, f64),
+    ) -> Result<(), StoreError> {
+        metrics::read(&self.lock().connection, name, service, between, take).map_err(self.failed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self) -> impl FnOnce(rusqlite::Error) -> StoreError {
+        StoreError::sqlite("read", &self.path)
+    }
+}
+
+impl Inner {
+    fn refresh(&mut self) -> rusqlite::Result<()> {
+        // In one transaction, so that no row names what was read too early.
+        let transaction = self.connection.unchecked_transaction()?;
+        self.names.refresh(&transaction)?;
+        let before = self.segments.len();
+        {
+            let sql = "SELECT id, first, last, min_us, max_us, services, traces FROM segments \
+                       WHERE id > ?1 ORDER BY id";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let mut rows = statement.query([self.segments.last().map_or(0, |segment| segment.id)])?;
+            while let Some(row) = rows.next()? {
+                let position = u32::try_from(self.segments.len()).unwrap_or(u32::MAX);
+                self.segments.push(Described::read(row)?);
+                self.keys.extend(segment::numbers(row.get_ref(6)?.as_blob()?).map(|key| (key, position)));
+            }
+        }
+        if self.segments.len() > before {
+            // Mostly sorted runs already, which this kind of sorting makes use of.
+            self.keys.sort();
+            let covered = self.segments.last().map_or(0, |segment| segment.last);
+            let gone = usize::try_from(covered + 1 - self.tail_first).unwrap_or_default();
+            self.tail.drain(..gone.min(self.tail.len()));
+            self.tail_first = covered + 1;
+        }
+        {
+            let sql = format!("SELECT {} FROM spans WHERE id >= ?1 ORDER BY id", row::COLUMNS);
+            let mut statement = transaction.prepare_cached(&sql)?;
+            let mut rows = statement.query([self.tail_first + self.tail.len() as i64])?;
+            while let Some(row) = rows.next()? {
+                self.tail.push(entry_of(row, row::numbers(row)?)?);
+            }
+        }
+        transaction.finish()
+    }
+
+    /// The rows of all traces whose id has this lower half.
+    fn rows_of(&self, trace_low: u64) -> rusqlite::Result<Vec<i64>> {
+        let key = trace_key(trace_low);
+        let start = self.keys.partition_point(|(known, _)| *known < key);
+        let mut rows = Vec::new();
+        for (_, position) in self.keys[start..].iter().take_while(|(known, _)| *known == key) {
+            if let Some(segment) = self.segments.get(*position as usize) {
+                let columns = self.columns(segment.id)?;
+                rows.extend(rows_of(&columns, trace_low).map(|row| row + segment.first));
+            }
+        }
+        let tail = (self.tail_first..).zip(&self.tail);
+        rows.extend(tail.filter(|(_, entry)| entry.trace_low == trace_low).map(|(row, _)| row));
+        Ok(rows)
+    }
+
+    fn has_term(&self, segment: i64, term: u32) -> rusqlite::Result<bool> {
+        let mut statement = self.connection.prepare_cached("SELECT data FROM terms WHERE id = ?1")?;
+        statement.query_row([segment], |row| Ok(contains(row.get_ref(0)?.as_blob()?, term)))
+    }
+
+    fn columns(&self, segment: i64) -> rusqlite::Result<Vec<u8>> {
+        let mut statement = self.connection.prepare_cached("SELECT data FROM columns WHERE id = ?1")?;
+        statement.query_row([segment], |row| row.get(0))
+    }
+
+    fn span(&self, row: i64) -> rusqlite::Result<Option<ReportedSpan>> {
+        let mut statement = self.connection.prepare_cached(BY_ROW)?;
+        let mut rows = statement.query([row])?;
+        let found = rows.next()?;
+        found.map(|found| row::read(found, &self.names).map_err(super::damaged_row)).transpose()
+    }
+
+    /// The entries that a scan looks for, the latest first.
+    fn matching(
+        &self,
+        scan: &Numbered<'_>,
+        first: i64,
+        entries: impl Iterator<Item = (usize, Entry)>,
+    ) -> rusqlite::Result<Vec<Found>> {
+        let mut found = Vec::new();
+        for (index, entry) in entries {
+            let fits = match scan.test(&entry) {
+                Answer::No => false,
+                Answer::Yes => true,
+                Answer::Ask => self.span(first + index as i64)?.is_some_and(|span| scan.scan.holds(&span)),
+            };
+            if fits {
+                found.push((entry.start_us, entry.trace_low));
+            }
+        }
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(found)
+    }
+}
+
+/// All columns of one row, in the order of [`row::COLUMNS`].
+const BY_ROW: &str = "SELECT id, trace_high, trace_low, span, parent, flags, service, remote, name, start_us, \
+     duration_us, data FROM spans WHERE id = ?1";
+
+fn entry_of(row: &Row<'_>, numbers: Numbers) -> rusqlite::Result<Entry> {
+    let number = |column: usize| -> rusqlite::Result<u64> {
+        Ok(row.get::<_, Option<i64>>(column)?.unwrap_or_default().cast_unsigned())
+    };
+    Ok(Entry {
+        start_us: number(9)?,
+        trace_low: number(2)?,
+        duration_us: segment::short(number(10)?),
+        numbers,
+    })
+}
+
+/// Whether an error says that a slice was removed while it was looked at.
+pub(super) fn is_gone(error: &StoreError) -> bool {
+    error.kind == StoreErrorKind::NotFound || !error.path.exists()
+}
