@@ -7,6 +7,7 @@
 //! Three searches find the smallest set of deltas that still fails: [`Ddmin`] and [`DdminPar`] are the
 //! paper's (Zhou et al. 2019, sections 4.3 and 4.4) and the yardstick.
 
+mod bayes;
 mod ddmin;
 mod ddmin_par;
 mod fixed;
@@ -16,6 +17,7 @@ mod random;
 pub mod simulate;
 mod standing;
 
+pub use bayes::{Bayes, BayesOptions};
 pub use ddmin::Ddmin;
 pub use ddmin_par::DdminPar;
 pub use fixed::Fixed;

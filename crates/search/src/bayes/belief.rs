@@ -1,0 +1,400 @@
+//! Belief about the cause: a sample of the causes that are likely after all trials so far.
+//!
+//! Each particle is a possible cause. After a trial the particles are weighed by how well they explain
+//! it, drawn again, and moved by Markov chain steps that keep the posterior (exchange of one delta,
+//! birth, death). A masked pass and a second cause are possible but dear, so that an outcome which
+//! contradicts the likely causes moves the belief instead of ending it.
+
+use faultscope_model::DeltaSet;
+
+use super::evidence::{Evidence, Mask, common, missing};
+use crate::ledger::Verdict;
+use crate::random::{Random, mix};
+
+/// What is believed before any trial, and how outcomes arise.
+#[derive(Debug, Clone)]
+pub(super) struct Model {
+    /// How many deltas there are in all.
+    pub(super) size: usize,
+    /// How suspicious each is; 1 on average.
+    pub(super) suspicion: Vec<f32>,
+    /// How many times likelier a cause is for each two neighbours in it.
+    pub(super) neighbours: f32,
+    /// How much less likely a cause is for each delta more.
+    pub(super) ratio: f32,
+    /// The same beyond the square root of the number of all deltas.
+    pub(super) tail: f32,
+    /// The probability that a set with the whole cause does not fail.
+    pub(super) masked: f32,
+    /// The probability that a set fails for another cause.
+    pub(super) other: f32,
+    /// The probability that an unresolved trial is not about the cause.
+    pub(super) noise: f32,
+    /// The prior probability that a part of the cause makes trials unresolved.
+    pub(super) partial: f32,
+    /// How many particles.
+    pub(super) particles: usize,
+    /// Whether outcomes can differ between trials of a set.
+    pub(super) repeated: bool,
+}
+
+/// A possible cause.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Particle {
+    /// Places of its deltas among the candidates.
+    pub(super) items: Vec<u32>,
+    /// Whether a part of it makes a trial unresolved.
+    pub(super) partial: bool,
+}
+
+impl Particle {
+    /// A number that is the same for the same deltas.
+    pub(super) fn key(&self) -> u64 {
+        self.items.iter().fold(0, |key, &item| key ^ mix(u64::from(item) + 1))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Belief {
+    model: Model,
+    /// The deltas that may belong to the cause: those of the smallest set that failed.
+    pub(super) candidates: Vec<usize>,
+    pub(super) particles: Vec<Particle>,
+    evidence: Evidence,
+    /// Candidates that every passing trial left out: where a cause is when parts of it are unresolved.
+    untouched: Vec<u32>,
+    random: Random,
+}
+
+impl Belief {
+    pub(super) fn new(model: Model, candidates: Vec<usize>, seed: u64) -> Self {
+        let mut belief = Self {
+            model,
+            candidates,
+            particles: Vec::new(),
+            evidence: Evidence::default(),
+            untouched: Vec::new(),
+            random: Random::new(seed),
+        };
+        belief.evidence = Evidence::encode(&belief.candidates, &[], false);
+        belief.untouched = (0..belief.candidates.len() as u32).collect();
+        belief.particles = (0..belief.model.particles).map(|_| belief.draw()).collect();
+        belief.move_all(4);
+        belief
+    }
+
+    /// Whether two candidates were left out by the same passing trials.
+    pub(super) fn is_alike(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (&self.evidence.left_out[a], &self.evidence.left_out[b]);
+        (0..a.len()).all(|word| (a[word] ^ b[word]) & self.evidence.passed[word] == 0)
+    }
+
+    /// Whether a failing trial left this candidate out.
+    pub(super) fn is_cleared(&self, place: usize) -> bool {
+        self.evidence.is_cleared(place)
+    }
+
+    /// Learns all trials so far; `candidates` may have become fewer.
+    pub(super) fn learn(&mut self, candidates: Vec<usize>, trials: &[(DeltaSet, Verdict)]) {
+        // Particles already stand for the belief before the newest trials: only the change counts.
+        let before: Vec<f32> = self.particles.iter().map(|p| self.likelihood(p)).collect();
+        if candidates != self.candidates {
+            // Particles with a delta that is no candidate any more are impossible.
+            let place = |old: u32| candidates.binary_search(&self.candidates[old as usize]).ok();
+            for particle in &mut self.particles {
+                let items: Option<Vec<u32>> =
+                    particle.items.iter().map(|&item| place(item).map(|p| p as u32)).collect();
+                particle.items = items.unwrap_or_default();
+            }
+            self.candidates = candidates;
+        }
+        self.evidence = Evidence::encode(&self.candidates, trials, self.model.repeated);
+        self.untouched = (0..self.candidates.len() as u32)
+            .filter(|&c| missing(&self.evidence.passed, &self.evidence.left_out[c as usize]) == 0)
+            .collect();
+        let gains: Vec<f32> = self
+            .particles
+            .iter()
+            .zip(before)
+            .map(|(p, before)| {
+                if p.items.is_empty() { f32::NEG_INFINITY } else { self.likelihood(p) - before }
+            })
+            .collect();
+        self.resample(&gains);
+    }
+
+    /// Draws the particles again by how well they explain what is new, then moves them.
+    fn resample(&mut self, gains: &[f32]) {
+        let best = gains.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let mut alive = 0;
+        if best.is_finite() {
+            let weights: Vec<f32> = gains.iter().map(|gain| (gain - best).exp()).collect();
+            alive = weights.iter().filter(|&&w| w > 0.3).count();
+            let total: f32 = weights.iter().sum();
+            let count = self.model.particles;
+            let mut drawn = Vec::with_capacity(count);
+            let step = total / count as f32;
+            let mut at = self.random.unit() as f32 * step;
+            let mut sum = 0.0;
+            for (particle, weight) in self.particles.iter().zip(&weights) {
+                sum += weight;
+                while at < sum && drawn.len() < count {
+                    drawn.push(particle.clone());
+                    at += step;
+                }
+            }
+            while drawn.len() < count {
+                drawn.push(drawn[drawn.len() - 1].clone());
+            }
+            self.particles = drawn;
+        }
+        if alive * 50 < self.model.particles {
+            // Too few to stand for the belief: half are drawn anew and brought in line by moving.
+            let every = if best.is_finite() { 2 } else { 1 };
+            for i in (0..self.particles.len()).step_by(every) {
+                self.particles[i] = self.draw();
+            }
+            self.move_all(24);
+            // New particles that explain less must not stay for want of steps.
+            self.sift();
+        }
+        let rounds = (self.model.particles / (alive + 1)).clamp(1, 4);
+        self.move_all(4 * rounds);
+    }
+
+    fn sift(&mut self) {
+        let scores: Vec<f32> = self.particles.iter().map(|p| self.score(p)).collect();
+        let best = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let least = best - (self.candidates.len() as f32).ln() - 6.0;
+        let good: Vec<usize> = (0..scores.len()).filter(|&i| scores[i] >= least).collect();
+        let from = |i: usize| if scores[i] >= least { i } else { good[i % good.len()] };
+        self.particles = (0..scores.len()).map(|i| self.particles[from(i)].clone()).collect();
+    }
+
+    /// A cause that hits every pool of a passing trial, of a size as the prior has it.
+    fn draw(&mut self) -> Particle {
+        let count = self.candidates.len();
+        let mut size = 1;
+        let mut particle = Particle::default();
+        let mut mass = 1.0f32;
+        let mut masses = vec![1.0f32];
+        while size < count && masses.len() < 64 {
+            mass *= self.growth(size);
+            masses.push(mass);
+            size += 1;
+        }
+        let mut at = self.random.unit() as f32 * masses.iter().sum::<f32>();
+        size = 1;
+        for mass in &masses {
+            if at < *mass {
+                break;
+            }
+            at -= mass;
+            size += 1;
+        }
+        particle.partial = self.random.unit() < f64::from(self.model.partial);
+        for pool in 0..self.evidence.pools.len() {
+            let (word, bit) = (pool / 64, 1u64 << (pool % 64));
+            if self.evidence.passed[word] & bit == 0 {
+                continue;
+            }
+            let hit = particle.items.iter().any(|&i| self.evidence.left_out[i as usize][word] & bit != 0);
+            if !hit {
+                let items = &self.evidence.pools[pool];
+                particle.items.push(items[self.random.below(items.len())]);
+            }
+        }
+        while particle.items.len() < size.min(count) {
+            let item = self.random.below(count) as u32;
+            if !particle.items.contains(&item) {
+                particle.items.push(item);
+            }
+        }
+        particle
+    }
+
+    /// The prior of one more delta for a cause of this size, given that it is among the candidates.
+    fn growth(&self, size: usize) -> f32 {
+        let (n, m, k) = (self.model.size as f32, self.candidates.len() as f32, size as f32);
+        let ratio = if k < n.sqrt() { self.model.ratio } else { self.model.tail };
+        ratio * ((m - k) / (n - k).max(1.0)).max(0.0)
+    }
+
+    fn move_all(&mut self, steps: usize) {
+        let mut particles = std::mem::take(&mut self.particles);
+        for particle in &mut particles {
+            let steps = steps + steps * particle.items.len() / 2;
+            for _ in 0..steps {
+                self.step(particle);
+            }
+        }
+        self.particles = particles;
+    }
+
+    fn step(&mut self, particle: &mut Particle) {
+        match self.random.below(8) {
+            0 => self.birth(particle),
+            1 => self.death(particle),
+            2 if self.model.partial > 0.0 && particle.items.len() > 1 => self.flip(particle),
+            _ => self.exchange(particle),
+        }
+    }
+
+    fn accept(&mut self, log_ratio: f32) -> bool {
+        log_ratio >= 0.0 || (self.random.unit() as f32) < log_ratio.exp()
+    }
+
+    fn birth(&mut self, particle: &mut Particle) {
+        let item = self.random.below(self.candidates.len()) as u32;
+        if particle.items.contains(&item) {
+            return;
+        }
+        let before = self.likelihood(particle);
+        let prior = self.growth(particle.items.len()).ln() + self.attraction(item, particle, None);
+        particle.items.push(item);
+        let change = self.likelihood(particle) - before + prior;
+        if !self.accept(change) {
+            particle.items.pop();
+        }
+    }
+
+    fn death(&mut self, particle: &mut Particle) {
+        if particle.items.len() < 2 {
+            return;
+        }
+        let before = self.likelihood(particle);
+        let place = self.random.below(particle.items.len());
+        let item = particle.items.swap_remove(place);
+        let prior = -self.growth(particle.items.len()).ln() - self.attraction(item, particle, None);
+        let change = self.likelihood(particle) - before + prior;
+        if !self.accept(change) {
+            particle.items.push(item);
+        }
+    }
+
+    fn flip(&mut self, particle: &mut Particle) {
+        let before = self.likelihood(particle);
+        let odds = (self.model.partial / (1.0 - self.model.partial)).ln();
+        particle.partial = !particle.partial;
+        let prior = if particle.partial { odds } else { -odds };
+        let change = self.likelihood(particle) - before + prior;
+        if !self.accept(change) {
+            particle.partial = !particle.partial;
+        }
+    }
+
+    /// Exchanges one delta for another that hits the same pools.
+    fn exchange(&mut self, particle: &mut Particle) {
+        let place = self.random.below(particle.items.len());
+        let old = particle.items[place];
+        let item = if particle.partial && !self.untouched.is_empty() {
+            self.untouched[self.random.below(self.untouched.len())]
+        } else if self.random.below(32) == 0 {
+            self.random.below(self.candidates.len()) as u32
+        } else {
+            let mut others = Mask::default();
+            for (i, &other) in particle.items.iter().enumerate() {
+                if i != place {
+                    or(&mut others, &self.evidence.left_out[other as usize]);
+                }
+            }
+            let mut needed = self.evidence.passed;
+            for (needed, other) in needed.iter_mut().zip(&others) {
+                *needed &= !other;
+            }
+            match self.find(&needed) {
+                Some(item) => item,
+                None => return,
+            }
+        };
+        if particle.items.contains(&item) {
+            return;
+        }
+        let before = self.likelihood(particle);
+        particle.items[place] = item;
+        let prior =
+            self.attraction(item, particle, Some(place)) - self.attraction(old, particle, Some(place));
+        let change = self.likelihood(particle) - before + prior;
+        if !self.accept(change) {
+            particle.items[place] = old;
+        }
+    }
+
+    /// A random candidate in all these pools.
+    fn find(&mut self, needed: &Mask) -> Option<u32> {
+        for _ in 0..12 {
+            let item = self.random.below(self.candidates.len());
+            if missing(needed, &self.evidence.left_out[item]) == 0 {
+                return Some(item as u32);
+            }
+        }
+        let pool = (0..self.evidence.pools.len())
+            .filter(|&pool| needed[pool / 64] >> (pool % 64) & 1 == 1)
+            .min_by_key(|&pool| self.evidence.pools[pool].len())?;
+        let pool = &self.evidence.pools[pool];
+        // From a random start, so that every fitting one is about as likely; counting them costs more.
+        let start = self.random.below(pool.len());
+        (0..pool.len())
+            .map(|i| pool[(start + i) % pool.len()])
+            .find(|&item| missing(needed, &self.evidence.left_out[item as usize]) == 0)
+    }
+
+    /// The logarithm of what suspicion and neighbours add to the prior of a delta.
+    fn attraction(&self, item: u32, particle: &Particle, except: Option<usize>) -> f32 {
+        let delta = self.candidates[item as usize];
+        let mut result = self.model.suspicion[delta].ln();
+        for (place, &other) in particle.items.iter().enumerate() {
+            if Some(place) != except && self.candidates[other as usize].abs_diff(delta) == 1 {
+                result += self.model.neighbours.ln();
+            }
+        }
+        result
+    }
+
+    /// The logarithm of the probability of all outcomes, up to a constant.
+    fn likelihood(&self, particle: &Particle) -> f32 {
+        let mut left_out = Mask::default();
+        let mut kept = Mask::default();
+        for &item in &particle.items {
+            let mask = &self.evidence.left_out[item as usize];
+            or(&mut left_out, mask);
+            for (kept, word) in kept.iter_mut().zip(mask) {
+                *kept |= !word;
+            }
+        }
+        let evidence = &self.evidence;
+        let fails = common(&evidence.failed, &left_out) as f32 * self.model.other.ln();
+        let masked = missing(&evidence.passed, &left_out) as f32 * self.model.masked.ln();
+        let unexplained = missing(&evidence.unresolved, &left_out);
+        if !particle.partial {
+            let unresolved: u32 = evidence.unresolved.iter().map(|w| w.count_ones()).sum();
+            return fails
+                + masked
+                + unresolved as f32 * self.model.noise.ln()
+                + unexplained as f32 * 0.25f32.ln();
+        }
+        let touched = common(&evidence.passed, &kept);
+        let untouched = missing(&evidence.unresolved, &kept);
+        fails + masked + (touched + untouched + unexplained) as f32 * (0.5 * self.model.noise).ln()
+    }
+
+    /// The logarithm of the posterior, up to a constant.
+    fn score(&self, particle: &Particle) -> f32 {
+        let mut prior = 0.0;
+        for size in 1..particle.items.len() {
+            // Growth has the number of ways to choose in it, which belongs to all causes of a size.
+            let ways = (self.candidates.len() - size) as f32 / (size + 1) as f32;
+            prior += self.growth(size).ln() - ways.ln();
+        }
+        for place in 0..particle.items.len() {
+            prior += self.model.suspicion[self.candidates[particle.items[place] as usize]].ln();
+        }
+        prior + self.likelihood(particle)
+    }
+}
+
+fn or(to: &mut Mask, from: &Mask) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to |= from;
+    }
+}
