@@ -28,6 +28,7 @@ mod schema;
 mod writer;
 
 pub mod interop;
+pub mod serve;
 pub mod slices;
 
 pub use campaign::{Campaign, CampaignOptions, RunRecord, SpanSink};

@@ -1,0 +1,196 @@
+//! Takes spans and metrics in; answers when they are committed.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use super::answer::{Failure, JSON, typed};
+use super::body::Whole;
+use super::{Served, add};
+use crate::interop::{DecodeError, MetricFormat, SpanFormat};
+use crate::slices::points_of;
+
+const PROTOBUF: &str = "application/x-protobuf";
+
+/// What became of a batch.
+#[derive(Debug)]
+struct Taken {
+    rejected: usize,
+    /// What was wrong with the rejected ones.
+    complaint: Option<String>,
+}
+
+/// `POST /api/v2/spans`
+pub(super) async fn zipkin_v2(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
+    zipkin(&served, &headers, body, SpanFormat::zipkin_v2).await
+}
+
+/// `POST /api/v1/spans`
+pub(super) async fn zipkin_v1(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
+    zipkin(&served, &headers, body, SpanFormat::zipkin_v1).await
+}
+
+/// `POST /v1/traces`
+pub(super) async fn otlp_traces(
+    State(served): State<Arc<Served>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let format = SpanFormat::otlp(content_type(&headers));
+    let is_json = matches!(format, Ok(SpanFormat::OtlpJson));
+    let taken = spans(&served, &headers, body, format).await;
+    otlp(is_json, "rejectedSpans", taken)
+}
+
+/// `POST /v1/metrics`
+pub(super) async fn otlp_metrics(
+    State(served): State<Arc<Served>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let format = MetricFormat::otlp(content_type(&headers));
+    let is_json = matches!(format, Ok(MetricFormat::OtlpJson));
+    let taken = metrics(&served, &headers, body, format).await;
+    otlp(is_json, "rejectedDataPoints", taken)
+}
+
+async fn zipkin(
+    served: &Arc<Served>,
+    headers: &HeaderMap,
+    body: Body,
+    format: fn(Option<&str>) -> Result<SpanFormat, DecodeError>,
+) -> Response {
+    match spans(served, headers, body, format(content_type(headers))).await {
+        Ok(Taken { complaint: None, .. }) => StatusCode::ACCEPTED.into_response(),
+        Ok(Taken { complaint: Some(complaint), .. }) => {
+            Failure::bad(format!("{complaint}; the others were stored")).into_response()
+        }
+        Err(failure) => failure.into_response(),
+    }
+}
+
+async fn spans(
+    served: &Arc<Served>,
+    headers: &HeaderMap,
+    body: Body,
+    format: Result<SpanFormat, DecodeError>,
+) -> Result<Taken, Failure> {
+    let take = async {
+        let format = format?;
+        let whole = Whole::read(served, headers, body).await?;
+        add(&served.counts.bytes, whole.len());
+        let decoded = whole.decode(served, move |body, limits| format.decode(body, limits)).await?;
+        let taken = Taken { rejected: decoded.n_rejected, complaint: decoded.complaint() };
+        add(&served.counts.spans, decoded.items.len());
+        if !decoded.items.is_empty() {
+            served.store.put(decoded.items)?.committed().await?;
+        }
+        Ok(taken)
+    };
+    count(served, take.await)
+}
+
+async fn metrics(
+    served: &Arc<Served>,
+    headers: &HeaderMap,
+    body: Body,
+    format: Result<MetricFormat, DecodeError>,
+) -> Result<Taken, Failure> {
+    let take = async {
+        let format = format?;
+        let whole = Whole::read(served, headers, body).await?;
+        add(&served.counts.bytes, whole.len());
+        let decoded = whole.decode(served, move |body, limits| format.decode(body, limits)).await?;
+        let taken = Taken { rejected: decoded.n_rejected, complaint: decoded.complaint() };
+        let points: Vec<_> = decoded.items.iter().flat_map(points_of).collect();
+        if !points.is_empty() {
+            served.store.put_points(points)?.committed().await?;
+        }
+        Ok(taken)
+    };
+    count(served, take.await)
+}
+
+fn count(served: &Served, taken: Result<Taken, Failure>) -> Result<Taken, Failure> {
+    add(&served.counts.messages, 1);
+    match &taken {
+        Ok(taken) => add(&served.counts.rejected, taken.rejected),
+        Err(failure) if failure.may_come_again() => add(&served.counts.busy, 1),
+        Err(_) => add(&served.counts.malformed, 1),
+    }
+    taken
+}
+
+fn content_type(headers: &HeaderMap) -> Option<&str> {
+    headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("not text"))
+}
+
+/// Answers in the language of the request, as OTLP asks for.
+fn otlp(is_json: bool, rejected: &str, taken: Result<Taken, Failure>) -> Response {
+    match (taken, is_json) {
+        (Ok(Taken { complaint: None, .. }), true) => typed(JSON, "{}"),
+        (Ok(Taken { complaint: None, .. }), false) => typed(PROTOBUF, Body::empty()),
+        (Ok(Taken { rejected: n, complaint: Some(complaint) }), true) => {
+            // 64-bit numbers are texts in protobuf's JSON.
+            let answer = json!({"partialSuccess": {rejected: n.to_string(), "errorMessage": complaint}});
+            typed(JSON, answer.to_string())
+        }
+        (Ok(Taken { rejected: n, complaint: Some(complaint) }), false) => {
+            let partial = [number(1, n as u64), text(2, &complaint)].concat();
+            typed(PROTOBUF, bytes(1, &partial))
+        }
+        (Err(failure), true) => {
+            let answer = json!({"code": code(failure.status), "message": failure.message});
+            failure.with(JSON, answer.to_string())
+        }
+        (Err(failure), false) => {
+            let status = [number(1, code(failure.status)), text(2, &failure.message)].concat();
+            failure.with(PROTOBUF, status)
+        }
+    }
+}
+
+/// The code of `google.rpc.Status` for an HTTP status.
+pub(super) fn code(status: StatusCode) -> u64 {
+    match status.as_u16() {
+        401 => 16,
+        403 => 7,
+        404 => 5,
+        408 => 4,
+        413 | 429 => 8,
+        415 => 12,
+        400..=499 => 3,
+        503 => 14,
+        _ => 13,
+    }
+}
+
+fn number(field: u8, value: u64) -> Vec<u8> {
+    let mut out = vec![field << 3];
+    put(&mut out, value);
+    out
+}
+
+fn text(field: u8, text: &str) -> Vec<u8> {
+    bytes(field, text.as_bytes())
+}
+
+fn bytes(field: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![field << 3 | 2];
+    put(&mut out, bytes.len() as u64);
+    out.extend(bytes);
+    out
+}
+
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}

@@ -1,0 +1,109 @@
+//! Zipkin's questions, version 2.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, RawQuery, State};
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+
+use super::answer::{Failure, json, to_json};
+use super::{Served, now_us};
+use crate::interop::query::{
+    self, Parameters, QueryError, zipkin_dependencies, zipkin_trace_ids, zipkin_traces,
+};
+use crate::interop::{read_trace_id, zipkin};
+
+type Answer = Result<Response, Failure>;
+
+/// With more services than these, lists of names may be kept for a while.
+const FEW_SERVICES: usize = 3;
+
+/// `GET /api/v2/traces`
+pub(super) async fn traces(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
+    let query = zipkin_traces(&parameters(query), now_us())?;
+    let traces = served.ask(move |reader| reader.search(&query, query::matches)).await?;
+    Ok(json(zipkin::traces_to_json(&traces)))
+}
+
+/// `GET /api/v2/trace/{id}`
+pub(super) async fn trace(State(served): State<Arc<Served>>, Path(id): Path<String>) -> Answer {
+    let known = read_trace_id(&id).map_err(|reason| Failure::bad(format!("the trace id {reason}")))?;
+    let spans = served.ask(move |reader| reader.trace(known)).await?;
+    if spans.is_empty() {
+        return Err(Failure::new(StatusCode::NOT_FOUND, format!("{id} not found")));
+    }
+    Ok(json(zipkin::to_json(&spans)))
+}
+
+/// `GET /api/v2/traceMany`
+pub(super) async fn trace_many(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
+    let ids = zipkin_trace_ids(&parameters(query))?;
+    let traces = served.ask(move |reader| reader.traces(&ids)).await?;
+    Ok(json(zipkin::traces_to_json(&traces)))
+}
+
+/// `GET /api/v2/services`
+pub(super) async fn services(State(served): State<Arc<Served>>) -> Answer {
+    let services = served.ask(|reader| reader.services()).await?;
+    let many = services.len() > FEW_SERVICES;
+    Ok(names(&services, many))
+}
+
+/// `GET /api/v2/spans`
+pub(super) async fn span_names(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
+    let service = required(&parameters(query), "serviceName")?.to_lowercase();
+    let (found, many) =
+        served.ask(move |reader| Ok((reader.span_names(&service)?, has_many(reader)?))).await?;
+    Ok(names(&found, many))
+}
+
+/// `GET /api/v2/remoteServices`
+pub(super) async fn remote_services(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
+    let service = required(&parameters(query), "serviceName")?.to_lowercase();
+    let (found, many) =
+        served.ask(move |reader| Ok((reader.remote_services(&service)?, has_many(reader)?))).await?;
+    Ok(names(&found, many))
+}
+
+/// `GET /api/v2/dependencies`
+pub(super) async fn dependencies(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
+    let (end_us, lookback_us) = zipkin_dependencies(&parameters(query))?;
+    let links = served.ask(move |reader| reader.dependencies(end_us, lookback_us)).await?;
+    Ok(to_json(&links))
+}
+
+/// `GET /api/v2/autocompleteKeys`
+pub(super) async fn tag_keys(State(served): State<Arc<Served>>) -> Answer {
+    Ok(to_json(&served.options.tag_values))
+}
+
+/// `GET /api/v2/autocompleteValues`
+pub(super) async fn tag_values(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
+    let key = required(&parameters(query), "key")?.to_owned();
+    let (found, many) = served.ask(move |reader| Ok((reader.tag_values(&key)?, has_many(reader)?))).await?;
+    Ok(names(&found, many))
+}
+
+pub(super) fn parameters(query: Option<String>) -> Parameters {
+    Parameters::parse(&query.unwrap_or_default())
+}
+
+pub(super) fn required<'p>(parameters: &'p Parameters, name: &str) -> Result<&'p str, QueryError> {
+    let missing = || QueryError { name: name.to_owned(), reason: "is missing".to_owned() };
+    parameters.get(name).ok_or_else(missing)
+}
+
+fn has_many(reader: &crate::slices::SpanReader) -> Result<bool, crate::StoreError> {
+    Ok(reader.services()?.len() > FEW_SERVICES)
+}
+
+/// A list that is asked for again and again while someone types; in a small system every new name matters.
+fn names(names: &[String], many: bool) -> Response {
+    let mut response = to_json(&names);
+    if many {
+        let value = HeaderValue::from_static("max-age=300, must-revalidate");
+        response.headers_mut().insert(CACHE_CONTROL, value);
+    }
+    response
+}
