@@ -10,7 +10,7 @@ pub(crate) fn all(text: &str, known: &[(String, String)]) -> String {
         let mask = |pattern: &str, to| (Regex::new(pattern).expect("a pattern"), to);
         vec![
             mask(r"\b[0-9a-f]{32}\b", "<trace>"),
-            mask(r"\b[0-9a-f]{4}-[0-9a-f]{10,}-[0-9a-f]{4}\b", "<campaign>"),
+            mask(r"\b[0-9a-f]{4}-[0-9a-f]{10,}-[0-9a-f]+\b", "<campaign>"),
             mask(r"\b[0-9a-f]{4,8}\.(\d+)\b", "<run>.$1"),
             // Bars and the columns of times stand as wide as they happen to be.
             mask(r" +▬[▬ ]*▬* *", " <bar> "),

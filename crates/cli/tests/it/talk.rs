@@ -25,6 +25,7 @@ fn help() {
       check        Checks an application file and lists every delta
       init         Writes an application file from Compose files or a Procfile
       up           Starts an application and keeps it running, recording every call, until Ctrl-C
+      debug        Reduces a failing circumstance to the smallest set of deltas that makes the test fail
       test         Runs the tests of an application in a fresh deployment
       runs         Lists and shows stored runs
       clean        Removes what a killed tool left behind, and old campaigns

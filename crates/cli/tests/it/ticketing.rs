@@ -74,7 +74,7 @@ fn demo() {
         "└─▶",
         "What to try next:",
         "runs show",
-        "dd-f1.yaml --failing",
+        "cases/dd-f1.yaml",
     ] {
         assert!(text.contains(part), "no `{part}` in\n{text}");
     }
