@@ -2,7 +2,7 @@
 //!
 //! Each slot is an internal network with one sidecar container, which holds the addresses that stand for
 //! services and hands sockets of its network to the tool, whose mesh carries the calls; see
-//! `docs/design/0003-docker-sidecars.md`. No type of the engine's client leaves this module.
+//! `docs/design/0004-docker-sidecars.md`. No type of the engine's client leaves this module.
 
 mod addresses;
 mod apply;
