@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::commands::{deps::DepsArgs, serve::ServeArgs, services::ServicesArgs, traces::TracesArgs};
 use crate::exit;
 
 /// Finds out why a microservice system fails.
@@ -68,6 +69,16 @@ pub(crate) enum Command {
     Test(TestArgs),
     /// Lists and shows stored runs.
     Runs(RunsArgs),
+    /// Keeps what tracers send and answers trace viewers, like Zipkin, Jaeger and an OTLP collector.
+    ///
+    /// Example: faultscope serve --listen 127.0.0.1:9411
+    Serve(ServeArgs),
+    /// Lists, shows, imports and exports traces that services reported.
+    Traces(TracesArgs),
+    /// Lists services that reported spans.
+    Services(ServicesArgs),
+    /// Shows who called whom, how often and with how many errors, by reported spans.
+    Deps(DepsArgs),
     /// Removes what a killed tool left behind, and old campaigns.
     Clean(CleanArgs),
     /// Measures the tool against named peers and bounds.
@@ -324,6 +335,10 @@ pub(crate) enum BenchName {
     Mesh,
     /// How fast applications come up, and what the tool needs for it.
     Platform,
+    /// How many spans the store takes over HTTP, and what they cost.
+    Ingest,
+    /// How fast traces are found among a million spans.
+    Query,
 }
 
 #[derive(Debug, Args)]

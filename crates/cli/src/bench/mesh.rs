@@ -28,9 +28,9 @@ const ROUNDS: usize = 3;
 /// Requests for each second when latency is measured.
 const PACE: u32 = 1_000;
 
-struct Running {
-    child: Child,
-    address: SocketAddr,
+pub(super) struct Running {
+    pub(super) child: Child,
+    pub(super) address: SocketAddr,
     output: Option<Lines<BufReader<ChildStdout>>>,
 }
 
@@ -160,7 +160,7 @@ fn broken(cause: String) -> CommandError {
     CommandError::new(Exit::Environment, "the load client broke off").because(cause)
 }
 
-async fn start_part(part: &Part) -> Result<Running, CommandError> {
+pub(super) async fn start_part(part: &Part) -> Result<Running, CommandError> {
     let text = serde_json::to_string(part).map_err(|e| CommandError::internal("a part").because(e))?;
     let failed = |e: std::io::Error| {
         CommandError::new(Exit::Environment, "a part of the bench cannot start").because(e)
@@ -180,7 +180,7 @@ async fn start_part(part: &Part) -> Result<Running, CommandError> {
 }
 
 /// Ends a process and gives its last words.
-async fn stop(mut running: Running) -> Option<Kept> {
+pub(super) async fn stop(mut running: Running) -> Option<Kept> {
     drop(running.child.stdin.take());
     let mut kept = None;
     if let Some(output) = &mut running.output
@@ -280,10 +280,10 @@ fn envoy_config(listen: SocketAddr, upstream: SocketAddr) -> serde_json::Value {
 }
 
 /// A folder that is gone afterwards.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, CommandError> {
+    pub(super) fn new() -> Result<Self, CommandError> {
         let folder = std::env::temp_dir().join(format!("faultscope-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|e| {
             CommandError::new(Exit::Environment, format!("cannot write to {}", folder.display())).because(e)

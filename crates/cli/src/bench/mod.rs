@@ -1,9 +1,12 @@
 //! `faultscope bench`: figures beside goals and peers, all from one run.
 
 mod client;
+mod ingest;
 mod mesh;
 mod part;
 mod platform;
+mod query;
+mod spans;
 mod usage;
 
 use faultscope_model::figures::{BenchReport, Better, Environment, Figure};
@@ -18,6 +21,8 @@ pub(crate) async fn run(args: BenchArgs, printer: &Printer) -> Result<Exit, Comm
     let mut notes = Vec::new();
     let (bench, figures) = match args.name {
         BenchName::Mesh => ("mesh", mesh::run(&args, printer, &mut notes).await?),
+        BenchName::Ingest => ("ingest", ingest::run(&args, printer, &mut notes).await?),
+        BenchName::Query => ("query", query::run(&args, printer, &mut notes).await?),
         BenchName::Platform => ("platform", platform::run(&args, printer, &mut notes).await?),
     };
     let report = BenchReport { bench: bench.to_owned(), environment: environment(args.seed, notes), figures };

@@ -28,6 +28,11 @@ use crate::exit::Exit;
 pub(super) enum Part {
     /// Answers every request with a few bytes, or with 1 KiB under `/kibibyte`.
     Upstream,
+    /// The store behind HTTP, as `serve` has it.
+    Serve {
+        /// Where its store lies.
+        state: PathBuf,
+    },
     /// A mesh in front of an upstream.
     Mesh {
         /// The upstream.
@@ -46,6 +51,7 @@ pub(super) async fn run(part: &str) -> Result<Exit, CommandError> {
         Part::Upstream => {
             upstream().await.map_err(|e| CommandError::internal("the upstream broke").because(e))?
         }
+        Part::Serve { state } => super::spans::serve(&state).await?,
         Part::Mesh { upstream, record, state } => mesh(upstream, record, &state).await?,
     }
     Ok(Exit::Done)
@@ -59,11 +65,11 @@ pub(super) struct Kept {
 }
 
 #[expect(clippy::print_stdout, reason = "read by the bench that started this process")]
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     println!("{line}");
 }
 
-async fn until_stdin_ends() {
+pub(super) async fn until_stdin_ends() {
     let mut stdin = tokio::io::stdin();
     let mut byte = [0];
     while matches!(stdin.read(&mut byte).await, Ok(1..)) {}

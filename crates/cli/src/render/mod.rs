@@ -5,3 +5,4 @@ pub(crate) mod run;
 pub(crate) mod table;
 pub(crate) mod time;
 pub(crate) mod tree;
+pub(crate) mod waterfall;

@@ -30,11 +30,20 @@ pub(super) fn texts(
     service: &str,
     out: &mut BTreeSet<String>,
 ) -> rusqlite::Result<()> {
-    let mut statement =
-        connection.prepare_cached("SELECT text FROM seen WHERE service = ?1 AND kind = ?2")?;
-    let mut rows = statement.query((service, kind))?;
-    while let Some(row) = rows.next()? {
-        out.insert(row.get(0)?);
+    let before = out.len();
+    // Zipkin's clients ask in lower case; OpenTelemetry's services may have capitals.
+    for sql in [
+        "SELECT text FROM seen WHERE service = ?1 AND kind = ?2",
+        "SELECT text FROM seen WHERE service = ?1 COLLATE NOCASE AND kind = ?2",
+    ] {
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query((service, kind))?;
+        while let Some(row) = rows.next()? {
+            out.insert(row.get(0)?);
+        }
+        if out.len() > before {
+            break;
+        }
     }
     Ok(())
 }

@@ -1,0 +1,192 @@
+//! `faultscope serve`
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use faultscope_model::units::{self, ByteSize};
+use faultscope_store::serve::{Access, ServeOptions, Served, otlp_router, router};
+use faultscope_store::slices::{SpanRetention, SpanStore, SpanStoreOptions};
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::project;
+
+/// How long open requests get to end.
+const DRAIN: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The application's folder or file; spans are kept in `.faultscope` beside it.
+    #[arg(value_name = "FOLDER", default_value = ".")]
+    pub(crate) folder: PathBuf,
+    /// Where Zipkin's and Jaeger's clients find it.
+    #[arg(long, default_value = "127.0.0.1:9411", value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+    /// Where exporters of OTLP over HTTP find it; `off` for nowhere else.
+    #[arg(long, default_value = "127.0.0.1:4318", value_name = "ADDRESS")]
+    pub(crate) otlp: String,
+    /// What must be sent as `Authorization: Bearer`; needed on addresses beyond this machine.
+    #[arg(long, env = "FAULTSCOPE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// Also let pages of this origin ask; repeat for several.
+    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    pub(crate) origins: Vec<String>,
+    /// Remove the oldest spans beyond this size.
+    #[arg(long, default_value = "20GiB", value_name = "SIZE")]
+    pub(crate) keep_bytes: ByteSize,
+    /// Remove spans that are older than this: `24h`, `168h`.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) keep_for: Option<String>,
+    /// Take a 64-bit trace id for the same as a 128-bit one with the same lower half.
+    #[arg(long)]
+    pub(crate) loose_ids: bool,
+    /// Offer the values of this tag for choice; repeat for several.
+    #[arg(long = "autocomplete", value_name = "TAG")]
+    pub(crate) tag_values: Vec<String>,
+    /// End by itself after this time.
+    #[arg(long = "for", value_name = "DURATION")]
+    pub(crate) duration: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Listening {
+    zipkin: String,
+    otlp: Option<String>,
+}
+
+pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, CommandError> {
+    let duration = |text: &Option<String>| text.as_deref().map(units::parse_duration).transpose();
+    let wrong = |e: units::InvalidUnit| CommandError::usage(e.to_string());
+    let (within, most_age) =
+        (duration(&args.duration).map_err(wrong)?, duration(&args.keep_for).map_err(wrong)?);
+    let otlp = match args.otlp.as_str() {
+        "off" => None,
+        text => Some(text.parse::<SocketAddr>().map_err(|_| {
+            CommandError::usage(format!("`{text}` is not an address"))
+                .hint("--otlp 127.0.0.1:4318 or --otlp off")
+        })?),
+    };
+    for address in [Some(args.listen), otlp].into_iter().flatten() {
+        check(address.ip(), args.token.as_deref(), printer)?;
+    }
+    // Ports are taken before anything is written: a taken one is an error of the command line.
+    let listener = bind(args.listen, "--listen").await?;
+    let otlp = match otlp {
+        Some(address) => Some(bind(address, "--otlp").await?),
+        None => None,
+    };
+    let store = SpanStore::open(
+        project::state_folder(&args.folder),
+        SpanStoreOptions {
+            retention: SpanRetention { most_bytes: Some(args.keep_bytes.0), most_age },
+            tag_values: args.tag_values.clone(),
+            ..SpanStoreOptions::default()
+        },
+    )?;
+    let options = ServeOptions {
+        strict: !args.loose_ids,
+        tag_values: args.tag_values,
+        access: Access { token: args.token, origins: args.origins },
+        ..ServeOptions::default()
+    };
+    let served = Served::new(store, options);
+    let address = |listener: &TcpListener| listener.local_addr().map(|a| format!("http://{a}"));
+    let unknown = |e: std::io::Error| CommandError::internal("a socket has no address").because(e);
+    let listening = Listening {
+        zipkin: address(&listener).map_err(unknown)?,
+        otlp: otlp.as_ref().map(address).transpose().map_err(unknown)?,
+    };
+    let stop = super::test::interrupted();
+    let mut servers = JoinSet::new();
+    for (listener, routes) in [(Some(listener), router(&served)), (otlp, otlp_router(&served))] {
+        let Some(listener) = listener else { continue };
+        let stop = stop.clone();
+        servers.spawn(async move {
+            axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await
+        });
+    }
+    say(&listening, printer)?;
+    match within {
+        None => stop.cancelled().await,
+        Some(within) => {
+            let _ = tokio::time::timeout(within, stop.cancelled()).await;
+            stop.cancel();
+        }
+    }
+    let drained = async { while servers.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN, drained).await.is_err() {
+        printer.warn("some requests did not end in time and were cut off");
+        servers.shutdown().await;
+    }
+    close(served, printer).await;
+    Ok(Exit::Done)
+}
+
+fn say(listening: &Listening, printer: &Printer) -> Result<(), CommandError> {
+    if printer.json {
+        return printer.result(listening);
+    }
+    printer.line(format!("Zipkin and Jaeger clients: {}", listening.zipkin));
+    if let Some(otlp) = &listening.otlp {
+        printer.line(format!("OTLP over HTTP:            {otlp}"));
+    }
+    printer.talk("Ctrl-C ends it; what was acknowledged is kept");
+    Ok(())
+}
+
+/// Refuses to be seen from other machines without a token.
+fn check(ip: IpAddr, token: Option<&str>, printer: &Printer) -> Result<(), CommandError> {
+    if ip.is_loopback() {
+        return Ok(());
+    }
+    match token {
+        Some(token) if token.len() >= 16 => {
+            printer.warn(format!(
+                "{ip} can be reached from other machines: whoever has the token reads and writes spans, and \
+                 nothing is encrypted on the way"
+            ));
+            Ok(())
+        }
+        Some(_) => Err(CommandError::usage("the token is shorter than 16 characters")
+            .hint("`head -c 24 /dev/urandom | base64` makes a good one")),
+        None => {
+            Err(CommandError::usage(format!("{ip} can be reached from other machines, so a token is needed"))
+                .hint("--token or FAULTSCOPE_TOKEN; senders give it as `Authorization: Bearer ...`"))
+        }
+    }
+}
+
+async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, CommandError> {
+    TcpListener::bind(address).await.map_err(|e| {
+        let taken = e.kind() == std::io::ErrorKind::AddrInUse;
+        let error = CommandError::new(Exit::Environment, format!("cannot listen on {address}")).because(e);
+        if taken {
+            error.hint(format!("something else listens there; {option} takes another address"))
+        } else {
+            error
+        }
+    })
+}
+
+/// Writes what still waits, and says what became of everything.
+async fn close(served: Arc<Served>, printer: &Printer) {
+    let closing = tokio::task::spawn_blocking(move || {
+        let counts = served.store().counts();
+        // The last owner ends the writer, which commits what is queued.
+        drop(served);
+        counts
+    });
+    let Ok(counts) = closing.await else { return };
+    printer.talk(format!("{} spans and {} points kept", counts.stored, counts.points));
+    if counts.refused + counts.lost > 0 {
+        let message = "spans refused while too many waited, and";
+        printer.warn(format!("{} {message} {} could not be written", counts.refused, counts.lost));
+    }
+}

@@ -1,0 +1,276 @@
+//! `faultscope traces`
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand, ValueEnum};
+use faultscope_model::trace::{ReportedSpan, TraceQuery};
+use faultscope_model::units::{self, show_duration};
+use faultscope_store::interop::query::{annotation_query, matches};
+use faultscope_store::interop::trace::{failed, start_us};
+use faultscope_store::interop::{self, mesh, otlp, read_trace_id, zipkin, zipkin_trace_id};
+use faultscope_store::{Store, StoreErrorKind};
+use serde::Serialize;
+
+use super::services::open;
+use super::traces_import::{self, ImportArgs};
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::project;
+use crate::render;
+use crate::render::table::Table;
+
+/// Campaigns that are looked at for what the mesh saw of a trace.
+const MOST_CAMPAIGNS: usize = 50;
+
+#[derive(Debug, Args)]
+pub(crate) struct TracesArgs {
+    #[command(subcommand)]
+    command: TracesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TracesCommand {
+    /// Lists traces, newest first.
+    ///
+    /// Example: faultscope traces ls --service order --min-duration 100ms --query "error"
+    Ls(LsArgs),
+    /// Draws a trace as a waterfall, with its critical path and errors.
+    Show(ShowArgs),
+    /// Reads spans from files: Zipkin JSON (also one per line), Zipkin or OTLP protobuf, OTLP JSON, Thrift.
+    Import(ImportArgs),
+    /// Writes traces to standard output or a file.
+    Export(ExportArgs),
+}
+
+#[derive(Debug, Args)]
+struct LsArgs {
+    #[command(flatten)]
+    search: Search,
+    /// The application's folder or file.
+    #[arg(value_name = "FOLDER", default_value = ".")]
+    folder: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct Search {
+    /// Only traces in which this service takes part.
+    #[arg(long)]
+    service: Option<String>,
+    /// Only with a span of this name.
+    #[arg(long)]
+    name: Option<String>,
+    /// Only with a span whose other side is this service.
+    #[arg(long)]
+    remote: Option<String>,
+    /// Only with these tags or annotations: `http.method=GET and error`.
+    #[arg(long, value_name = "TERMS")]
+    query: Option<String>,
+    /// Only with a span of at least this duration.
+    #[arg(long, value_name = "DURATION")]
+    min_duration: Option<String>,
+    /// Only with a span of at most this duration.
+    #[arg(long, value_name = "DURATION")]
+    max_duration: Option<String>,
+    /// How far back.
+    #[arg(long, default_value = "24h", value_name = "DURATION")]
+    since: String,
+    /// How many traces.
+    #[arg(long, default_value_t = 20)]
+    limit: usize,
+}
+
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// The trace's id.
+    id: String,
+    /// The application's folder or file.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    folder: PathBuf,
+    /// Show times as they were reported, without correcting clocks.
+    #[arg(long)]
+    raw: bool,
+}
+
+#[derive(Debug, Args)]
+struct ExportArgs {
+    /// The traces; without any, those that the search finds.
+    ids: Vec<String>,
+    #[command(flatten)]
+    search: Search,
+    /// The application's folder or file.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    folder: PathBuf,
+    /// How they are written.
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    format: Format,
+    /// Where to write; `-` prints it.
+    #[arg(long, short, default_value = "-", value_name = "FILE")]
+    output: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Zipkin v2 JSON, one list of spans.
+    Json,
+    /// Zipkin v2 JSON, a span on each line.
+    Ndjson,
+    /// OTLP JSON.
+    Otlp,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    id: String,
+    start_us: Option<u64>,
+    duration_us: u64,
+    root: String,
+    spans: usize,
+    services: usize,
+    errors: usize,
+}
+
+pub(crate) async fn run(args: TracesArgs, printer: &Printer) -> Result<Exit, CommandError> {
+    match args.command {
+        TracesCommand::Ls(args) => list(&args, printer),
+        TracesCommand::Show(args) => show(&args, printer),
+        TracesCommand::Import(args) => traces_import::run(args, printer).await,
+        TracesCommand::Export(args) => export(&args, printer),
+    }
+}
+
+fn list(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
+    let traces = open(&args.folder)?.search(&args.search.query()?, matches)?;
+    let listed: Vec<Listed> = traces.iter().map(|spans| Listed::of(spans)).collect();
+    if printer.json {
+        printer.result(&listed)?;
+        return Ok(Exit::Done);
+    }
+    if listed.is_empty() {
+        printer.line("no trace was found");
+        printer.talk(format!("looked back {}; --since takes a wider time", args.search.since));
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&["trace", "when", "duration", "spans", "services", "errors", "root"]);
+    for trace in listed {
+        let errors = if trace.errors == 0 { "-".to_owned() } else { trace.errors.to_string() };
+        table.row([
+            trace.id,
+            trace.start_us.map(render::time::ago).unwrap_or_default(),
+            show_duration(Duration::from_micros(trace.duration_us)),
+            trace.spans.to_string(),
+            trace.services.to_string(),
+            errors,
+            render::waterfall::plain(&trace.root),
+        ]);
+    }
+    printer.line(table);
+    Ok(Exit::Done)
+}
+
+fn show(args: &ShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
+    let spans = find(&args.folder, &args.id)?;
+    if printer.json {
+        let json = zipkin::to_json(&spans);
+        printer.line(String::from_utf8_lossy(&json));
+    } else {
+        render::waterfall::waterfall(spans, args.raw, printer);
+    }
+    Ok(Exit::Done)
+}
+
+/// A trace by its id: what services reported, and what the mesh saw of it.
+fn find(folder: &std::path::Path, id: &str) -> Result<Vec<ReportedSpan>, CommandError> {
+    let unknown = |why: &str| {
+        CommandError::usage(format!("the trace id `{id}` {why}")).hint("`faultscope traces ls` lists traces")
+    };
+    let known = read_trace_id(id).map_err(unknown)?;
+    let mut spans = open(folder)?.trace(known)?;
+    let store = Store::open(project::state_folder(folder))?;
+    for campaign in store.campaigns()?.into_iter().take(MOST_CAMPAIGNS) {
+        match campaign.reader().and_then(|reader| reader.spans_of_trace(known)) {
+            Ok(seen) => spans.extend(seen.iter().map(mesh::reported)),
+            // Just being removed.
+            Err(error) if error.kind == StoreErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if spans.is_empty() { Err(unknown("is not known")) } else { Ok(spans) }
+}
+
+fn export(args: &ExportArgs, printer: &Printer) -> Result<Exit, CommandError> {
+    let mut spans = Vec::new();
+    for id in &args.ids {
+        spans.extend(find(&args.folder, id)?);
+    }
+    if args.ids.is_empty() {
+        spans = open(&args.folder)?.search(&args.search.query()?, matches)?.concat();
+    }
+    let bytes = match args.format {
+        Format::Json => zipkin::to_json(&spans),
+        Format::Ndjson => zipkin::to_lines(&spans),
+        Format::Otlp => otlp::to_json(&spans),
+    };
+    if args.output.as_os_str() == "-" {
+        printer.line(String::from_utf8_lossy(&bytes).trim_end());
+        return Ok(Exit::Done);
+    }
+    std::fs::write(&args.output, bytes).map_err(|e| {
+        CommandError::new(Exit::Environment, format!("cannot write {}", args.output.display())).because(e)
+    })?;
+    printer.talk(format!("{} spans written to {}", spans.len(), args.output.display()));
+    Ok(Exit::Done)
+}
+
+impl Search {
+    fn query(&self) -> Result<TraceQuery, CommandError> {
+        let optional = |text: &Option<String>| text.as_deref().map(micros).transpose();
+        Ok(TraceQuery {
+            service: self.service.clone(),
+            remote_service: self.remote.clone(),
+            name: self.name.clone(),
+            terms: self.query.as_deref().map(annotation_query).unwrap_or_default(),
+            least_us: optional(&self.min_duration)?,
+            most_us: optional(&self.max_duration)?,
+            end_us: now_us(),
+            lookback_us: micros(&self.since)?,
+            limit: self.limit.clamp(1, 100_000),
+        })
+    }
+}
+
+impl Listed {
+    fn of(spans: &[ReportedSpan]) -> Self {
+        let root = spans.iter().find(|span| span.parent.is_none() && !span.shared);
+        let root = root.or_else(|| spans.iter().min_by_key(|span| span.start_us.unwrap_or(u64::MAX)));
+        let name =
+            |span: &ReportedSpan| format!("{} {}", span.local.service.as_deref().unwrap_or("?"), span.name);
+        let ends =
+            spans.iter().filter_map(|span| Some(span.start_us? + span.duration_us.unwrap_or_default()));
+        let starts = spans.iter().filter_map(|span| span.start_us);
+        let services: std::collections::BTreeSet<_> =
+            spans.iter().filter_map(|span| span.local.service.as_deref()).collect();
+        Self {
+            id: spans.first().map_or_else(String::new, |span| zipkin_trace_id(span.trace)),
+            start_us: start_us(spans),
+            duration_us: ends.max().unwrap_or_default().saturating_sub(starts.min().unwrap_or_default()),
+            root: root.map(name).unwrap_or_default(),
+            spans: interop::trace::merge(spans.to_vec()).len(),
+            services: services.len(),
+            errors: spans.iter().filter(|span| failed(span)).count(),
+        }
+    }
+}
+
+/// A duration as it is typed, in microseconds.
+pub(super) fn micros(text: &str) -> Result<u64, CommandError> {
+    let duration = units::parse_duration(text).map_err(|e| CommandError::usage(e.to_string()))?;
+    Ok(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Microseconds since 1970.
+pub(super) fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
