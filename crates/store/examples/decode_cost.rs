@@ -67,8 +67,11 @@ fn understand(spans: &[ReportedSpan]) {
 }
 
 fn span(n: usize) -> String {
-    let parent =
-        if n % 10 == 0 { String::new() } else { format!(r#""parentId":"{:016x}","#, n / 10 * 10 + 1) };
+    let parent = if n.is_multiple_of(10) {
+        String::new()
+    } else {
+        format!(r#""parentId":"{:016x}","#, n / 10 * 10 + 1)
+    };
     format!(
         r#"{{"traceId":"463ac35c9f6413ad{:016x}",{parent}"id":"{:016x}","kind":"CLIENT","name":"get /orders",
 "timestamp":{},"duration":{},"localEndpoint":{{"serviceName":"frontend","ipv4":"10.0.0.{}","port":8080}},

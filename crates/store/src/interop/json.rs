@@ -131,8 +131,11 @@ where
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }
+    // Checked once for all texts in it.
+    let body =
+        std::str::from_utf8(body).map_err(|error| DecodeError::malformed(format, error.to_string()))?;
     let mut progress = Progress { taken: 0, stop: None };
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let mut deserializer = serde_json::Deserializer::from_str(body);
     let visitor = Elements { seed, take: &mut take, progress: &mut progress };
     let read = deserializer.deserialize_seq(visitor).and_then(|()| deserializer.end());
     if read.is_ok() {
@@ -154,7 +157,7 @@ where
 
 /// Cuts out the elements of an array one by one.
 pub(super) fn each_raw<'de>(
-    body: &'de [u8],
+    body: &'de str,
     format: &'static str,
     mut take: impl FnMut(usize, &'de RawValue) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {
@@ -167,7 +170,7 @@ pub(super) fn each_raw<'de>(
         }
     }
     let mut progress = Progress { taken: 0, stop: None };
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let mut deserializer = serde_json::Deserializer::from_str(body);
     let mut each = |index, raw: Result<&'de RawValue, String>| match raw {
         Ok(raw) => take(index, raw),
         Err(reason) => Err(DecodeError::malformed(format, reason)),

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::stream::{Ended, stream_json};
 use super::wire::{Resource, Scope};
 use super::{JSON, PROTO};
 use crate::interop::json::{each_raw, plain};
@@ -16,6 +17,8 @@ use crate::interop::{DecodeError, Limits};
 
 /// What is done with the items.
 pub(super) trait Sink {
+    /// All that was taken is forgotten: the body is read once more from its beginning.
+    fn restart(&mut self);
     /// The next items come from this resource.
     fn resource(&mut self, resource: Resource);
     /// The next items come from this scope.
@@ -135,8 +138,14 @@ pub(super) fn walk_json(
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(DecodeError::malformed(JSON, "expected an object"));
     }
+    let body = std::str::from_utf8(body).map_err(|error| DecodeError::malformed(JSON, error.to_string()))?;
+    match stream_json(body, metrics, limits, sink) {
+        Ok(()) => return Ok(()),
+        Err(Ended::Stopped(stop)) => return Err(stop),
+        Err(Ended::Unusual) => sink.restart(),
+    }
     let body: BodyJson<'_> =
-        serde_json::from_slice(body).map_err(|error| DecodeError::malformed(JSON, plain(&error)))?;
+        serde_json::from_str(body).map_err(|error| DecodeError::malformed(JSON, plain(&error)))?;
     let pick = |spans, points| if metrics { points } else { spans };
     each(pick(body.resource_spans, body.resource_metrics), |resource| {
         let resource = match read::<ResourceJson<'_>>(resource) {
@@ -166,7 +175,7 @@ fn each<'a>(
     mut take: impl FnMut(&'a str) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {
     match list {
-        Some(list) => each_raw(list.get().as_bytes(), JSON, |_, raw| take(raw.get())),
+        Some(list) => each_raw(list.get(), JSON, |_, raw| take(raw.get())),
         None => Ok(()),
     }
 }

@@ -122,6 +122,10 @@ impl<'l> Reading<'l> {
 }
 
 impl Sink for Reading<'_> {
+    fn restart(&mut self) {
+        *self = Self::new(self.limits);
+    }
+
     fn resource(&mut self, resource: Resource) {
         self.resource = texts(&resource.attributes, self.limits).into();
     }

@@ -4,6 +4,7 @@ mod containers;
 mod metrics;
 mod read;
 mod scalars;
+mod stream;
 mod value;
 mod wire;
 mod wire_metrics;

@@ -12,7 +12,7 @@ use faultscope_model::{SpanId, TraceId};
 use super::containers::{Item, Sink, walk_json, walk_proto};
 use super::tags;
 use super::value::plain_object;
-use super::wire::{Event, KeyValue, Link, Resource, Scope, Span, Status};
+use super::wire::{Event, Link, Resource, Scope, Span, Status};
 use crate::interop::draft::{Draft, cut, set_ip_text};
 use crate::interop::{DecodeError, Decoded, Limits};
 
@@ -74,6 +74,10 @@ impl<'l> Reading<'l> {
 }
 
 impl Sink for Reading<'_> {
+    fn restart(&mut self) {
+        *self = Self::new(self.limits);
+    }
+
     fn resource(&mut self, resource: Resource) {
         self.service = None;
         self.scope.clear();
@@ -139,9 +143,9 @@ impl Reading<'_> {
             Some(ns) if start > 0 => Some((ns / 1_000).max(1)),
             _ => None,
         };
-        for KeyValue { key, value } in span.attributes {
-            let attribute = KeyValue { key: String::new(), value };
-            draft.tag(Cow::Owned(key), attribute.text());
+        for attribute in span.attributes {
+            let (key, value) = attribute.into_texts();
+            draft.tag(Cow::Owned(key), Cow::Owned(value));
         }
         for event in &span.events {
             read_event(&mut draft, event);

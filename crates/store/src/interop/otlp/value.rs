@@ -72,6 +72,17 @@ impl KeyValue {
         Self { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
     }
 
+    /// Its key and the text of its value.
+    pub(super) fn into_texts(self) -> (String, String) {
+        match self.value {
+            Some(AnyValue { value: Some(Value::String(text)) }) => (self.key, text),
+            value => {
+                let text = Self { key: String::new(), value }.text().into_owned();
+                (self.key, text)
+            }
+        }
+    }
+
     /// The text of its value; arrays and maps as JSON.
     pub(super) fn text(&self) -> Cow<'_, str> {
         let Some(value) = self.value.as_ref().and_then(|value| value.value.as_ref()) else {

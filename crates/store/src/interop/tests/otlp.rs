@@ -215,6 +215,31 @@ fn bad_spans_leave_good_ones() {
 }
 
 #[test]
+fn the_order_of_fields_does_not_matter() {
+    let span = format!(r#"{{"traceId":"{TRACE}","spanId":"0000000000000001"}}"#);
+    let resource = r#"{"attributes":[{"value":{"stringValue":"web"},"key":"service.name"}]}"#;
+    let scope = r#"{"name":"lib"}"#;
+    let other = format!(r#"{{"scopeSpans":[{{"spans":[{span}]}}]}}"#);
+    for usual in [false, true] {
+        let scopes = match usual {
+            true => format!(r#"[{{"scope":{scope},"spans":[{span},7]}}]"#),
+            false => format!(r#"[{{"spans":[{span},7],"scope":{scope}}}]"#),
+        };
+        let first = match usual {
+            true => format!(r#"{{"resource":{resource},"scopeSpans":{scopes}}}"#),
+            false => format!(r#"{{"scopeSpans":{scopes},"resource":{resource}}}"#),
+        };
+        let body = format!(r#"{{"resourceSpans":[{first},{other}]}}"#);
+        let decoded = otlp::traces_json(body.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!((decoded.items.len(), decoded.n_rejected), (2, 1));
+        assert_eq!(decoded.items[0].local.service.as_deref(), Some("web"));
+        assert_eq!(decoded.items[0].tag("otel.scope.name"), Some("lib"));
+        // Nothing is taken over from one resource or scope to the next.
+        assert_eq!((decoded.items[1].local.service.as_deref(), decoded.items[1].tags.len()), (None, 0));
+    }
+}
+
+#[test]
 fn a_large_resource_cannot_be_multiplied() {
     let resource = json!({ "attributes": [text("big", &"x".repeat(100_000))] });
     let span = json!({ "traceId": TRACE, "spanId": "0000000000000001" });

@@ -82,15 +82,15 @@ fn order(left: &ReportedSpan, right: &ReportedSpan) -> Ordering {
             (true, true) => Ordering::Equal,
             (true, false) => Ordering::Less,
             (false, true) => Ordering::Greater,
-            (false, false) => unknown_last(&left.service, &right.service)
-                .then_with(|| unknown_last(&left.ipv4, &right.ipv4))
-                .then_with(|| unknown_last(&left.ipv6, &right.ipv6)),
+            (false, false) => unknown_last(left.service.as_ref(), right.service.as_ref())
+                .then_with(|| unknown_last(left.ipv4.as_ref(), right.ipv4.as_ref()))
+                .then_with(|| unknown_last(left.ipv6.as_ref(), right.ipv6.as_ref())),
         }
     })
 }
 
-fn unknown_last<T: Ord>(left: &Option<T>, right: &Option<T>) -> Ordering {
-    left.is_none().cmp(&right.is_none()).then_with(|| left.cmp(right))
+fn unknown_last<T: Ord>(left: Option<&T>, right: Option<&T>) -> Ordering {
+    left.is_none().cmp(&right.is_none()).then_with(|| left.cmp(&right))
 }
 
 /// A client is never a piece of a server, even where one service calls itself and forgets the flag.
@@ -103,13 +103,13 @@ fn same_side(left: Option<SpanKind>, right: Option<SpanKind>) -> bool {
 
 /// Fills in what is not known of an endpoint; says no, and changes nothing, where the two differ.
 fn try_join(known: &mut Endpoint, more: &Endpoint) -> bool {
-    fn differ<T: PartialEq>(left: &Option<T>, right: &Option<T>) -> bool {
+    fn differ<T: PartialEq>(left: Option<&T>, right: Option<&T>) -> bool {
         matches!((left, right), (Some(left), Some(right)) if left != right)
     }
-    if differ(&known.service, &more.service)
-        || differ(&known.ipv4, &more.ipv4)
-        || differ(&known.ipv6, &more.ipv6)
-        || differ(&known.port, &more.port)
+    if differ(known.service.as_ref(), more.service.as_ref())
+        || differ(known.ipv4.as_ref(), more.ipv4.as_ref())
+        || differ(known.ipv6.as_ref(), more.ipv6.as_ref())
+        || differ(known.port.as_ref(), more.port.as_ref())
     {
         return false;
     }

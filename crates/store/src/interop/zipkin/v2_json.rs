@@ -25,6 +25,11 @@ pub fn v2_json(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
 pub fn v2_traces(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
     let mut reading = Reading::default();
     let mut count = 0;
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Decoded::default());
+    }
+    let body =
+        std::str::from_utf8(body).map_err(|error| DecodeError::malformed(V2_JSON, error.to_string()))?;
     each_raw(body, V2_JSON, |_, trace| {
         each_element(trace.get().as_bytes(), SpanSeed(limits), V2_JSON, |_, span| {
             let index = count;
