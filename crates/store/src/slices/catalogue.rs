@@ -46,7 +46,7 @@ pub struct SliceEntry {
     /// The bytes of its file.
     #[serde(default)]
     pub bytes: u64,
-    /// The start of its earliest span.
+    /// The start of its earliest span; 0 when one has none.
     #[serde(default)]
     pub first_us: u64,
     /// The start of its latest span.
@@ -88,9 +88,8 @@ impl SliceEntry {
         connection: &rusqlite::Connection,
         folder: &Path,
     ) -> rusqlite::Result<()> {
-        let sql = "SELECT coalesce(max(last), 0), coalesce(min(min_us), 0), coalesce(max(max_us), 0) \
-                   FROM segments WHERE min_us <= max_us";
-        let (first, last) = connection.query_row(sql, [], |row| Ok((row.get::<_, i64>(1)?, row.get(2)?)))?;
+        let sql = "SELECT coalesce(min(min_us), 0), coalesce(max(max_us), 0) FROM segments";
+        let (first, last) = connection.query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?;
         let spans: i64 =
             connection.query_row("SELECT coalesce(max(id), 0) FROM spans", [], |row| row.get(0))?;
         (self.first_us, self.last_us) = (first.cast_unsigned(), i64::cast_unsigned(last));

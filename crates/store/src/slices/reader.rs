@@ -11,7 +11,7 @@ use super::catalogue::{Catalogue, SliceEntry};
 use super::metrics::Series;
 use super::scan::{Part, Scan};
 use super::seen;
-use super::slice::{Piece, Slice, is_gone};
+use super::slice::{Piece, Slice, TIMELESS, is_gone};
 use crate::error::StoreError;
 use crate::interop::trace::{self, DependencyLink, Linker, Tree};
 
@@ -21,8 +21,14 @@ const MOST_OPEN: usize = 48;
 /// Rows that are looked at to see which part of a query is the rarest.
 const SAMPLE: i64 = 256;
 
+/// How long a trace may last across the end of a search's time and still be found by its later part.
+const ACROSS_US: u64 = 10_000_000;
+
 /// How many traces one search loads before it gives what it has.
 const MOST_LOADED: usize = 50_000;
+
+/// How many spans without a start one search looks at: the rest of their trace decides.
+const MOST_TIMELESS: usize = 1000;
 
 /// How many traces are linked for one graph of dependencies, the latest first.
 const MOST_LINKED: usize = 200_000;
@@ -88,22 +94,31 @@ impl SpanReader {
         };
         let mut best = Best { limit: query.limit, traces: BTreeMap::new() };
         let mut seen = HashSet::new();
+        let mut timeless = 0;
+        let mut look = |trace_low: u64, best: &mut Best| -> Result<(), StoreError> {
+            if seen.len() < MOST_LOADED && seen.insert(trace_low) {
+                let traces = trace::group(snapshot.spans_of(trace_low)?, self.strict);
+                traces.into_iter().filter(|spans| matching(query, spans)).for_each(|spans| best.add(spans));
+            }
+            Ok(())
+        };
+        for trace_low in snapshot.across_the_end(scan)? {
+            look(trace_low, &mut best)?;
+        }
         for (slice, scan, piece) in snapshot.pieces(scan)? {
             // Traces start no later than any span of theirs, so nothing here can be among the latest.
             if piece.max_us < best.floor() {
                 break;
             }
             for (start_us, trace_low) in slice.search(&scan, piece)? {
-                if start_us < best.floor() || seen.len() >= MOST_LOADED {
+                if start_us < best.floor() {
                     break;
                 }
-                if !seen.insert(trace_low) {
-                    continue;
+                if start_us == TIMELESS {
+                    timeless += 1;
                 }
-                for spans in trace::group(snapshot.spans_of(trace_low)?, self.strict) {
-                    if matching(query, &spans) {
-                        best.add(spans);
-                    }
+                if start_us != TIMELESS || timeless <= MOST_TIMELESS {
+                    look(trace_low, &mut best)?;
                 }
             }
         }
@@ -138,8 +153,8 @@ impl SpanReader {
         let mut linker = Linker::default();
         let mut seen = HashSet::new();
         for (slice, scan, piece) in snapshot.pieces(scan)? {
-            for (_, trace_low) in slice.search(&scan, piece)? {
-                if seen.len() >= MOST_LINKED || !seen.insert(trace_low) {
+            for (start_us, trace_low) in slice.search(&scan, piece)? {
+                if start_us == TIMELESS || seen.len() >= MOST_LINKED || !seen.insert(trace_low) {
                     continue;
                 }
                 for spans in trace::group(snapshot.spans_of(trace_low)?, self.strict) {
@@ -256,6 +271,28 @@ impl Snapshot {
         }
         all.sort_by_key(|(_, _, piece)| std::cmp::Reverse(piece.max_us));
         Ok(all)
+    }
+
+    /// Traces that have a span before the end of a scan's time, and what is looked for soon after it.
+    fn across_the_end(&self, scan: Scan<'_>) -> Result<Vec<u64>, StoreError> {
+        let lows = |scan: Scan<'_>| -> Result<HashSet<u64>, StoreError> {
+            let mut lows = HashSet::new();
+            for (slice, scan, piece) in self.pieces(scan)? {
+                let found = slice.search(&scan, piece)?.into_iter();
+                let timed = found.filter(|(start, _)| *start != TIMELESS);
+                lows.extend(timed.map(|(_, trace_low)| trace_low));
+            }
+            Ok(lows)
+        };
+        let end = scan.to_us;
+        let after = Scan { from_us: end.saturating_add(1), to_us: end.saturating_add(ACROSS_US), ..scan };
+        let after = lows(after)?;
+        if after.is_empty() {
+            return Ok(Vec::new());
+        }
+        let from_us = end.saturating_sub(ACROSS_US);
+        let before = lows(Scan { service: None, part: Part::Any, from_us, to_us: end })?;
+        Ok(after.intersection(&before).copied().collect())
     }
 
     /// The part of a query that holds for the fewest of the latest spans.

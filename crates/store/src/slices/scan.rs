@@ -106,7 +106,7 @@ impl Numbered<'_> {
     /// Whether a segment may hold a row that is looked for; its terms are asked for separately.
     pub(super) fn may_be_in(&self, segment: &Described) -> bool {
         let Scan { from_us, to_us, part, .. } = self.scan;
-        if segment.min_us > to_us || segment.max_us < from_us || segment.min_us > segment.max_us {
+        if segment.min_us > to_us || (segment.min_us > 0 && segment.max_us < from_us) {
             return false;
         }
         match (segment.longest(self.service.as_deref()), part) {
@@ -128,7 +128,7 @@ impl Numbered<'_> {
     /// Whether an entry's row is looked for.
     pub(super) fn test(&self, entry: &Entry) -> Answer {
         let Scan { from_us, to_us, part, .. } = self.scan;
-        if entry.start_us == 0 || entry.start_us < from_us || entry.start_us > to_us {
+        if entry.start_us > 0 && (entry.start_us < from_us || entry.start_us > to_us) {
             return Answer::No;
         }
         let service = self.service.as_deref().map_or(Answer::Yes, |own| named(own, entry.numbers.service));

@@ -17,7 +17,7 @@ const MOST_TERMS: usize = 1 << 17;
 /// What searches look at of one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// 0 when the span has no start; then no search finds it.
+    /// 0 when the span has no start: whether it lies in a search's time is for the rest of its trace to say.
     pub(super) start_us: u64,
     /// The lower half of the trace's id.
     pub(super) trace_low: u64,
@@ -125,7 +125,7 @@ impl Builder {
     /// The segment of all rows so far, none when there are none; the next row begins another.
     pub(super) fn finish(&mut self) -> Option<Segment> {
         let rows = i64::try_from(self.entries.len()).ok().filter(|rows| *rows > 0)?;
-        let starts = || self.entries.iter().map(|entry| entry.start_us).filter(|start| *start > 0);
+        let starts = || self.entries.iter().map(|entry| entry.start_us);
         let mut longest: BTreeMap<u16, u32> = BTreeMap::new();
         let mut traces = Vec::with_capacity(self.entries.len() / 4);
         let mut columns = Vec::with_capacity(self.entries.len() * Entry::BYTES);
@@ -142,9 +142,8 @@ impl Builder {
         let segment = Segment {
             first: self.first,
             last: self.first + rows - 1,
-            // Nothing lies between these two when no span has a start.
-            min_us: starts().min().unwrap_or(1),
-            max_us: starts().max().unwrap_or(0),
+            min_us: starts().min().unwrap_or_default(),
+            max_us: starts().max().unwrap_or_default(),
             services: longest
                 .into_iter()
                 .flat_map(|(service, longest)| {
@@ -190,6 +189,7 @@ pub(super) struct Described {
     pub(super) id: i64,
     pub(super) first: i64,
     pub(super) last: i64,
+    /// 0 when a span has no start.
     pub(super) min_us: u64,
     pub(super) max_us: u64,
     /// Each service with its longest span.
@@ -239,7 +239,7 @@ mod tests {
             builder.add(i64::from(n) + 100, &span, Numbers { service: n % 2 + 1, remote: 0, name: 9 });
         }
         let segment = builder.finish().unwrap();
-        assert_eq!((segment.first, segment.last, segment.min_us, segment.max_us), (100, 109, 1000, 1009));
+        assert_eq!((segment.first, segment.last, segment.min_us, segment.max_us), (100, 109, 0, 1009));
         assert_eq!(numbers(&segment.traces).collect::<Vec<_>>(), [7, 8]);
         assert_eq!(rows_of(&segment.columns, 8).collect::<Vec<_>>(), [5, 6, 7, 8, 9]);
         let third = entries(&segment.columns).nth(3).unwrap();

@@ -46,8 +46,11 @@ pub(super) struct Piece {
     place: Result<usize, Vec<Found>>,
 }
 
-/// A span that a search found: its start, and the lower half of its trace's id.
+/// A span that a search found: its start, [`TIMELESS`] when it has none, and the lower half of its trace's id.
 pub(super) type Found = (u64, u64);
+
+/// Stands for the start of a span that has none; such spans are always looked at.
+pub(super) const TIMELESS: u64 = u64::MAX;
 
 impl Slice {
     /// Opens a slice; none when it has no tables yet or is just being removed.
@@ -103,8 +106,9 @@ impl Slice {
         let numbered = scan.numbered(&inner.names);
         let listed = inner.segments.iter().enumerate();
         let listed = listed.filter(|(_, segment)| numbered.may_be_in(segment));
-        let mut pieces: Vec<Piece> =
-            listed.map(|(position, segment)| Piece { max_us: segment.max_us, place: Ok(position) }).collect();
+        let mut pieces: Vec<Piece> = listed
+            .map(|(position, segment)| Piece { max_us: latest(segment), place: Ok(position) })
+            .collect();
         let rows = inner.tail.iter().copied().enumerate();
         let found = inner.matching(&numbered, inner.tail_first, rows).map_err(self.failed())?;
         if let Some((max_us, _)) = found.first() {
@@ -276,7 +280,7 @@ impl Inner {
                 Answer::Ask => self.span(first + index as i64)?.is_some_and(|span| scan.scan.holds(&span)),
             };
             if fits {
-                found.push((entry.start_us, entry.trace_low));
+                found.push((if entry.start_us == 0 { TIMELESS } else { entry.start_us }, entry.trace_low));
             }
         }
         found.sort_unstable_by(|a, b| b.cmp(a));
@@ -287,6 +291,10 @@ impl Inner {
 /// All columns of one row, in the order of [`row::COLUMNS`].
 const BY_ROW: &str = "SELECT id, trace_high, trace_low, span, parent, flags, service, remote, name, start_us, \
      duration_us, data FROM spans WHERE id = ?1";
+
+fn latest(segment: &Described) -> u64 {
+    if segment.min_us == 0 { TIMELESS } else { segment.max_us }
+}
 
 fn entry_of(row: &Row<'_>, numbers: Numbers) -> rusqlite::Result<Entry> {
     let number = |column: usize| -> rusqlite::Result<u64> {

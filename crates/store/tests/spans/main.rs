@@ -3,6 +3,10 @@
 use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{SpanId, TraceId};
 
+mod ingest;
+mod kill;
+mod query;
+mod server;
 mod store;
 
 /// A day in 2023, in microseconds.

@@ -117,11 +117,6 @@ fn searches_find_what_a_look_at_everything_finds() {
                 asked.terms.push((key.into(), value.map(str::to_owned)));
             }
         }
-        // Rows are looked for within the time of the query, so the part that is asked for must lie in it.
-        let in_time = |trace: &[ReportedSpan]| {
-            let from = asked.end_us.saturating_sub(asked.lookback_us);
-            trace.iter().all(|s| s.start_us.is_some_and(|start| (from..=asked.end_us).contains(&start)))
-        };
         let fits = |trace: &&Vec<ReportedSpan>| matches(&asked, trace);
         let mut wanted: Vec<_> = traces.iter().filter(fits).collect();
         let got = reader.search(&asked, matches).unwrap();
@@ -129,7 +124,7 @@ fn searches_find_what_a_look_at_everything_finds() {
         assert!(got.is_sorted_by_key(|trace| std::cmp::Reverse(start_us(trace))), "{n}: {asked:?}");
         wanted.sort_by_key(|trace| std::cmp::Reverse((start_us(trace), trace[0].trace)));
         let got: Vec<_> = got.iter().map(|trace| trace[0].trace).collect();
-        for trace in wanted.into_iter().take(asked.limit).filter(|trace| in_time(trace)) {
+        for trace in wanted.into_iter().take(asked.limit).filter(|trace| start_us(trace).is_some()) {
             assert!(got.contains(&trace[0].trace), "{n}: {asked:?} misses {}", trace[0].trace);
         }
     }
