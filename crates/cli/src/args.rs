@@ -45,7 +45,7 @@ pub(crate) enum Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Starts a sample system of 42 services, runs its tests and shows what the mesh saw.
+    /// Starts a sample system of 45 services, runs its tests and shows what the mesh saw.
     Demo(DemoArgs),
     /// Checks an application file and lists every delta.
     ///

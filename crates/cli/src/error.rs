@@ -83,7 +83,7 @@ impl From<PlatformError> for CommandError {
 impl From<EngineError> for CommandError {
     fn from(error: EngineError) -> Self {
         match error {
-            EngineError::Platform(error) => error.into(),
+            EngineError::Platform(error) => (*error).into(),
             EngineError::Store(error) => error.into(),
             other => {
                 let exit = match &other {

@@ -18,7 +18,7 @@ pub enum EngineError {
     Excluded(#[from] Excluded),
     /// The platform refused.
     #[error("the platform failed")]
-    Platform(#[from] PlatformError),
+    Platform(#[source] Box<PlatformError>),
     /// The mesh refused.
     #[error("the mesh failed")]
     Mesh(#[from] MeshError),
@@ -48,4 +48,11 @@ pub enum EngineError {
     /// Something of the tool itself broke.
     #[error("internal: {0}")]
     Internal(String),
+}
+
+impl From<PlatformError> for EngineError {
+    fn from(error: PlatformError) -> Self {
+        // By far the largest of all, and rare.
+        Self::Platform(Box::new(error))
+    }
 }

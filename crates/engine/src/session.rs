@@ -13,7 +13,7 @@ use faultscope_model::units::ByteSize;
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{Application, CampaignId, Protocol, RunId, SlotId, TrialId};
 use faultscope_platform::{MeshPlace, Platform, SlotSpec};
-use faultscope_store::{Campaign, CampaignMeta, Store, new_campaign_id};
+use faultscope_store::{Campaign, CampaignMeta, Store, StoreErrorKind, new_campaign_id};
 use tokio::sync::OnceCell;
 
 use crate::error::EngineError;
@@ -105,7 +105,7 @@ impl Session {
         let store = Store::open(&options.state)?;
         let started_us = now_us();
         let campaign = Arc::new(store.campaign(CampaignMeta {
-            id: new_campaign_id(started_us),
+            id: unused_id(&store, started_us),
             kind: options.purpose.clone(),
             application: application.name.clone(),
             started_us,
@@ -114,7 +114,7 @@ impl Session {
         })?);
         let mesh = match platform.capabilities().mesh {
             MeshPlace::Local => {
-                Some(Mesh::start(MeshOptions { workers: options.mesh_workers, ..MeshOptions::default() })?)
+                Some(Mesh::start(MeshOptions { workers: options.mesh_workers })?)
             }
             MeshPlace::Sidecar | MeshPlace::Nowhere => None,
         };
@@ -220,6 +220,17 @@ impl Session {
         self.campaign.flush().await?;
         first_error.map_or(Ok(()), |error| Err(error.into()))
     }
+}
+
+/// An id whose first letters no stored campaign has, since runs are named by them.
+fn unused_id(store: &Store, started_us: u64) -> CampaignId {
+    let short = |id: &CampaignId| format!("{}-", id.as_str().split('-').next().unwrap_or_default());
+    let taken = |id: &CampaignId| !matches!(store.campaign_by(&short(id)), Err(e) if e.kind == StoreErrorKind::NotFound);
+    // When thousands are stored a longer name tells them apart.
+    (0..64)
+        .map(|_| new_campaign_id(started_us))
+        .find(|id| !taken(id))
+        .unwrap_or_else(|| new_campaign_id(started_us))
 }
 
 /// The same text means the same result of `setup`: its command and the files it may read.

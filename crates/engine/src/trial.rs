@@ -355,11 +355,11 @@ impl Session {
 
     fn spoiled(&self, error: EngineError) -> Result<Attempt, EngineError> {
         match error {
-            EngineError::Platform(PlatformError { kind: PlatformErrorKind::Cancelled, .. }) => {
+            EngineError::Platform(error) if error.kind == PlatformErrorKind::Cancelled => {
                 Ok(Attempt::Cancelled)
             }
             EngineError::Platform(error) if error.kind == PlatformErrorKind::Infrastructure => {
-                let cause = std::error::Error::source(&error).map(|c| format!(": {c}")).unwrap_or_default();
+                let cause = std::error::Error::source(&*error).map(|c| format!(": {c}")).unwrap_or_default();
                 Ok(Attempt::Invalid(format!("{error}{cause}")))
             }
             other => Err(other),

@@ -1,4 +1,4 @@
-//! `faultscope demo`: a sample of 42 services, its tests, and what the mesh saw.
+//! `faultscope demo`: a sample of 45 services, its tests, and what the mesh saw.
 
 use std::path::PathBuf;
 use std::sync::Arc;

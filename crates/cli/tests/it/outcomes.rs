@@ -135,12 +135,10 @@ fn nothing_leaves() {
 #[test]
 fn a_test_whose_program_is_missing() {
     let tool = tool_with(&with_tests("  - { name: nowhere, run: [\"no-such-program\"] }\n"));
-    assert_snapshot!(tool.run(["test"]).shown(), @"
-    exit code 3
-    --- stderr
-    error: process: cannot run no-such-program
-      because: no such program: no-such-program
-    ");
+    let shown = tool.run(["test"]).shown();
+    // The test fails as a shell would say it; the trial is judged and stored.
+    assert!(shown.starts_with("exit code 1"), "{shown}");
+    assert!(shown.contains("exit code 127") && shown.contains("no such program: no-such-program"), "{shown}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn help() {
     Usage: faultscope [OPTIONS] <COMMAND>
 
     Commands:
-      demo         Starts a sample system of 42 services, runs its tests and shows what the mesh saw
+      demo         Starts a sample system of 45 services, runs its tests and shows what the mesh saw
       check        Checks an application file and lists every delta
       init         Writes an application file from Compose files or a Procfile
       up           Starts an application and keeps it running, recording every call, until Ctrl-C

@@ -1,4 +1,4 @@
-//! The sample of 42 services: the demo, and the fault cases of paper 1.
+//! The sample of 45 services: the demo, and the fault cases of paper 1.
 
 use faultscope_testkit::{Faultscope, nothing_left};
 use insta::assert_snapshot;

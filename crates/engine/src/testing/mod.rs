@@ -11,7 +11,7 @@ use faultscope_mesh::MeshSlot;
 use faultscope_model::application::{Expansion, TestBody, TestCase, TestCommand};
 use faultscope_model::outcome::{Ending, Failure, TestResult};
 use faultscope_model::{Application, SlotId};
-use faultscope_platform::{Execution, Exit, MeshPlace, Place, Platform, PlatformError};
+use faultscope_platform::{Execution, Exit, MeshPlace, Place, Platform, PlatformError, PlatformErrorKind};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -146,7 +146,11 @@ impl TestBed<'_> {
             output_limit: OUTPUT_LIMIT,
             place: Place::Test,
         };
-        self.platform.exec(self.slot, &run, cancel).await
+        match self.platform.exec(self.slot, &run, cancel).await {
+            // A program that is not there fails its test as a shell would say it, and the others go on.
+            Err(error) if error.kind == PlatformErrorKind::BadPlan => Ok(not_started(&error)),
+            other => other,
+        }
     }
 }
 
@@ -183,6 +187,18 @@ fn report_folder() -> PathBuf {
 fn failed(test: &TestCase, ending: Ending, message: &str, started: Instant) -> TestResult {
     let failure = Some(Failure { ending, message: message.to_owned() });
     TestResult { test: test.name.clone(), failure, took: started.elapsed(), output: String::new() }
+}
+
+fn not_started(error: &PlatformError) -> Exit {
+    let cause = std::error::Error::source(error).map(|c| format!(": {c}")).unwrap_or_default();
+    Exit {
+        code: Some(127),
+        signal: None,
+        timed_out: false,
+        stdout: String::new(),
+        stderr: format!("{error}{cause}"),
+        took: Duration::ZERO,
+    }
 }
 
 fn failure_of(exit: &Exit) -> Option<Failure> {

@@ -191,7 +191,8 @@ impl Slot {
     /// Connects to a port of an instance.
     pub(super) async fn dial(&self, instance: &InstanceId, port: u16) -> io::Result<TcpStream> {
         let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
-        let life = self.life(instance).filter(|life| !life.is_over() && !life.is_dying()).ok_or_else(refused)?;
+        let life =
+            self.life(instance).filter(|life| !life.is_over() && !life.is_dying()).ok_or_else(refused)?;
         let address = self.addresses().place(&instance.to_string());
         let address = address.ok_or_else(refused)?;
         let sidecar = self.sidecar();

@@ -107,10 +107,13 @@ impl Netlink {
         self.ask(message)
     }
 
-    /// Sends everything else to a gateway. One gateway means one neighbour to look up, however many
-    /// addresses lie behind it; the kernel's table of neighbours is shared by all networks.
-    pub(super) fn default_route(&mut self, gateway: Ipv4Addr, index: u32) -> rustix::io::Result<()> {
-        let mut message = Packet::route(0, RT_SCOPE_UNIVERSE, RTNH_F_ONLINK);
+    /// Sends the 16-bit network of a gateway to it, and nothing else: calls to any other address fail at
+    /// once instead of waiting for an answer that cannot come. One gateway means one neighbour to look up,
+    /// however many addresses lie behind it; the kernel's table of neighbours is shared by all networks.
+    pub(super) fn route_by(&mut self, gateway: Ipv4Addr, index: u32) -> rustix::io::Result<()> {
+        let [first, second, ..] = gateway.octets();
+        let mut message = Packet::route(16, RT_SCOPE_UNIVERSE, RTNH_F_ONLINK);
+        message.attribute(RTA_DST, &[first, second, 0, 0]);
         message.attribute(RTA_GATEWAY, &gateway.octets());
         message.attribute(RTA_OIF, &index.to_ne_bytes());
         self.ask(message)

@@ -117,7 +117,7 @@ impl Networks {
         here.up(LOOPBACK)?;
         here.veth(2, &format!("place{index}"), index, self.home.as_fd())?;
         here.address(2, place.address)?;
-        here.default_route(GATEWAY, 2)?;
+        here.route_by(GATEWAY, 2)?;
         Ok(namespaces::own("net")?)
     }
 }
