@@ -213,6 +213,8 @@ pub fn read_v3(body: &[u8], limits: &super::Limits) -> Result<super::Decoded, su
             return Err(super::DecodeError::TooLarge { what: "the number of spans", limit: limits.items });
         }
         out.items.append(&mut part.items);
+        // Those that were not told one by one count all the same.
+        out.n_rejected += part.n_rejected - part.rejected.len();
         for rejected in part.rejected {
             out.reject(rejected.index, rejected.reason);
         }

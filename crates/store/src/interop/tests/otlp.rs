@@ -332,6 +332,9 @@ fn jaeger_reads_both_forms() {
     let read = jaeger::read_v3(&v3, &Limits::default()).unwrap();
     assert_eq!(read.items.len(), 3);
     assert_eq!(read.items[0].trace, all[0].trace);
+    let bad = body(&json!({}), &json!({}), &json!(vec![7; 150]));
+    let bad = [b"{\"result\":", &bad[..], b"}"].concat();
+    assert_eq!(jaeger::read_v3(&bad, &Limits::default()).unwrap().n_rejected, 150);
     let error: Value = serde_json::from_slice(&jaeger::v1_error(404, "trace not found")).unwrap();
     assert_eq!(error["errors"][0], json!({ "code": 404, "msg": "trace not found" }));
 }
