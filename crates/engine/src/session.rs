@@ -113,9 +113,7 @@ impl Session {
             seed: options.seed,
         })?);
         let mesh = match platform.capabilities().mesh {
-            MeshPlace::Local => {
-                Some(Mesh::start(MeshOptions { workers: options.mesh_workers })?)
-            }
+            MeshPlace::Local => Some(Mesh::start(MeshOptions { workers: options.mesh_workers })?),
             MeshPlace::Sidecar | MeshPlace::Nowhere => None,
         };
         let events = EventBus::new(campaign.clone());

@@ -59,9 +59,7 @@ fn measure(spans: u64, threads: u64, payload: bool) -> Result<(), Box<dyn Error>
                 })
             })
             .collect();
-        let ended = workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_default());
+        let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_default());
         ended.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     });
     campaign.flush_blocking()?;
@@ -87,10 +85,7 @@ fn span(n: u64, caller: &InstanceId, payload: bool) -> Span {
         vec![
             ("content-type".to_owned(), "application/json".to_owned()),
             ("user-agent".to_owned(), "python-requests/2.32".to_owned()),
-            (
-                "traceparent".to_owned(),
-                "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned(),
-            ),
+            ("traceparent".to_owned(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
         ]
     };
     let payload = payload.then(|| {

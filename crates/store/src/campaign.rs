@@ -30,10 +30,7 @@ pub struct CampaignOptions {
 
 impl Default for CampaignOptions {
     fn default() -> Self {
-        Self {
-            queued_spans: 32_768,
-            queued_bytes: 64 << 20,
-        }
+        Self { queued_spans: 32_768, queued_bytes: 64 << 20 }
     }
 }
 
@@ -75,8 +72,7 @@ impl Campaign {
     ) -> Result<Self, StoreError> {
         let lock_path = folder.join(LOCK);
         let lock = File::create(&lock_path).map_err(StoreError::io("create", &lock_path))?;
-        lock.try_lock()
-            .map_err(|error| StoreError::io("lock", &lock_path)(error.into()))?;
+        lock.try_lock().map_err(|error| StoreError::io("lock", &lock_path)(error.into()))?;
         let file = CampaignFile::new(meta);
         let database = folder.join(DATABASE);
         let connection = open_writer(&database)?;
@@ -93,14 +89,7 @@ impl Campaign {
                 }
             })
             .map_err(StoreError::io("start the writer of", &folder))?;
-        let campaign = Self {
-            file,
-            folder,
-            queue,
-            events,
-            writer: Some(writer),
-            _lock: lock,
-        };
+        let campaign = Self { file, folder, queue, events, writer: Some(writer), _lock: lock };
         // Written last: a folder without this file is not a campaign yet.
         campaign.file.write(&campaign.folder)?;
         Ok(campaign)
@@ -123,9 +112,7 @@ impl Campaign {
 
     /// A handle that records spans.
     pub fn sink(&self) -> SpanSink {
-        SpanSink {
-            queue: Arc::clone(&self.queue),
-        }
+        SpanSink { queue: Arc::clone(&self.queue) }
     }
 
     /// The log of its events.
@@ -135,23 +122,9 @@ impl Campaign {
 
     /// Stores a run and waits until it is committed, and with it everything recorded before.
     pub async fn put_run(&self, run: RunRecord<'_>) -> Result<(), StoreError> {
-        let RunRecord {
-            trial,
-            id,
-            outcome,
-            started_us,
-            duration_us,
-            json,
-        } = run;
+        let RunRecord { trial, id, outcome, started_us, duration_us, json } = run;
         let (id, outcome, json) = (id.clone(), outcome.to_owned(), json.to_owned());
-        if !self.queue.push(Entry::Run {
-            trial,
-            id,
-            outcome,
-            started_us,
-            duration_us,
-            json,
-        }) {
+        if !self.queue.push(Entry::Run { trial, id, outcome, started_us, duration_us, json }) {
             return Err(closed(&self.folder));
         }
         self.flush().await
@@ -159,16 +132,8 @@ impl Campaign {
 
     /// Stores what an instance wrote, of long texts the end; it is committed with the next batch.
     pub fn put_log(&self, trial: TrialId, instance: &InstanceId, text: &str) -> Result<(), StoreError> {
-        let entry = Entry::Log {
-            trial,
-            instance: instance.to_string(),
-            text: text.to_owned(),
-        };
-        if self.queue.push(entry) {
-            Ok(())
-        } else {
-            Err(closed(&self.folder))
-        }
+        let entry = Entry::Log { trial, instance: instance.to_string(), text: text.to_owned() };
+        if self.queue.push(entry) { Ok(()) } else { Err(closed(&self.folder)) }
     }
 
     /// Waits until everything recorded before is committed; says what could not be since the last time.
@@ -182,9 +147,7 @@ impl Campaign {
     /// The same for callers outside of an async runtime; it panics inside of one.
     pub fn flush_blocking(&self) -> Result<(), StoreError> {
         let answer = self.ask()?;
-        answer
-            .blocking_recv()
-            .unwrap_or_else(|_| Err(closed(&self.folder)))
+        answer.blocking_recv().unwrap_or_else(|_| Err(closed(&self.folder)))
     }
 
     /// Writes the report, replacing an earlier one.
@@ -195,11 +158,8 @@ impl Campaign {
             report: &'r T,
         }
         let path = self.folder.join(REPORT);
-        let text = serde_json::to_string_pretty(&ReportFile {
-            format: FORMAT,
-            report,
-        })
-        .map_err(|error| StoreError::new(StoreErrorKind::Invalid, "write", &path, error.to_string()))?;
+        let text = serde_json::to_string_pretty(&ReportFile { format: FORMAT, report })
+            .map_err(|error| StoreError::new(StoreErrorKind::Invalid, "write", &path, error.to_string()))?;
         files::write_text(&path, &(text + "\n"))
     }
 
@@ -221,11 +181,7 @@ impl Campaign {
 
     fn ask(&self) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
         let (sender, receiver) = oneshot::channel();
-        if self.queue.push(Entry::Flush(sender)) {
-            Ok(receiver)
-        } else {
-            Err(closed(&self.folder))
-        }
+        if self.queue.push(Entry::Flush(sender)) { Ok(receiver) } else { Err(closed(&self.folder)) }
     }
 }
 

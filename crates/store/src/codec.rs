@@ -46,11 +46,8 @@ pub(crate) fn write_span(
     let method = name(&span.method)?;
     let error = span.error.as_deref().map(&mut name).transpose()?.flatten();
     // The instance nearly always belongs to the callee; then only its number is written.
-    let other = span
-        .callee_instance
-        .as_ref()
-        .map(|instance| &instance.service)
-        .filter(|s| **s != span.callee);
+    let other =
+        span.callee_instance.as_ref().map(|instance| &instance.service).filter(|s| **s != span.callee);
     let other_number = other.map(|service| name(service.as_str())).transpose()?.flatten();
 
     let named = |number: Option<i64>, text| number.map_or(Name::Text(text), Name::Number);
@@ -101,11 +98,8 @@ pub(crate) fn read_span(row: &Row<'_>, names: &NameTable) -> Result<Span, String
     let callee_instance = match optional(10)? {
         None => None,
         Some(ordinal) => {
-            let service = if value(9)? == ValueRef::Null {
-                callee.clone()
-            } else {
-                names.service(value(9)?)?
-            };
+            let service =
+                if value(9)? == ValueRef::Null { callee.clone() } else { names.service(value(9)?)? };
             Some(InstanceId::new(service, narrow(ordinal)?))
         }
     };
@@ -131,11 +125,7 @@ pub(crate) fn read_span(row: &Row<'_>, names: &NameTable) -> Result<Span, String
         response_bytes: integer(20)?.cast_unsigned(),
         status: optional(21)?.map(narrow).transpose()?,
         grpc_status: optional(22)?.map(narrow).transpose()?,
-        error: if value(23)? == ValueRef::Null {
-            None
-        } else {
-            Some(names.text(value(23)?)?)
-        },
+        error: if value(23)? == ValueRef::Null { None } else { Some(names.text(value(23)?)?) },
         rules: bytes(24)?.map(rules_of).transpose()?.unwrap_or_default(),
         payload: bytes(25)?.map(payload_of).transpose()?.map(Box::new),
     })

@@ -55,12 +55,7 @@ impl StoreError {
         path: &Path,
         reason: impl Into<String>,
     ) -> Self {
-        Self {
-            kind,
-            action,
-            path: path.to_owned(),
-            source: Box::new(Reason(reason.into())),
-        }
+        Self { kind, action, path: path.to_owned(), source: Box::new(Reason(reason.into())) }
     }
 
     pub(crate) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
@@ -82,12 +77,7 @@ impl StoreError {
                 io::ErrorKind::WouldBlock => StoreErrorKind::InUse,
                 _ => StoreErrorKind::Other,
             };
-            Self {
-                kind,
-                action,
-                path: path.to_owned(),
-                source: Box::new(source),
-            }
+            Self { kind, action, path: path.to_owned(), source: Box::new(source) }
         }
     }
 
@@ -106,12 +96,7 @@ impl StoreError {
                 // Without a code the rows were not what the schema promises.
                 None => StoreErrorKind::Damaged,
             };
-            Self {
-                kind,
-                action,
-                path: path.to_owned(),
-                source: Box::new(source),
-            }
+            Self { kind, action, path: path.to_owned(), source: Box::new(source) }
         }
     }
 

@@ -57,10 +57,7 @@ impl EventLog {
             .open(&path)
             .map_err(StoreError::io("open", &path))?;
         close_torn_line(&mut file).map_err(StoreError::io("open", &path))?;
-        Ok(Self {
-            path,
-            file: Mutex::new(file),
-        })
+        Ok(Self { path, file: Mutex::new(file) })
     }
 
     /// Appends an event; when this returns, killing the process does not lose it.
@@ -83,19 +80,14 @@ impl EventLog {
 /// Reads the events of a campaign's folder from an offset on; `0` reads all.
 pub(crate) fn read<E: DeserializeOwned>(folder: &Path, from: u64) -> Result<Events<E>, StoreError> {
     let path = folder.join(EventLog::NAME);
-    let mut events = Events {
-        events: Vec::new(),
-        skipped: 0,
-        next: from,
-    };
+    let mut events = Events { events: Vec::new(), skipped: 0, next: from };
     let mut file = match File::open(&path) {
         Ok(file) => file,
         // A campaign that was killed before its first event.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(events),
         Err(error) => return Err(StoreError::io("read", &path)(error)),
     };
-    file.seek(SeekFrom::Start(from))
-        .map_err(StoreError::io("read", &path))?;
+    file.seek(SeekFrom::Start(from)).map_err(StoreError::io("read", &path))?;
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
     loop {
@@ -147,11 +139,7 @@ fn close_torn_line(file: &mut File) -> std::io::Result<()> {
     file.seek(SeekFrom::Start(length - 1))?;
     let mut last = [0];
     file.read_exact(&mut last)?;
-    if last != *b"\n" {
-        file.write_all(b"\n")
-    } else {
-        Ok(())
-    }
+    if last != *b"\n" { file.write_all(b"\n") } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -171,8 +159,7 @@ mod tests {
         assert_eq!(read::<Event>(folder.path(), 0).unwrap().events, []);
         let log = EventLog::append_to(folder.path()).unwrap();
         log.append(1, Event::Started { trial: 7 }).unwrap();
-        log.append(2, serde_json::json!({"kind": "of the future"}))
-            .unwrap();
+        log.append(2, serde_json::json!({"kind": "of the future"})).unwrap();
         let file = folder.path().join(EventLog::NAME);
         let mut text = std::fs::read(&file).unwrap();
         let complete = text.len() as u64;
@@ -180,25 +167,13 @@ mod tests {
         std::fs::write(&file, &text).unwrap();
 
         let events = read::<Event>(folder.path(), 0).unwrap();
-        assert_eq!(
-            events.events,
-            [LoggedEvent {
-                at_us: 1,
-                event: Event::Started { trial: 7 }
-            }]
-        );
+        assert_eq!(events.events, [LoggedEvent { at_us: 1, event: Event::Started { trial: 7 } }]);
         assert_eq!((events.skipped, events.next), (1, complete));
 
         let log = EventLog::append_to(folder.path()).unwrap();
         log.append(4, Event::Ended).unwrap();
         let more = read::<Event>(folder.path(), events.next).unwrap();
-        assert_eq!(
-            more.events,
-            [LoggedEvent {
-                at_us: 4,
-                event: Event::Ended
-            }]
-        );
+        assert_eq!(more.events, [LoggedEvent { at_us: 4, event: Event::Ended }]);
         assert_eq!(more.skipped, 1);
     }
 }

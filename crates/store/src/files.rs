@@ -13,14 +13,9 @@ const MOST_BYTES: u64 = 256 << 20;
 pub(crate) fn read_text(path: &Path) -> Result<String, StoreError> {
     let file = File::open(path).map_err(StoreError::io("read", path))?;
     let mut text = String::new();
-    file.take(MOST_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(StoreError::io("read", path))?;
+    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(StoreError::io("read", path))?;
     if text.len() as u64 > MOST_BYTES {
-        return Err(StoreError::damaged(
-            path,
-            format!("it is larger than {MOST_BYTES} bytes"),
-        ));
+        return Err(StoreError::damaged(path, format!("it is larger than {MOST_BYTES} bytes")));
     }
     Ok(text)
 }
@@ -35,9 +30,7 @@ pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
         file.sync_data()?;
         fs::rename(&temporary, path)
     };
-    write()
-        .inspect_err(|_| drop(fs::remove_file(&temporary)))
-        .map_err(StoreError::io("write", path))
+    write().inspect_err(|_| drop(fs::remove_file(&temporary))).map_err(StoreError::io("write", path))
 }
 
 /// Makes a folder that only its owner can read: spans may hold secrets.
@@ -51,8 +44,5 @@ pub(crate) fn make_private_folder(path: &Path) -> std::io::Result<()> {
 /// The bytes of all files directly in a folder; those that vanish meanwhile count nothing.
 pub(crate) fn folder_size(path: &Path) -> u64 {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.metadata().ok())
-        .map(|metadata| metadata.len())
-        .sum()
+    entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }

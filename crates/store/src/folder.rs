@@ -87,12 +87,9 @@ impl Store {
     ) -> Result<Campaign, StoreError> {
         let folder = self.campaigns.join(meta.id.as_str());
         files::make_private_folder(&folder).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => StoreError::new(
-                StoreErrorKind::InUse,
-                "create",
-                &folder,
-                "there is a campaign of this name",
-            ),
+            io::ErrorKind::AlreadyExists => {
+                StoreError::new(StoreErrorKind::InUse, "create", &folder, "there is a campaign of this name")
+            }
             _ => StoreError::io("create", &folder)(error),
         })?;
         Campaign::create(folder.clone(), meta, options).inspect_err(|_| drop(fs::remove_dir_all(&folder)))
@@ -123,14 +120,8 @@ impl Store {
 
     /// The campaign whose id starts with a prefix; there must be just one, or one of exactly this id.
     pub fn campaign_by(&self, prefix: &str) -> Result<StoredCampaign, StoreError> {
-        let refuse = |kind, reason: String| {
-            Err(StoreError::new(
-                kind,
-                "find a campaign in",
-                &self.campaigns,
-                reason,
-            ))
-        };
+        let refuse =
+            |kind, reason: String| Err(StoreError::new(kind, "find a campaign in", &self.campaigns, reason));
         if prefix.is_empty() || prefix.starts_with('.') || prefix.contains(['/', '\\']) {
             return refuse(
                 StoreErrorKind::Invalid,
@@ -149,24 +140,14 @@ impl Store {
             .collect();
         found.sort();
         match found.as_slice() {
-            [] => refuse(
-                StoreErrorKind::NotFound,
-                format!("no campaign starts with `{prefix}`"),
-            ),
+            [] => refuse(StoreErrorKind::NotFound, format!("no campaign starts with `{prefix}`")),
             // Damage is told here, unlike in the list: this one was asked for.
             [name] => StoredCampaign::read(self.campaigns.join(name)),
             names => {
-                let shown = names
-                    .iter()
-                    .take(MOST_CANDIDATES)
-                    .map(|name| format!("`{name}`"))
-                    .collect::<Vec<_>>();
+                let shown =
+                    names.iter().take(MOST_CANDIDATES).map(|name| format!("`{name}`")).collect::<Vec<_>>();
                 let more = names.len().saturating_sub(MOST_CANDIDATES);
-                let more = if more > 0 {
-                    format!(" and {more} more")
-                } else {
-                    String::new()
-                };
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 let reason = format!("`{prefix}` may be {}{more}", shown.join(", "));
                 refuse(StoreErrorKind::Ambiguous, reason)
             }
@@ -179,12 +160,7 @@ impl Store {
         let run = campaign.reader()?.run(id)?;
         let missing = || {
             let reason = format!("campaign `{}` has no run `{id}`", campaign.meta.id);
-            StoreError::new(
-                StoreErrorKind::NotFound,
-                "find a run in",
-                &campaign.folder,
-                reason,
-            )
+            StoreError::new(StoreErrorKind::NotFound, "find a run in", &campaign.folder, reason)
         };
         Ok((campaign.clone(), run.ok_or_else(missing)?))
     }
@@ -209,12 +185,7 @@ impl Store {
             ));
         }
         if is_live(&folder) {
-            return Err(StoreError::new(
-                StoreErrorKind::InUse,
-                "remove",
-                &folder,
-                "it is being written",
-            ));
+            return Err(StoreError::new(StoreErrorKind::InUse, "remove", &folder, "it is being written"));
         }
         // Out of sight first, so that nobody finds half a campaign.
         let removed = self.campaigns.join(format!("{REMOVED}{id}"));
@@ -286,9 +257,7 @@ impl StoredCampaign {
         };
         let mut value = read_versioned(&path, &text, REPORT_STEPS)?;
         let report = serde_json::from_value(value["report"].take());
-        report
-            .map(Some)
-            .map_err(|error| StoreError::damaged(&path, error.to_string()))
+        report.map(Some).map_err(|error| StoreError::damaged(&path, error.to_string()))
     }
 
     /// Whether a process is writing it.
@@ -310,7 +279,5 @@ fn is_live(folder: &Path) -> bool {
 }
 
 fn name_of(path: &Path) -> String {
-    path.file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

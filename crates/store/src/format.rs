@@ -48,18 +48,9 @@ pub(crate) fn steps_from<'s, S>(path: &Path, found: u64, steps: &'s [S]) -> Resu
     Ok(&steps[done..])
 }
 
-const _: () = assert!(
-    CAMPAIGN_STEPS.len() + 1 == FORMAT as usize,
-    "every format needs its step"
-);
-const _: () = assert!(
-    REPORT_STEPS.len() + 1 == FORMAT as usize,
-    "every format needs its step"
-);
-const _: () = assert!(
-    DATABASE_STEPS.len() + 1 == FORMAT as usize,
-    "every format needs its step"
-);
+const _: () = assert!(CAMPAIGN_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
+const _: () = assert!(REPORT_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
+const _: () = assert!(DATABASE_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
 
 #[cfg(test)]
 mod tests {
@@ -72,29 +63,14 @@ mod tests {
                 value["second"] = 2.into();
                 Ok(())
             },
-            |value| {
-                value["second"]
-                    .as_u64()
-                    .map(|_| ())
-                    .ok_or_else(|| "no second".to_owned())
-            },
+            |value| value["second"].as_u64().map(|_| ()).ok_or_else(|| "no second".to_owned()),
         ];
         let read = |text: &str| read_versioned(Path::new("x.json"), text, steps);
         assert_eq!(read(r#"{"format": 1}"#).unwrap()["second"], 2);
         assert!(read(r#"{"format": 3}"#).unwrap().get("second").is_none());
-        assert_eq!(
-            read(r#"{"format": 2}"#).unwrap_err().kind,
-            StoreErrorKind::Damaged
-        );
+        assert_eq!(read(r#"{"format": 2}"#).unwrap_err().kind, StoreErrorKind::Damaged);
         assert_eq!(read(r#"{"format": 4}"#).unwrap_err().kind, StoreErrorKind::Newer);
-        for bad in [
-            "",
-            "{}",
-            "[]",
-            r#"{"format": 0}"#,
-            r#"{"format": "1"}"#,
-            r#"{"format": -1}"#,
-        ] {
+        for bad in ["", "{}", "[]", r#"{"format": 0}"#, r#"{"format": "1"}"#, r#"{"format": -1}"#] {
             assert_eq!(read(bad).unwrap_err().kind, StoreErrorKind::Damaged, "{bad}");
         }
     }

@@ -43,11 +43,7 @@ impl CampaignFile {
     pub(crate) const NAME: &'static str = "campaign.json";
 
     pub(crate) fn new(meta: CampaignMeta) -> Self {
-        Self {
-            format: FORMAT,
-            keep: false,
-            meta,
-        }
+        Self { format: FORMAT, keep: false, meta }
     }
 
     /// Reads the file of a campaign's folder.
@@ -74,6 +70,5 @@ pub fn new_campaign_id(started_us: u64) -> CampaignId {
     let random = RandomState::new().hash_one((started_us, std::process::id())) & 0xffff;
     let text = format!("{random:04x}-{:x}-{:x}", started_us, std::process::id());
     // Hexadecimal digits and dashes are always a valid id.
-    text.parse()
-        .unwrap_or_else(|_| unreachable!("`{text}` is made of plain characters"))
+    text.parse().unwrap_or_else(|_| unreachable!("`{text}` is made of plain characters"))
 }

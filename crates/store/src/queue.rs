@@ -24,20 +24,9 @@ pub(crate) enum Entry {
     /// A span of a trial in a slot.
     Span(TrialId, SlotId, Span),
     /// A run's record.
-    Run {
-        trial: TrialId,
-        id: RunId,
-        outcome: String,
-        started_us: u64,
-        duration_us: u64,
-        json: String,
-    },
+    Run { trial: TrialId, id: RunId, outcome: String, started_us: u64, duration_us: u64, json: String },
     /// What an instance wrote.
-    Log {
-        trial: TrialId,
-        instance: String,
-        text: String,
-    },
+    Log { trial: TrialId, instance: String, text: String },
     /// Someone waits until everything before is committed.
     Flush(oneshot::Sender<Result<(), StoreError>>),
 }
@@ -121,10 +110,7 @@ impl Queue {
         batch.clear();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = |state: &mut State| state.entries.is_empty() && !state.closed;
-        let state = self
-            .wake
-            .wait_while(state, idle)
-            .unwrap_or_else(PoisonError::into_inner);
+        let state = self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
         let gathering = |state: &mut State| state.entries.len() < BATCH && !state.urgent && !state.closed;
         let waited = self.wake.wait_timeout_while(state, GATHER, gathering);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);

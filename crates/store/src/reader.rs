@@ -71,12 +71,7 @@ impl Reader {
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
         let path = folder.join(DATABASE);
         if !path.exists() {
-            return Err(StoreError::new(
-                StoreErrorKind::NotFound,
-                "open",
-                &path,
-                "there is no such file",
-            ));
+            return Err(StoreError::new(StoreErrorKind::NotFound, "open", &path, "there is no such file"));
         }
         let connection = Mutex::new(open_reader(&path)?);
         Ok(Self { path, connection })
@@ -92,9 +87,7 @@ impl Reader {
             Ok(runs.collect())
         };
         let runs = read().map_err(StoreError::sqlite("read", &self.path))?;
-        runs.into_iter()
-            .collect::<Result<_, _>>()
-            .map_err(StoreError::sqlite("read", &self.path))
+        runs.into_iter().collect::<Result<_, _>>().map_err(StoreError::sqlite("read", &self.path))
     }
 
     /// One run.
@@ -127,10 +120,7 @@ impl Reader {
 
     /// The spans of a trace by their start, of all trials.
     pub fn spans_of_trace(&self, trace: TraceId) -> Result<Vec<Span>, StoreError> {
-        let (high, low) = (
-            ((trace.0 >> 64) as u64).cast_signed(),
-            (trace.0 as u64).cast_signed(),
-        );
+        let (high, low) = (((trace.0 >> 64) as u64).cast_signed(), (trace.0 as u64).cast_signed());
         let mut spans = Vec::new();
         self.read(|connection, names| {
             let sql = format!(
@@ -190,12 +180,8 @@ impl Reader {
 
     /// The number of spans.
     pub fn span_count(&self) -> Result<u64, StoreError> {
-        let count = self
-            .lock()
-            .query_row("SELECT count(*) FROM spans", [], |row| row.get::<_, i64>(0));
-        count
-            .map(i64::cast_unsigned)
-            .map_err(StoreError::sqlite("read", &self.path))
+        let count = self.lock().query_row("SELECT count(*) FROM spans", [], |row| row.get::<_, i64>(0));
+        count.map(i64::cast_unsigned).map_err(StoreError::sqlite("read", &self.path))
     }
 
     /// What the instances of a trial wrote.
@@ -205,15 +191,9 @@ impl Reader {
             let sql = "SELECT instance, text FROM logs WHERE trial = ?1 ORDER BY rowid";
             let mut statement = connection.prepare_cached(sql)?;
             let logs = statement.query_map([trial.0.cast_signed()], |row| {
-                let instance = row
-                    .get::<_, String>(0)?
-                    .parse()
-                    .map_err(|error| damaged_row(format!("{error}")))?;
-                Ok(StoredLog {
-                    trial,
-                    instance,
-                    text: row.get(1)?,
-                })
+                let instance =
+                    row.get::<_, String>(0)?.parse().map_err(|error| damaged_row(format!("{error}")))?;
+                Ok(StoredLog { trial, instance, text: row.get(1)? })
             })?;
             logs.collect()
         };
@@ -244,10 +224,7 @@ const RUNS: &str = "SELECT trial, id, outcome, started_us, duration_us, json FRO
 fn run_of(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
     Ok(StoredRun {
         trial: TrialId(row.get::<_, i64>(0)?.cast_unsigned()),
-        id: row
-            .get::<_, String>(1)?
-            .parse()
-            .map_err(|error| damaged_row(format!("{error}")))?,
+        id: row.get::<_, String>(1)?.parse().map_err(|error| damaged_row(format!("{error}")))?,
         outcome: row.get(2)?,
         started_us: row.get::<_, i64>(3)?.cast_unsigned(),
         duration_us: row.get::<_, i64>(4)?.cast_unsigned(),
@@ -279,10 +256,7 @@ fn segments_with(connection: &Connection, trace: TraceId) -> rusqlite::Result<Ve
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (keys, _) = row.get_ref(3)?.as_blob()?.as_chunks::<4>();
-        if keys
-            .binary_search_by_key(&key, |bytes| u32::from_le_bytes(*bytes))
-            .is_ok()
-        {
+        if keys.binary_search_by_key(&key, |bytes| u32::from_le_bytes(*bytes)).is_ok() {
             found.push((row.get(0)?, row.get(1)?, row.get(2)?));
         }
     }

@@ -44,9 +44,7 @@ mod tests {
     #[test]
     fn the_oldest_go_first_and_kept_ones_never() {
         let of = |list: &[(u64, bool)]| -> Vec<Candidate> {
-            list.iter()
-                .map(|&(bytes, kept)| Candidate { bytes, kept })
-                .collect()
+            list.iter().map(|&(bytes, kept)| Candidate { bytes, kept }).collect()
         };
         let four = of(&[(10, false), (10, false), (10, true), (10, false)]);
         for (most_campaigns, most_bytes, expected) in [
@@ -58,16 +56,7 @@ mod tests {
             (None, Some(25), &[3, 1]),
             (Some(3), Some(0), &[3, 1, 0]),
         ] {
-            assert_eq!(
-                choose(
-                    Retention {
-                        most_campaigns,
-                        most_bytes
-                    },
-                    &four
-                ),
-                expected
-            );
+            assert_eq!(choose(Retention { most_campaigns, most_bytes }, &four), expected);
         }
     }
 }

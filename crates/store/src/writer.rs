@@ -24,10 +24,7 @@ pub(crate) fn run(connection: &Connection, path: &Path, queue: &Arc<Queue>) {
     let mut state = State::new(connection, path.to_owned());
     let mut statements = None;
     while queue.take(&mut batch) {
-        let spans = batch
-            .iter()
-            .filter(|entry| matches!(entry, Entry::Span(..)))
-            .count();
+        let spans = batch.iter().filter(|entry| matches!(entry, Entry::Span(..))).count();
         let written = match &mut state {
             Ok(state) => state.commit(connection, &mut statements, &batch),
             Err(error) => Err(error.again()),
@@ -87,18 +84,12 @@ impl State {
             let last =
                 connection.query_row("SELECT coalesce(max(id), 0) FROM spans", [], |row| row.get(0))?;
             let logs =
-                connection.query_row("SELECT coalesce(sum(length(text)), 0) FROM logs", [], |row| {
-                    row.get(0)
-                })?;
+                connection
+                    .query_row("SELECT coalesce(sum(length(text)), 0) FROM logs", [], |row| row.get(0))?;
             Ok((Names::load(connection)?, last, logs))
         };
         let (names, last, logs) = load().map_err(StoreError::sqlite("read", &path))?;
-        Ok(Self {
-            path,
-            names,
-            next_row: last + 1,
-            log_bytes: logs.cast_unsigned(),
-        })
+        Ok(Self { path, names, next_row: last + 1, log_bytes: logs.cast_unsigned() })
     }
 
     /// Writes a batch in one transaction; on an error nothing of it is kept.
@@ -131,42 +122,22 @@ impl State {
             match entry {
                 Entry::Span(trial, slot, span) => {
                     let row = self.next_row;
-                    let Statements {
-                        span: insert, name, ..
-                    } = statements;
+                    let Statements { span: insert, name, .. } = statements;
                     codec::write_span(insert, name, &mut self.names, row, (*trial, *slot), span)?;
                     self.next_row += 1;
                     let position = segments.iter().position(|segment| segment.trial == *trial);
                     let position = position.unwrap_or_else(|| {
-                        segments.push(Segment {
-                            trial: *trial,
-                            first: row,
-                            last: row,
-                            traces: Vec::new(),
-                        });
+                        segments.push(Segment { trial: *trial, first: row, last: row, traces: Vec::new() });
                         segments.len() - 1
                     });
                     segments[position].add(row, span.trace);
                 }
-                Entry::Run {
-                    trial,
-                    id,
-                    outcome,
-                    started_us,
-                    duration_us,
-                    json,
-                } => {
+                Entry::Run { trial, id, outcome, started_us, duration_us, json } => {
                     let (started, duration) = (started_us.cast_signed(), duration_us.cast_signed());
                     let trial = trial.0.cast_signed();
-                    statements
-                        .run
-                        .execute((id.as_str(), trial, outcome, started, duration, json))?;
+                    statements.run.execute((id.as_str(), trial, outcome, started, duration, json))?;
                 }
-                Entry::Log {
-                    trial,
-                    instance,
-                    text,
-                } => {
+                Entry::Log { trial, instance, text } => {
                     let text = tail(text, MOST_LOG);
                     if self.log_bytes + text.len() as u64 <= MOST_LOGS {
                         self.log_bytes += text.len() as u64;
@@ -177,12 +148,8 @@ impl State {
             }
         }
         for mut segment in segments {
-            let Segment {
-                trial, first, last, ..
-            } = segment;
-            statements
-                .segment
-                .execute((trial.0.cast_signed(), first, last, segment.trace_bytes()))?;
+            let Segment { trial, first, last, .. } = segment;
+            statements.segment.execute((trial.0.cast_signed(), first, last, segment.trace_bytes()))?;
         }
         statements.commit.execute([])?;
         Ok(())
@@ -242,16 +209,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.sqlite");
         let connection = open_writer(&path).unwrap();
-        let pages: i64 = connection
-            .pragma_query_value(None, "page_count", |row| row.get(0))
-            .unwrap();
+        let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         let write = |text: &str| {
             let queue = Arc::new(Queue::new(10, 1000));
-            let log = |text: &str| Entry::Log {
-                trial: TrialId(1),
-                instance: "a-1".into(),
-                text: text.to_owned(),
-            };
+            let log =
+                |text: &str| Entry::Log { trial: TrialId(1), instance: "a-1".into(), text: text.to_owned() };
             let (sender, receiver) = oneshot::channel();
             queue.push(log(text));
             queue.push(Entry::Flush(sender));
@@ -261,13 +223,9 @@ mod tests {
         };
         connection.pragma_update(None, "max_page_count", pages).unwrap();
         assert_eq!(write(&"x".repeat(100_000)), Err(StoreErrorKind::DiskFull));
-        connection
-            .pragma_update(None, "max_page_count", pages + 1000)
-            .unwrap();
+        connection.pragma_update(None, "max_page_count", pages + 1000).unwrap();
         assert_eq!(write("y"), Ok(()));
-        let logs: i64 = connection
-            .query_row("SELECT count(*) FROM logs", [], |row| row.get(0))
-            .unwrap();
+        let logs: i64 = connection.query_row("SELECT count(*) FROM logs", [], |row| row.get(0)).unwrap();
         assert_eq!(logs, 1);
     }
 

@@ -28,6 +28,11 @@ fn help() {
       debug        Reduces a failing circumstance to the smallest set of deltas that makes the test fail
       test         Runs the tests of an application in a fresh deployment
       runs         Lists and shows stored runs
+      serve        Keeps what tracers send and answers trace viewers, like Zipkin, Jaeger and an OTLP
+                   collector
+      traces       Lists, shows, imports and exports traces that services reported
+      services     Lists services that reported spans
+      deps         Shows who called whom, how often and with how many errors, by reported spans
       clean        Removes what a killed tool left behind, and old campaigns
       bench        Measures the tool against named peers and bounds
       fetch        Sends one HTTP request and prints the answer; fails when the status is 400 or above

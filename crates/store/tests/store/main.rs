@@ -74,24 +74,14 @@ fn ten_thousand_spans_come_back() {
     assert_eq!(reader.spans_of(TrialId(1)).unwrap(), even);
     assert_eq!(reader.spans_of(TrialId(2)).unwrap().len(), 5_000);
     assert_eq!(reader.spans_of(TrialId(3)).unwrap(), []);
-    assert_eq!(
-        reader.spans_of_trace(span(25).trace).unwrap(),
-        (20..30).map(span).collect::<Vec<_>>()
-    );
-    assert_eq!(
-        reader.spans_of_trace(TraceId(3)).unwrap(),
-        [],
-        "the high half of a trace id counts"
-    );
+    assert_eq!(reader.spans_of_trace(span(25).trace).unwrap(), (20..30).map(span).collect::<Vec<_>>());
+    assert_eq!(reader.spans_of_trace(TraceId(3)).unwrap(), [], "the high half of a trace id counts");
 
     let edges = reader.edges(None).unwrap();
     assert_eq!(edges.len(), 1);
     let edge = &edges[0];
     assert_eq!((edge.caller.as_str(), edge.callee.as_str()), ("order", "stock"));
-    assert_eq!(
-        (edge.calls, edge.errors, edge.p50_us, edge.p99_us),
-        (10_000, 100, 499, 989)
-    );
+    assert_eq!((edge.calls, edge.errors, edge.p50_us, edge.p99_us), (10_000, 100, 499, 989));
     let one = &reader.edges(Some(TrialId(2))).unwrap()[0];
     assert_eq!((one.calls, one.errors), (5_000, 0));
 }
@@ -103,14 +93,7 @@ async fn runs_logs_events_and_report() {
     let ids: Vec<RunId> = (1..=3).map(|n| format!("7f3a.{n}").parse().unwrap()).collect();
     for (n, id) in ids.iter().enumerate().rev() {
         let trial = TrialId(n as u64 + 1);
-        let run = RunRecord {
-            trial,
-            id,
-            outcome: "fail",
-            started_us: 5,
-            duration_us: 6,
-            json: "{\"x\":1}",
-        };
+        let run = RunRecord { trial, id, outcome: "fail", started_us: 5, duration_us: 6, json: "{\"x\":1}" };
         campaign.put_run(run).await.unwrap();
     }
     let again = RunRecord {
@@ -122,32 +105,20 @@ async fn runs_logs_events_and_report() {
         json: "{}",
     };
     campaign.put_run(again).await.unwrap();
-    campaign
-        .put_log(TrialId(1), &"order-2".parse().unwrap(), &"line\n".repeat(200_000))
-        .unwrap();
-    campaign
-        .events()
-        .append(9, serde_json::json!({"kind": "note", "text": "x"}))
-        .unwrap();
+    campaign.put_log(TrialId(1), &"order-2".parse().unwrap(), &"line\n".repeat(200_000)).unwrap();
+    campaign.events().append(9, serde_json::json!({"kind": "note", "text": "x"})).unwrap();
     campaign.put_report(&vec![1, 2]).unwrap();
     campaign.flush().await.unwrap();
 
     let (found, run) = store.run_by(&ids[1]).unwrap();
-    assert_eq!(
-        (run.trial, run.outcome.as_str(), run.json.as_str()),
-        (TrialId(2), "pass", "{}")
-    );
+    assert_eq!((run.trial, run.outcome.as_str(), run.json.as_str()), (TrialId(2), "pass", "{}"));
     assert!(found.is_live());
     let reader = found.reader().unwrap();
     let trials: Vec<u64> = reader.runs().unwrap().iter().map(|run| run.trial.0).collect();
     assert_eq!(trials, [1, 2, 3]);
     let logs = reader.logs_of(TrialId(1)).unwrap();
     assert_eq!(
-        (
-            logs.len(),
-            logs[0].text.len(),
-            logs[0].instance.to_string().as_str()
-        ),
+        (logs.len(), logs[0].text.len(), logs[0].instance.to_string().as_str()),
         (1, 256 << 10, "order-2")
     );
     assert_eq!(found.events::<serde_json::Value>(0).unwrap().events[0].at_us, 9);
@@ -159,10 +130,7 @@ async fn runs_logs_events_and_report() {
 #[test]
 fn a_full_queue_drops_and_counts() {
     let (_folder, store) = store();
-    let options = CampaignOptions {
-        queued_spans: 10,
-        ..CampaignOptions::default()
-    };
+    let options = CampaignOptions { queued_spans: 10, ..CampaignOptions::default() };
     let campaign = store.campaign_with(meta("7f3a-1", 1), options).unwrap();
     let sink = campaign.sink();
     for n in 0..50_000 {
@@ -177,19 +145,10 @@ fn a_full_queue_drops_and_counts() {
     sink.record(TrialId(1), SlotId(0), span(1));
     assert_eq!(sink.dropped(), before + 1, "a sink outlives its campaign");
 
-    let options = CampaignOptions {
-        queued_bytes: 1000,
-        ..CampaignOptions::default()
-    };
+    let options = CampaignOptions { queued_bytes: 1000, ..CampaignOptions::default() };
     let campaign = store.campaign_with(meta("7f3b-1", 1), options).unwrap();
-    let payload = Payload {
-        request_body: vec![0; 2000],
-        ..Payload::default()
-    };
-    let large = Span {
-        payload: Some(Box::new(payload)),
-        ..span(1)
-    };
+    let payload = Payload { request_body: vec![0; 2000], ..Payload::default() };
+    let large = Span { payload: Some(Box::new(payload)), ..span(1) };
     campaign.sink().record(TrialId(1), SlotId(0), large);
     assert_eq!(campaign.dropped(), 1);
 }
@@ -202,10 +161,7 @@ fn child_that_writes_until_killed() {
         return;
     };
     let folder = Path::new(&folder);
-    let campaign = Store::open(folder.join(".faultscope"))
-        .unwrap()
-        .campaign(meta("dead-1", 1))
-        .unwrap();
+    let campaign = Store::open(folder.join(".faultscope")).unwrap().campaign(meta("dead-1", 1)).unwrap();
     let sink = campaign.sink();
     // It ends by itself in the end, should nobody live to kill it.
     for n in 0..5_000_000 {

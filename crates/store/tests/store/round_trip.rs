@@ -10,13 +10,7 @@ fn any_span() -> impl Strategy<Value = Span> {
     let name = || "[a-z][a-z0-9_.-]{0,62}".prop_map(|text: String| text.parse().unwrap());
     let instance =
         move || (name(), any::<u32>()).prop_map(|(service, ordinal)| InstanceId::new(service, ordinal));
-    let wire = prop::sample::select(vec![
-        Wire::Http1,
-        Wire::Http2,
-        Wire::WebSocket,
-        Wire::Tcp,
-        Wire::Tls,
-    ]);
+    let wire = prop::sample::select(vec![Wire::Http1, Wire::Http2, Wire::WebSocket, Wire::Tcp, Wire::Tls]);
     let parentage = prop::sample::select(vec![
         Parentage::Root,
         Parentage::Propagated,
@@ -27,40 +21,12 @@ fn any_span() -> impl Strategy<Value = Span> {
     let body = || prop::collection::vec(any::<u8>(), 0..20);
     let payload = prop::option::of((headers(), headers(), body(), body()).prop_map(|parts| {
         let (request_headers, response_headers, request_body, response_body) = parts;
-        Box::new(Payload {
-            request_headers,
-            response_headers,
-            request_body,
-            response_body,
-        })
+        Box::new(Payload { request_headers, response_headers, request_body, response_body })
     }));
-    let ids = (
-        any::<u128>(),
-        any::<u64>(),
-        prop::option::of(any::<u64>()),
-        parentage,
-    );
-    let ends = (
-        instance(),
-        any::<u16>(),
-        name(),
-        prop::option::of(instance()),
-        any::<u16>(),
-        any::<u16>(),
-    );
-    let words = (
-        wire,
-        any::<String>(),
-        any::<String>(),
-        prop::option::of(any::<String>()),
-    );
-    let times = (
-        any::<u64>(),
-        any::<u64>(),
-        prop::option::of(any::<u64>()),
-        any::<u64>(),
-        any::<u64>(),
-    );
+    let ids = (any::<u128>(), any::<u64>(), prop::option::of(any::<u64>()), parentage);
+    let ends = (instance(), any::<u16>(), name(), prop::option::of(instance()), any::<u16>(), any::<u16>());
+    let words = (wire, any::<String>(), any::<String>(), prop::option::of(any::<String>()));
+    let times = (any::<u64>(), any::<u64>(), prop::option::of(any::<u64>()), any::<u64>(), any::<u64>());
     let ending = (
         prop::option::of(any::<u16>()),
         prop::option::of(any::<u16>()),
