@@ -96,6 +96,8 @@ pub(super) struct Request {
     pub(super) bytes: Vec<u8>,
     /// Where the 16 digits of each trace's id stand.
     ids: Vec<Vec<usize>>,
+    /// Where those stand that no other span has.
+    own: Vec<usize>,
 }
 
 impl Request {
@@ -107,15 +109,16 @@ impl Request {
         let _ = write!(head, "content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
         let bytes = [head.as_bytes(), &body].concat();
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let key = "\"traceId\":\"";
-        let places: Vec<usize> = text.match_indices(key).map(|(at, _)| at + key.len()).collect();
-        let ids = places.chunks(PER_TRACE as usize).map(<[usize]>::to_vec).collect();
-        Self { bytes, ids }
+        let places = |key: &str| text.match_indices(key).map(|(at, _)| at + key.len()).collect::<Vec<_>>();
+        let ids = places("\"traceId\":\"").chunks(PER_TRACE as usize).map(<[usize]>::to_vec).collect();
+        let own = places("\"request.id\":\"");
+        Self { bytes, ids, own }
     }
 
-    /// Gives all traces new ids.
+    /// Gives all traces new ids, and all spans a tag that they share with nobody.
     pub(super) fn renew(&mut self, random: &mut Random) {
-        for places in &self.ids {
+        let own = self.own.iter().map(std::slice::from_ref);
+        for places in self.ids.iter().map(Vec::as_slice).chain(own) {
             let id = format!("{:016x}", random.next() | 1);
             for at in places {
                 if let Some(digits) = self.bytes.get_mut(*at..*at + 16) {

@@ -20,6 +20,7 @@ mod reader;
 mod row;
 mod scan;
 mod schema;
+mod search;
 mod seen;
 mod segment;
 mod slice;

@@ -10,6 +10,7 @@ use faultscope_model::trace::{ReportedSpan, TraceQuery};
 use super::catalogue::{Catalogue, SliceEntry};
 use super::metrics::Series;
 use super::scan::{Part, Scan};
+use super::search::search;
 use super::seen;
 use super::slice::{Piece, Slice, TIMELESS, is_gone};
 use crate::error::StoreError;
@@ -17,18 +18,6 @@ use crate::interop::trace::{self, DependencyLink, Linker, Tree};
 
 /// How many slices stay open; what describes their rows is held in memory.
 const MOST_OPEN: usize = 48;
-
-/// Rows that are looked at to see which part of a query is the rarest.
-const SAMPLE: i64 = 256;
-
-/// How long a trace may last across the end of a search's time and still be found by its later part.
-const ACROSS_US: u64 = 10_000_000;
-
-/// How many traces one search loads before it gives what it has.
-const MOST_LOADED: usize = 50_000;
-
-/// How many spans without a start one search looks at: the rest of their trace decides.
-const MOST_TIMELESS: usize = 1000;
 
 /// How many traces are linked for one graph of dependencies, the latest first.
 const MOST_LINKED: usize = 200_000;
@@ -47,7 +36,7 @@ pub struct SpanReader {
 }
 
 /// Slices at one moment, the newest first.
-struct Snapshot(Vec<(SliceEntry, Arc<Slice>)>);
+pub(super) struct Snapshot(pub(super) Vec<(SliceEntry, Arc<Slice>)>);
 
 impl SpanReader {
     /// A reader of a `.faultscope` folder; there may be no spans in it yet.
@@ -85,44 +74,7 @@ impl SpanReader {
         query: &TraceQuery,
         matching: Matching,
     ) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
-        let snapshot = self.snapshot()?;
-        let scan = Scan {
-            service: query.service.as_deref(),
-            part: snapshot.rarest(query)?,
-            from_us: query.end_us.saturating_sub(query.lookback_us),
-            to_us: query.end_us,
-        };
-        let mut best = Best { limit: query.limit, traces: BTreeMap::new() };
-        let mut seen = HashSet::new();
-        let mut timeless = 0;
-        let mut look = |trace_low: u64, best: &mut Best| -> Result<(), StoreError> {
-            if seen.len() < MOST_LOADED && seen.insert(trace_low) {
-                let traces = trace::group(snapshot.spans_of(trace_low)?, self.strict);
-                traces.into_iter().filter(|spans| matching(query, spans)).for_each(|spans| best.add(spans));
-            }
-            Ok(())
-        };
-        for trace_low in snapshot.across_the_end(scan)? {
-            look(trace_low, &mut best)?;
-        }
-        for (slice, scan, piece) in snapshot.pieces(scan)? {
-            // Traces start no later than any span of theirs, so nothing here can be among the latest.
-            if piece.max_us < best.floor() {
-                break;
-            }
-            for (start_us, trace_low) in slice.search(&scan, piece)? {
-                if start_us < best.floor() {
-                    break;
-                }
-                if start_us == TIMELESS {
-                    timeless += 1;
-                }
-                if start_us != TIMELESS || timeless <= MOST_TIMELESS {
-                    look(trace_low, &mut best)?;
-                }
-            }
-        }
-        Ok(best.traces.into_values().rev().collect())
+        search(&self.snapshot()?, self.strict, query, matching)
     }
 
     /// All services, sorted.
@@ -248,7 +200,7 @@ impl SpanReader {
 
 impl Snapshot {
     /// The spans of all traces whose id has this lower half, in the order of their arrival.
-    fn spans_of(&self, trace_low: u64) -> Result<Vec<ReportedSpan>, StoreError> {
+    pub(super) fn spans_of(&self, trace_low: u64) -> Result<Vec<ReportedSpan>, StoreError> {
         let mut spans = Vec::new();
         for (_, slice) in self.0.iter().rev() {
             slice.spans_of(trace_low, &mut spans)?;
@@ -258,7 +210,7 @@ impl Snapshot {
 
     /// All parts of all slices that may hold what is looked for, those with the latest spans first.
     #[expect(clippy::type_complexity, reason = "used once, taken apart at once")]
-    fn pieces<'q>(
+    pub(super) fn pieces<'q>(
         &self,
         scan: Scan<'q>,
     ) -> Result<Vec<(Arc<Slice>, Arc<super::scan::Numbered<'q>>, Piece)>, StoreError> {
@@ -271,66 +223,5 @@ impl Snapshot {
         }
         all.sort_by_key(|(_, _, piece)| std::cmp::Reverse(piece.max_us));
         Ok(all)
-    }
-
-    /// Traces that have a span before the end of a scan's time, and what is looked for soon after it.
-    fn across_the_end(&self, scan: Scan<'_>) -> Result<Vec<u64>, StoreError> {
-        let lows = |scan: Scan<'_>| -> Result<HashSet<u64>, StoreError> {
-            let mut lows = HashSet::new();
-            for (slice, scan, piece) in self.pieces(scan)? {
-                let found = slice.search(&scan, piece)?.into_iter();
-                let timed = found.filter(|(start, _)| *start != TIMELESS);
-                lows.extend(timed.map(|(_, trace_low)| trace_low));
-            }
-            Ok(lows)
-        };
-        let end = scan.to_us;
-        let after = Scan { from_us: end.saturating_add(1), to_us: end.saturating_add(ACROSS_US), ..scan };
-        let after = lows(after)?;
-        if after.is_empty() {
-            return Ok(Vec::new());
-        }
-        let from_us = end.saturating_sub(ACROSS_US);
-        let before = lows(Scan { service: None, part: Part::Any, from_us, to_us: end })?;
-        Ok(after.intersection(&before).copied().collect())
-    }
-
-    /// The part of a query that holds for the fewest of the latest spans.
-    fn rarest<'q>(&self, query: &'q TraceQuery) -> Result<Part<'q>, StoreError> {
-        let parts = Part::all(query);
-        if parts.len() < 2 {
-            return Ok(parts.first().copied().unwrap_or(Part::Any));
-        }
-        let mut sample = Vec::new();
-        for (_, slice) in self.0.iter().take(2) {
-            sample.extend(slice.sample(SAMPLE)?);
-        }
-        let count = |part: &Part<'_>| sample.iter().filter(|span| part.holds(span)).count();
-        Ok(parts.into_iter().min_by_key(count).unwrap_or(Part::Any))
-    }
-}
-
-/// The latest traces so far, by their start and id.
-struct Best {
-    limit: usize,
-    traces: BTreeMap<(u64, u128), Vec<ReportedSpan>>,
-}
-
-impl Best {
-    /// Traces that start before this are not wanted any more.
-    fn floor(&self) -> u64 {
-        if self.traces.len() < self.limit {
-            return 0;
-        }
-        self.traces.keys().next().map_or(u64::MAX, |(start, _)| *start)
-    }
-
-    fn add(&mut self, spans: Vec<ReportedSpan>) {
-        let start = trace::start_us(&spans).unwrap_or_default();
-        let id = spans.first().map_or(0, |span| span.trace.0);
-        self.traces.insert((start, id), spans);
-        if self.traces.len() > self.limit {
-            self.traces.pop_first();
-        }
     }
 }

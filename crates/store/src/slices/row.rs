@@ -181,6 +181,35 @@ fn write_data(
     Ok(())
 }
 
+/// Whether a row of flags and data has a tag with a value, or an annotation or tag key.
+pub(super) fn has_term(
+    row: &Row<'_>,
+    names: &NameList,
+    key: &str,
+    value: Option<&str>,
+) -> Result<bool, String> {
+    let flags: i64 = row.get(0).map_err(|e| e.to_string())?;
+    if value.is_none() && key == super::scan::FAILED && flags & FAILED != 0 {
+        return Ok(true);
+    }
+    let ValueRef::Blob(data) = row.get_ref(1).map_err(|e| e.to_string())? else { return Ok(false) };
+    let mut rest = Bytes(data);
+    rest.addresses(|_, _| {})?;
+    for _ in 0..rest.number()? {
+        let (known, text) = (rest.text(names)?, rest.text(names)?);
+        if known == key && value.is_none_or(|value| value == text) {
+            return Ok(true);
+        }
+    }
+    while value.is_none() && !rest.0.is_empty() {
+        rest.number()?;
+        if rest.text(names)? == key {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 type Addresses = (u8, Option<Ipv4Addr>, Option<Ipv6Addr>, Option<u16>);
 
 fn addresses(endpoint: &Endpoint) -> Addresses {
@@ -193,30 +222,22 @@ fn addresses(endpoint: &Endpoint) -> Addresses {
 
 fn read_data(data: &[u8], span: &mut ReportedSpan, names: &NameList) -> Result<(), String> {
     let mut rest = Bytes(data);
-    let [bits] = rest.take::<1>()?;
-    for (bits, endpoint) in [(bits & 7, &mut span.local), (bits >> 3, &mut span.remote)] {
-        if bits & 1 != 0 {
-            endpoint.ipv4 = Some(IpAddr::from(rest.take::<4>()?));
-        }
-        if bits & 2 != 0 {
-            endpoint.ipv6 = Some(IpAddr::from(rest.take::<16>()?));
-        }
-        if bits & 4 != 0 {
-            endpoint.port = Some(u16::from_le_bytes(rest.take()?));
-        }
-    }
+    rest.addresses(|is_local, (_, v4, v6, port)| {
+        let endpoint = if is_local { &mut span.local } else { &mut span.remote };
+        (endpoint.ipv4, endpoint.ipv6, endpoint.port) = (v4.map(IpAddr::V4), v6.map(IpAddr::V6), port);
+    })?;
     let n_tags = usize::try_from(rest.number()?).unwrap_or(usize::MAX);
     // The count may be damaged; the bytes that are there bound what can follow.
     span.tags.reserve_exact(n_tags.min(rest.0.len() / 2));
     for _ in 0..n_tags {
-        let key = rest.text(names)?;
-        span.tags.push((key, rest.text(names)?));
+        let key = rest.text(names)?.to_owned();
+        span.tags.push((key, rest.text(names)?.to_owned()));
     }
     let start = span.start_us.unwrap_or_default();
     while !rest.0.is_empty() {
         let folded = rest.number()?;
         let distance = (folded >> 1) ^ (folded & 1).wrapping_neg();
-        let text = rest.text(names)?;
+        let text = rest.text(names)?.to_owned();
         span.annotations.push((start.wrapping_add(distance), text));
     }
     Ok(())
@@ -234,11 +255,23 @@ pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
 /// What is still to be read of a blob.
 struct Bytes<'b>(&'b [u8]);
 
-impl Bytes<'_> {
+impl<'b> Bytes<'b> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], String> {
         let (taken, rest) = self.0.split_first_chunk::<N>().ok_or("a span's data is cut off")?;
         self.0 = rest;
         Ok(*taken)
+    }
+
+    /// Hands both sides' addresses to a function, the reporter's first.
+    fn addresses(&mut self, mut take: impl FnMut(bool, Addresses)) -> Result<(), String> {
+        let [both] = self.take::<1>()?;
+        for (is_local, bits) in [(true, both & 7), (false, both >> 3)] {
+            let v4 = if bits & 1 != 0 { Some(Ipv4Addr::from(self.take::<4>()?)) } else { None };
+            let v6 = if bits & 2 != 0 { Some(Ipv6Addr::from(self.take::<16>()?)) } else { None };
+            let port = if bits & 4 != 0 { Some(u16::from_le_bytes(self.take()?)) } else { None };
+            take(is_local, (bits, v4, v6, port));
+        }
+        Ok(())
     }
 
     fn number(&mut self) -> Result<u64, String> {
@@ -253,14 +286,17 @@ impl Bytes<'_> {
         Err("a number in a span's data is too long".to_owned())
     }
 
-    fn text(&mut self, names: &NameList) -> Result<String, String> {
+    fn text<'t>(&mut self, names: &'t NameList) -> Result<&'t str, String>
+    where
+        'b: 't,
+    {
         let number = self.number()?;
         if number & 1 == 0 {
-            return Ok(names.get(number >> 1)?.to_owned());
+            return names.get(number >> 1);
         }
         let length = usize::try_from(number >> 1).unwrap_or(usize::MAX);
         let (taken, rest) = self.0.split_at_checked(length).ok_or("a span's data is cut off")?;
         self.0 = rest;
-        String::from_utf8(taken.to_vec()).map_err(|_| "a tag is not text".to_owned())
+        std::str::from_utf8(taken).map_err(|_| "a tag is not text".to_owned())
     }
 }

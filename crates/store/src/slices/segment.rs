@@ -79,6 +79,13 @@ pub(super) fn rows_of(columns: &[u8], trace_low: u64) -> impl Iterator<Item = i6
     rows.filter(move |(_, bytes)| bytes[8..16] == wanted).map(|(index, _)| index as i64)
 }
 
+/// The entries of a trace among a segment's.
+pub(super) fn entries_of(columns: &[u8], trace_low: u64) -> impl Iterator<Item = Entry> {
+    let wanted = trace_low.to_le_bytes();
+    let rows = columns.as_chunks::<{ Entry::BYTES }>().0.iter();
+    rows.filter(move |bytes| bytes[8..16] == wanted).map(Entry::read)
+}
+
 /// A segment while its rows are written.
 #[derive(Debug, Default)]
 pub(super) struct Builder {

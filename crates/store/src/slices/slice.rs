@@ -9,9 +9,9 @@ use rusqlite::{Connection, Row};
 
 use super::catalogue::SliceEntry;
 use super::intern::NameList;
-use super::row::{self, Numbers};
-use super::scan::{Answer, Numbered, Scan};
-use super::segment::{self, Described, Entry, contains, entries, rows_of, trace_key};
+use super::row::{self, Numbers, UNNUMBERED};
+use super::scan::{Answer, Numbered, Part, Scan};
+use super::segment::{self, Described, Entry, contains, entries, entries_of, rows_of, trace_key};
 use super::{metrics, schema, seen};
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -115,6 +115,22 @@ impl Slice {
             pieces.push(Piece { max_us: *max_us, place: Err(found) });
         }
         Ok((numbered, pieces))
+    }
+
+    /// A scan in the numbers of this slice.
+    pub(super) fn numbered<'q>(&self, scan: Scan<'q>) -> Numbered<'q> {
+        scan.numbered(&self.lock().names)
+    }
+
+    /// Hands the entries of all traces whose id has this lower half to a function.
+    pub(super) fn entries_of(&self, trace_low: u64, mut take: impl FnMut(&Entry)) -> Result<(), StoreError> {
+        let inner = self.lock();
+        for segment in inner.segments_with(trace_low) {
+            let columns = inner.columns(segment.id).map_err(self.failed())?;
+            entries_of(&columns, trace_low).for_each(|entry| take(&entry));
+        }
+        inner.tail.iter().filter(|entry| entry.trace_low == trace_low).for_each(take);
+        Ok(())
     }
 
     /// What a scan looks for in a part, the latest first.
@@ -234,18 +250,22 @@ impl Inner {
 
     /// The rows of all traces whose id has this lower half.
     fn rows_of(&self, trace_low: u64) -> rusqlite::Result<Vec<i64>> {
-        let key = trace_key(trace_low);
-        let start = self.keys.partition_point(|(known, _)| *known < key);
         let mut rows = Vec::new();
-        for (_, position) in self.keys[start..].iter().take_while(|(known, _)| *known == key) {
-            if let Some(segment) = self.segments.get(*position as usize) {
-                let columns = self.columns(segment.id)?;
-                rows.extend(rows_of(&columns, trace_low).map(|row| row + segment.first));
-            }
+        for segment in self.segments_with(trace_low) {
+            let columns = self.columns(segment.id)?;
+            rows.extend(rows_of(&columns, trace_low).map(|row| row + segment.first));
         }
         let tail = (self.tail_first..).zip(&self.tail);
         rows.extend(tail.filter(|(_, entry)| entry.trace_low == trace_low).map(|(row, _)| row));
         Ok(rows)
+    }
+
+    /// The segments that may hold traces whose id has this lower half.
+    fn segments_with(&self, trace_low: u64) -> impl Iterator<Item = &Described> {
+        let key = trace_key(trace_low);
+        let start = self.keys.partition_point(|(known, _)| *known < key);
+        let found = self.keys[start..].iter().take_while(move |(known, _)| *known == key);
+        found.filter_map(|(_, position)| self.segments.get(*position as usize))
     }
 
     fn has_term(&self, segment: i64, term: u32) -> rusqlite::Result<bool> {
@@ -265,6 +285,21 @@ impl Inner {
         found.map(|found| row::read(found, &self.names).map_err(super::damaged_row)).transpose()
     }
 
+    /// Whether a row is what a scan looks for.
+    fn ask(&self, scan: &Numbered<'_>, row: i64, entry: &Entry) -> rusqlite::Result<bool> {
+        match scan.scan.part {
+            // Mostly it is only the tags that have to be looked at.
+            Part::Term(key, value) if entry.numbers.service != UNNUMBERED => {
+                let sql = "SELECT flags, data FROM spans WHERE id = ?1";
+                let mut statement = self.connection.prepare_cached(sql)?;
+                let mut rows = statement.query([row])?;
+                let Some(found) = rows.next()? else { return Ok(false) };
+                row::has_term(found, &self.names, key, value).map_err(super::damaged_row)
+            }
+            _ => Ok(self.span(row)?.is_some_and(|span| scan.scan.holds(&span))),
+        }
+    }
+
     /// The entries that a scan looks for, the latest first.
     fn matching(
         &self,
@@ -277,7 +312,7 @@ impl Inner {
             let fits = match scan.test(&entry) {
                 Answer::No => false,
                 Answer::Yes => true,
-                Answer::Ask => self.span(first + index as i64)?.is_some_and(|span| scan.scan.holds(&span)),
+                Answer::Ask => self.ask(scan, first + index as i64, &entry)?,
             };
             if fits {
                 found.push((if entry.start_us == 0 { TIMELESS } else { entry.start_us }, entry.trace_low));
