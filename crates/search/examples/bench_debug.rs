@@ -1,71 +1,104 @@
-//! Compares the searches in virtual time with one another and with recorded figures.
-#![allow(clippy::print_stdout)]
+//! Compares the searches in virtual time with one another and with recorded figures:
+//! `bench_debug [instances=FILE] [anchors=FILE] [seed=N] [families=mono,..] [slots=1,4] [durations=unit]
+//! [strategies=bayes,..] [most=N]`. Without a file, instances are generated from the seed.
+#![allow(clippy::print_stdout, reason = "it is a program")]
 
-use faultscope_search::simulate::{self, Durations, Oracle, simulate};
-use faultscope_search::{Ddmin, DdminPar, Problem, Search};
-use std::collections::BTreeMap;
+use faultscope_search::bench::{Plan, Row, Strategy, goals, read_anchors, rows};
+use faultscope_search::simulate::{Durations, generate, read};
 
-fn main() {
-    let data = std::env::var("DATA").unwrap_or("../shared/data".into());
-    let text = std::fs::read_to_string(format!("{data}/dd-instances.jsonl")).unwrap();
-    let instances = simulate::read(&text).unwrap();
-    let anchor = std::fs::read_to_string(format!("{data}/dd-anchor.csv")).unwrap();
-    let mut cells: BTreeMap<(String, usize, usize, String), Vec<&simulate::Instance>> = BTreeMap::new();
-    for i in &instances {
-        cells.entry((i.family.to_string(), i.n, i.k, i.cell().into())).or_default().push(i);
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let get = |key: &str| arguments.iter().find_map(|a| a.strip_prefix(key)?.strip_prefix('='));
+    let list = |key: &str| get(key).map(|v| v.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let seed: u64 = get("seed").unwrap_or("0").parse()?;
+    let mut instances = match get("instances") {
+        Some(file) => read(&std::fs::read_to_string(file)?)?,
+        None => generate(seed, 20),
+    };
+    if let Some(families) = list("families") {
+        instances.retain(|instance| families.contains(&instance.family.to_string()));
     }
-    let mut worst: Vec<(f64, String)> = vec![];
-    for row in anchor.lines().skip(1) {
-        let f: Vec<&str> = row.split(',').collect();
-        if f[0] != "ddmin" && f[0] != "ddminPar-fig" {
-            continue;
-        }
-        let (n, k, p): (usize, usize, usize) =
-            (f[2].parse().unwrap(), f[3].parse().unwrap(), f[4].parse().unwrap());
-        let (tests, started, makespan): (f64, f64, f64) =
-            (f[7].parse().unwrap(), f[9].parse().unwrap(), f[11].parse().unwrap());
-        let Some((_, cell)) = cells.iter().find(|(key, _)| key.0 == f[1] && key.1 == n && key.2 == k) else {
-            println!("no cell {row}");
-            continue;
+    if let Some(most) = get("most") {
+        let most: usize = most.parse()?;
+        instances.retain(|instance| instance.n <= most);
+    }
+    let mut plan = Plan { seed, ..Plan::default() };
+    if let Some(slots) = list("slots") {
+        plan.slots = slots.iter().map(|s| s.parse()).collect::<Result<_, _>>()?;
+    }
+    if let Some(durations) = list("durations") {
+        plan.durations.retain(|d: &Durations| durations.iter().any(|word| word == d.word()));
+    }
+    if let Some(strategies) = list("strategies") {
+        plan.strategies.retain(|s: &Strategy| strategies.iter().any(|name| name == s.name()));
+    }
+    let anchors = match get("anchors") {
+        Some(file) => read_anchors(&std::fs::read_to_string(file)?),
+        None => Vec::new(),
+    };
+    let anchor = |row: &Row| {
+        let algorithm = match row.strategy {
+            Strategy::Ddmin => "ddmin",
+            _ => "ddminPar-fig",
         };
-        let count: usize = f[6].parse().unwrap();
-        let (mut t, mut s, mut m) = (0.0, 0.0, 0.0);
-        let reps = if f[5] == "unit" { 1 } else { 5 };
-        for i in cell.iter().take(count) {
-            for rep in 0..reps {
-                let d = if f[5] == "unit" { Durations::Unit } else { Durations::Lognormal(i.seed + rep) };
-                let mut search: Box<dyn Search> = if f[0] == "ddmin" {
-                    Box::new(Ddmin::new(Problem::new(n)))
-                } else {
-                    Box::new(DdminPar::new(Problem::new(n)))
-                };
-                let run = simulate(&mut *search, &Oracle::new(i), d, p, 100_000);
-                assert!(run.misconduct.is_none(), "{:?}", run.misconduct);
-                assert!(Oracle::new(i).is_one_minimal(run.answer()));
-                t += f64::from(run.finished) / reps as f64;
-                s += f64::from(run.started) / reps as f64;
-                m += run.makespan / reps as f64;
-            }
-        }
-        let c = count as f64;
-        let (t, s, m) = (t / c, s / c, m / c);
-        let off = (t / tests - 1.0).abs().max((m / makespan - 1.0).abs());
-        worst.push((
-            off,
-            format!(
-                "{off:.3} {} tests {t:.2}/{tests} started {s:.2}/{started} makespan {m:.3}/{makespan}",
-                f[..6].join(",")
-            ),
-        ));
-    }
-    worst.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let exact = worst.iter().filter(|w| w.0 < 1e-3).count();
+        anchors.iter().find(|a| {
+            a.algorithm == algorithm
+                && a.family == row.family.to_string()
+                && (a.n, a.k, a.slots) == (row.n, row.k, row.slots)
+                && a.durations == row.durations
+        })
+    };
     println!(
-        "{} rows, {exact} exact, {} within 10 %",
-        worst.len(),
-        worst.iter().filter(|w| w.0 <= 0.1).count()
+        "strategy  cell             p durations  trials  most started makespan  bound minimal exact | recorded"
     );
-    for (_, line) in worst.iter().take(std::env::var("SHOW").map_or(40, |s| s.parse().unwrap())) {
-        println!("{line}");
+    let rows = rows(&instances, &plan, |row| {
+        let recorded = anchor(row).map_or(String::new(), |a| format!("{:7.2} {:7.2}", a.trials, a.makespan));
+        println!(
+            "{:9} {:14} {:3} {:9} {:7.2} {:5} {:7.2} {:8.2} {:6.1} {:6.0}% {:4.0}% | {recorded}",
+            row.strategy,
+            row.cell,
+            row.slots,
+            row.durations,
+            row.trials,
+            row.most,
+            row.started,
+            row.makespan,
+            row.bound(),
+            100.0 * row.minimal,
+            100.0 * row.exact,
+        );
+    });
+    println!();
+    for goal in goals(&rows) {
+        let word = if goal.is_met() { "met   " } else { "missed" };
+        let missed = goal.missed.len();
+        let worst = goal
+            .worst
+            .map_or(String::new(), |(cell, value, limit)| format!("worst {cell}: {value:.3} of {limit:.3}"));
+        println!("{word} {} ({missed} of {} cells miss) {worst}", goal.name, goal.cells);
+        for (cell, value, limit) in goal.missed.iter().take(12) {
+            println!("         {cell}: {value:.3}, limit {limit:.3}");
+        }
     }
+    let mut off: Vec<(f64, String)> = Vec::new();
+    for row in rows.iter().filter(|row| row.strategy != Strategy::Bayes) {
+        // Recorded lognormal cells of many deltas have fewer instances.
+        if let Some(a) = anchor(row).filter(|a| a.instances == row.instances) {
+            let by = (row.trials / a.trials - 1.0).abs().max((row.makespan / a.makespan - 1.0).abs());
+            off.push((by, format!("{} {} p{} {}", row.strategy, row.cell, row.slots, row.durations)));
+        }
+    }
+    off.sort_by(|a, b| b.0.total_cmp(&a.0));
+    for durations in ["unit", "lognormal"] {
+        let of: Vec<_> = off.iter().filter(|(_, name)| name.ends_with(durations)).collect();
+        let within = of.iter().filter(|(by, _)| *by <= 0.1).count();
+        if let Some((by, name)) = of.first() {
+            println!(
+                "recorded, {durations}: {within} of {} rows within 10 %, worst {:.1} % at {name}",
+                of.len(),
+                100.0 * by
+            );
+        }
+    }
+    Ok(())
 }

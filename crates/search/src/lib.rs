@@ -5,9 +5,10 @@
 //! knows no async, no clock and no I/O, so that the same code runs on simulated and on real slots.
 //!
 //! Three searches find the smallest set of deltas that still fails: [`Ddmin`] and [`DdminPar`] are the
-//! paper's (Zhou et al. 2019, sections 4.3 and 4.4) and the yardstick.
+//! paper's (Zhou et al. 2019, sections 4.3 and 4.4) and the yardstick; [`Bayes`] is the default.
 
 mod bayes;
+pub mod bench;
 mod ddmin;
 mod ddmin_par;
 mod fixed;

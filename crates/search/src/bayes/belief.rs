@@ -22,6 +22,8 @@ pub(super) struct Model {
     pub(super) neighbours: f32,
     /// How much less likely a cause is for each delta more.
     pub(super) ratio: f32,
+    /// How much less likely more than one is.
+    pub(super) single: f32,
     /// The same beyond the square root of the number of all deltas.
     pub(super) tail: f32,
     /// The probability that a set with the whole cause does not fail.
@@ -61,8 +63,6 @@ pub(super) struct Belief {
     pub(super) candidates: Vec<usize>,
     pub(super) particles: Vec<Particle>,
     evidence: Evidence,
-    /// Candidates that every passing trial left out: where a cause is when parts of it are unresolved.
-    untouched: Vec<u32>,
     random: Random,
 }
 
@@ -73,20 +73,18 @@ impl Belief {
             candidates,
             particles: Vec::new(),
             evidence: Evidence::default(),
-            untouched: Vec::new(),
             random: Random::new(seed),
         };
         belief.evidence = Evidence::encode(&belief.candidates, &[], false);
-        belief.untouched = (0..belief.candidates.len() as u32).collect();
         belief.particles = (0..belief.model.particles).map(|_| belief.draw()).collect();
         belief.move_all(4);
         belief
     }
 
-    /// Whether two candidates were left out by the same passing trials.
+    /// Whether two candidates were left out by the same trials that did not fail.
     pub(super) fn is_alike(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.evidence.left_out[a], &self.evidence.left_out[b]);
-        (0..a.len()).all(|word| (a[word] ^ b[word]) & self.evidence.passed[word] == 0)
+        (0..a.len()).all(|word| (a[word] ^ b[word]) & !self.evidence.failed[word] == 0)
     }
 
     /// Whether a failing trial left this candidate out.
@@ -109,16 +107,15 @@ impl Belief {
             self.candidates = candidates;
         }
         self.evidence = Evidence::encode(&self.candidates, trials, self.model.repeated);
-        self.untouched = (0..self.candidates.len() as u32)
-            .filter(|&c| missing(&self.evidence.passed, &self.evidence.left_out[c as usize]) == 0)
-            .collect();
         let gains: Vec<f32> = self
             .particles
             .iter()
             .zip(before)
-            .map(|(p, before)| {
-                if p.items.is_empty() { f32::NEG_INFINITY } else { self.likelihood(p) - before }
-            })
+            .map(
+                |(p, before)| {
+                    if p.items.is_empty() { f32::NEG_INFINITY } else { self.likelihood(p) - before }
+                },
+            )
             .collect();
         self.resample(&gains);
     }
@@ -195,13 +192,21 @@ impl Belief {
         particle.partial = self.random.unit() < f64::from(self.model.partial);
         for pool in 0..self.evidence.pools.len() {
             let (word, bit) = (pool / 64, 1u64 << (pool % 64));
-            if self.evidence.passed[word] & bit == 0 {
+            let unresolved = particle.partial && self.evidence.unresolved[word] & bit != 0;
+            if self.evidence.passed[word] & bit == 0 && !unresolved {
                 continue;
             }
             let hit = particle.items.iter().any(|&i| self.evidence.left_out[i as usize][word] & bit != 0);
             if !hit {
                 let items = &self.evidence.pools[pool];
-                particle.items.push(items[self.random.below(items.len())]);
+                let mut item = items[self.random.below(items.len())];
+                for _ in 0..8 {
+                    if !particle.partial || self.is_untouched(item) {
+                        break;
+                    }
+                    item = items[self.random.below(items.len())];
+                }
+                particle.items.push(item);
             }
         }
         while particle.items.len() < size.min(count) {
@@ -213,10 +218,16 @@ impl Belief {
         particle
     }
 
+    /// Whether every passing trial left it out: there a cause is when parts of it are unresolved.
+    fn is_untouched(&self, item: u32) -> bool {
+        missing(&self.evidence.passed, &self.evidence.left_out[item as usize]) == 0
+    }
+
     /// The prior of one more delta for a cause of this size, given that it is among the candidates.
     fn growth(&self, size: usize) -> f32 {
         let (n, m, k) = (self.model.size as f32, self.candidates.len() as f32, size as f32);
         let ratio = if k < n.sqrt() { self.model.ratio } else { self.model.tail };
+        let ratio = if size == 1 { ratio * self.model.single } else { ratio };
         ratio * ((m - k) / (n - k).max(1.0)).max(0.0)
     }
 
@@ -287,9 +298,7 @@ impl Belief {
     fn exchange(&mut self, particle: &mut Particle) {
         let place = self.random.below(particle.items.len());
         let old = particle.items[place];
-        let item = if particle.partial && !self.untouched.is_empty() {
-            self.untouched[self.random.below(self.untouched.len())]
-        } else if self.random.below(32) == 0 {
+        let item = if self.random.below(32) == 0 {
             self.random.below(self.candidates.len()) as u32
         } else {
             let mut others = Mask::default();
@@ -299,8 +308,13 @@ impl Belief {
                 }
             }
             let mut needed = self.evidence.passed;
-            for (needed, other) in needed.iter_mut().zip(&others) {
-                *needed &= !other;
+            for (word, needed) in needed.iter_mut().enumerate() {
+                if particle.partial {
+                    // None of it may be in a trial that passed.
+                    *needed |= self.evidence.unresolved[word] & !others[word];
+                } else {
+                    *needed &= !others[word];
+                }
             }
             match self.find(&needed) {
                 Some(item) => item,
@@ -371,7 +385,7 @@ impl Belief {
             return fails
                 + masked
                 + unresolved as f32 * self.model.noise.ln()
-                + unexplained as f32 * 0.25f32.ln();
+                + unexplained as f32 * self.model.noise.ln();
         }
         let touched = common(&evidence.passed, &kept);
         let untouched = missing(&evidence.unresolved, &kept);

@@ -6,10 +6,11 @@
 //! set of which did. When the belief leads nowhere a sweep as in ddmin does.
 
 mod belief;
+mod choose;
 mod evidence;
 mod pools;
+mod proof;
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use faultscope_model::{DeltaSet, Outcome, TrialId};
@@ -19,19 +20,6 @@ use crate::random::Random;
 use crate::standing::{Cause, Proof, Standing};
 use crate::{Moves, Problem, Search, SlotView, Start};
 use belief::{Belief, Model};
-use pools::{Cells, Choice, Shape};
-
-/// The pools that are drawn for each trial.
-const SHAPES: [Shape; 8] = [
-    Shape::Nested,
-    Shape::Nested,
-    Shape::Nested,
-    Shape::Nested,
-    Shape::Contiguous,
-    Shape::Contiguous,
-    Shape::Scattered,
-    Shape::Scattered,
-];
 
 /// What can be chosen about the default search.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,26 +32,25 @@ pub struct BayesOptions {
     pub all: bool,
     /// How probable an answer must be when the test is flaky.
     pub confidence: f64,
-    /// The least worth of a trial, in bits, for which a slot is used.
-    pub least: f64,
-    /// What nested pools are worth more than others.
-    pub nested: f64,
-    /// x
-    pub ratio: f64,
-    /// x
-    pub tail: f64,
-    /// x
-    pub neighbours: f64,
-    /// x
-    pub partial: f64,
-    /// x
-    pub particles: usize,
 }
 
 impl Default for BayesOptions {
     fn default() -> Self {
-        Self { seed: 1, rate: 1.0, all: false, confidence: 0.99, least: 0.08, nested: 0.05, ratio: 0.8, tail: 0.6, neighbours: 2.0, partial: 0.05, particles: 1000 }
+        Self { seed: 1, rate: 1.0, all: false, confidence: 0.99 }
     }
+}
+
+/// What is searched for at the moment.
+#[derive(Debug, Clone, PartialEq)]
+enum Phase {
+    /// A cause, among the deltas of the best set.
+    Find,
+    /// Whether deltas that cannot be left out alone belong to the cause just found.
+    Pin,
+    /// Whether this set, without all causes found, still fails.
+    Rest(DeltaSet),
+    /// Nothing more.
+    Done,
 }
 
 /// The default search.
@@ -81,16 +68,18 @@ pub struct Bayes {
     problem: Problem,
     options: BayesOptions,
     ledger: Ledger,
+    /// Every outcome that says something about the cause that is searched for.
     trials: Vec<(DeltaSet, Verdict)>,
     belief: Belief,
     /// How many trials the belief has learnt.
     learnt: usize,
+    phase: Phase,
     best: DeltaSet,
     /// Trials since the best set became smaller.
     idle: usize,
     random: Random,
-    done: bool,
     causes: Vec<Cause>,
+    none_left: bool,
 }
 
 impl Bayes {
@@ -109,20 +98,19 @@ impl Bayes {
             trials: Vec::new(),
             belief,
             learnt: 0,
+            phase: Phase::Find,
             best,
             idle: 0,
             random,
-            done: false,
             causes: Vec::new(),
+            none_left: false,
         };
         search.settle();
         search
     }
 
-    /// The one-smaller sets whose outcome is not known.
-    fn unproven(&self) -> Vec<DeltaSet> {
-        let smaller = self.best.iter().filter_map(|delta| self.one_less(&self.best, delta));
-        smaller.filter(|set| self.ledger.get(set).is_none()).collect()
+    fn is_flaky(&self) -> bool {
+        self.options.rate < 1.0
     }
 
     /// What is deployed when a delta is left out; none when that is impossible or changes nothing.
@@ -132,143 +120,104 @@ impl Bayes {
         self.problem.close(&less).filter(|closed| closed != set)
     }
 
+    /// Learns an outcome, whether it was asked for or not.
     fn learn(&mut self, set: &DeltaSet, verdict: Verdict) {
-        self.trials.push((set.clone(), verdict));
-        self.idle += 1;
-        if verdict == Verdict::Fail && set.len() < self.best.len() {
-            self.best = set.clone();
-            self.idle = 0;
+        // A set with a cause that is found fails because of that one.
+        let explained = self.causes.iter().any(|cause| cause.witness.is_subset(set));
+        if !explained {
+            self.trials.push((set.clone(), verdict));
+            self.idle += 1;
+            if verdict == Verdict::Fail && set.len() < self.best.len() && self.phase == Phase::Find {
+                self.best = set.clone();
+                self.idle = 0;
+            }
         }
         self.settle();
     }
 
+    /// Goes from phase to phase as far as outcomes are known.
     fn settle(&mut self) {
-        if self.unproven().is_empty() {
-            self.done = true;
+        loop {
+            if self.phase == Phase::Find
+                && let Some(smaller) = self.known_smaller()
+            {
+                self.best = smaller;
+                self.idle = 0;
+                continue;
+            }
+            match &self.phase {
+                Phase::Find if self.is_proven() => {
+                    let cause = Cause {
+                        witness: self.best.clone(),
+                        core: self.best.clone(),
+                        proof: self.proof(),
+                        confirmations: self.confirmations(&self.best),
+                    };
+                    self.causes.push(cause);
+                    self.phase = Phase::Pin;
+                }
+                Phase::Pin if self.pins().is_empty() => {
+                    self.pin();
+                    let found = self.causes.iter().fold(DeltaSet::new(), |all, c| all.union(&c.witness));
+                    let rest = self.problem.full().difference(&found);
+                    self.phase = match self.problem.close(&rest) {
+                        Some(rest) if self.options.all && !self.holds_cause(&rest) => Phase::Rest(rest),
+                        _ => Phase::Done,
+                    };
+                }
+                Phase::Rest(rest) => match self.rest_verdict(rest) {
+                    None => return,
+                    Some(Verdict::Fail) => {
+                        self.best = rest.clone();
+                        self.restart();
+                    }
+                    Some(verdict) => {
+                        self.none_left = verdict == Verdict::Pass;
+                        self.phase = Phase::Done;
+                    }
+                },
+                _ => return,
+            }
         }
+    }
+
+    fn holds_cause(&self, set: &DeltaSet) -> bool {
+        self.causes.iter().any(|cause| cause.witness.is_subset(set))
+    }
+
+    /// Searches the best set anew. Passes stay evidence: no cause is in a set that passed.
+    fn restart(&mut self) {
+        let causes = &self.causes;
+        self.trials.retain(|(set, _)| !causes.iter().any(|cause| cause.witness.is_subset(set)));
+        let failing = self.trials.iter().filter(|(_, verdict)| *verdict == Verdict::Fail);
+        if let Some((smallest, _)) = failing.min_by_key(|(set, _)| set.len())
+            && smallest.len() < self.best.len()
+        {
+            self.best = smallest.clone();
+        }
+        let seed = self.random.next();
+        self.belief = Belief::new(model(&self.problem, &self.options), self.best.iter().collect(), seed);
+        self.learnt = 0;
+        self.idle = 0;
+        self.phase = Phase::Find;
     }
 
     /// Brings the belief up to date with all trials.
     fn update(&mut self) {
-        if self.learnt < self.trials.len() {
+        let moved = self.belief.candidates.len() != self.best.len();
+        if self.phase == Phase::Find && (moved || self.learnt < self.trials.len()) {
             self.learnt = self.trials.len();
             self.belief.learn(self.best.iter().collect(), &self.trials);
         }
     }
-
-    /// After so many trials without a smaller set the belief is not trusted any more.
-    fn patience(&self) -> usize {
-        let count = self.best.len().max(2) as f64;
-        (16.0 + 8.0 * count.log2()) as usize + 2 * self.trials.len() / 3
-    }
-
-    /// The next sets of a sweep over complements, from halves to single deltas.
-    fn sweep(&self, most: usize) -> Vec<DeltaSet> {
-        let items: Vec<usize> = self.best.iter().collect();
-        let mut sets = Vec::new();
-        let mut parts = 2;
-        while sets.len() < most {
-            for part in crate::ddmin::partition(&items, parts) {
-                let part: DeltaSet = part.iter().copied().collect();
-                let Some(set) = self.problem.close(&self.best.difference(&part)) else {
-                    continue;
-                };
-                if set != self.best && self.is_new(&set) && !sets.contains(&set) && sets.len() < most {
-                    sets.push(set);
-                }
-            }
-            if parts >= items.len() {
-                break;
-            }
-            parts = (2 * parts).min(items.len());
-        }
-        sets
-    }
-
-    fn is_new(&self, set: &DeltaSet) -> bool {
-        self.ledger.get(set).is_none() && self.ledger.running_as(set).is_none()
-    }
-
-    /// Chooses the trials for so many free slots.
-    fn choose(&mut self, slots: usize) -> Vec<DeltaSet> {
-        if self.idle > self.patience() {
-            return self.sweep(slots);
-        }
-        let mut random = self.random.clone();
-        let mut cells = Cells::new(&self.belief, self.options.rate as f32);
-        for set in self.ledger.running().values() {
-            cells.add(set);
-        }
-        let proofs = self.proofs(&cells);
-        let mut chosen: Vec<DeltaSet> = Vec::new();
-        for _ in 0..slots {
-            let mut best: Option<Choice> = None;
-            let mut consider = |set: DeltaSet, proof: f64, cells: &Cells<'_>| {
-                let worth = cells.gain(&set) + proof;
-                if best.as_ref().is_none_or(|best| worth > best.worth) {
-                    best = Some(Choice { set, worth });
-                }
-            };
-            for (set, share) in &proofs {
-                if !chosen.contains(set) {
-                    consider(set.clone(), *share, &cells);
-                }
-            }
-            for shape in SHAPES {
-                let polish = if self.ledger.running().is_empty() && chosen.is_empty() { 0 } else { 40 };
-                let polish = if shape == Shape::Scattered { polish } else { 0 };
-                let asked = cells.propose(&mut random, shape, polish);
-                let Some(set) = self.problem.close(&asked) else {
-                    continue;
-                };
-                if self.is_new(&set) && !chosen.contains(&set) {
-                    let bonus = if shape == Shape::Nested { self.options.nested } else { 0.0 };
-                    consider(set, bonus, &cells);
-                }
-            }
-            match best {
-                Some(Choice { set, worth }) if worth >= self.options.least => {
-                    cells.add(&set);
-                    chosen.push(set);
-                }
-                _ => break,
-            }
-        }
-        self.random = random;
-        if chosen.is_empty() && self.ledger.running().is_empty() {
-            return self.sweep(slots);
-        }
-        chosen
-    }
-
-    /// The trials that the likeliest causes need for their proof, with the probability that they do.
-    fn proofs(&self, cells: &Cells<'_>) -> Vec<(DeltaSet, f64)> {
-        let mut shares: HashMap<DeltaSet, f64> = HashMap::new();
-        for (cause, share) in cells.likeliest(16) {
-            if share < 0.02 {
-                break;
-            }
-            let Some(cause) = self.problem.close(&cause) else {
-                continue;
-            };
-            let smaller = cause.iter().filter_map(|delta| self.one_less(&cause, delta));
-            for set in smaller.chain([cause.clone()]) {
-                if self.is_new(&set) {
-                    *shares.entry(set).or_default() += share;
-                }
-            }
-        }
-        let mut shares: Vec<_> = shares.into_iter().collect();
-        shares.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        shares.truncate(24);
-        shares
-    }
 }
 
+/// What is believed before any trial; the figures are meant for any space, not for one.
 fn model(problem: &Problem, options: &BayesOptions) -> Model {
     let count = problem.size.max(1) as f32;
     let suspicion = (0..problem.size)
         .map(|delta| match problem.ranks.get(delta) {
+            // The first is seven times as suspicious as the last.
             Some(&rank) if problem.ranked => 1.75 - 1.5 * (rank as f32 - 0.5) / count,
             _ => 1.0,
         })
@@ -277,15 +226,17 @@ fn model(problem: &Problem, options: &BayesOptions) -> Model {
     Model {
         size: problem.size,
         suspicion,
-        neighbours: options.neighbours as f32,
-        ratio: options.ratio as f32,
-        tail: options.tail as f32,
+        neighbours: 2.0,
+        ratio: 0.8,
+        tail: 0.6,
+        // The more deltas differ, the less can be said for more than one of them.
+        single: (128.0 / count).min(1.0),
         // Dearer than one more delta, or every cause would look like a smaller one that was masked.
         masked: if options.rate < 1.0 { 1.0 - options.rate as f32 } else { 0.1 / count },
         other: 0.05,
         noise: 0.1,
-        partial: options.partial as f32,
-        particles: options.particles,
+        partial: 0.1,
+        particles: 400,
         repeated: options.rate < 1.0,
     }
 }
@@ -293,19 +244,28 @@ fn model(problem: &Problem, options: &BayesOptions) -> Model {
 impl Search for Bayes {
     fn plan(&mut self, slots: &[SlotView], in_flight: &[TrialId]) -> Moves {
         let mut moves = Moves::default();
-        if self.done {
+        if self.phase == Phase::Done {
             moves.cancel = in_flight.to_vec();
             return moves;
         }
-        let free: Vec<_> = slots.iter().filter(|slot| slot.busy.is_none()).collect();
-        if free.is_empty() {
-            return moves;
-        }
+        let mut free: Vec<&SlotView> = slots.iter().filter(|slot| slot.busy.is_none()).collect();
         self.update();
-        let sets = self.choose(free.len());
-        for (set, slot) in sets.into_iter().zip(free) {
+        for trial in self.needless(free.is_empty()) {
+            self.ledger.drop(trial);
+            moves.cancel.push(trial);
+            free.extend(slots.iter().filter(|slot| slot.busy == Some(trial)));
+        }
+        free.sort_by_key(|slot| slot.slot);
+        for set in self.choose(&free) {
+            // The slot that has least to change.
+            let change =
+                |slot: &&SlotView| slot.current.as_ref().map_or(usize::MAX, |now| distance(now, &set));
+            let Some(place) = (0..free.len()).min_by_key(|&place| change(&free[place])) else {
+                break;
+            };
+            let slot = free.remove(place).slot;
             let trial = self.ledger.start(set.clone());
-            moves.start.push(Start { trial, set, slot: slot.slot });
+            moves.start.push(Start { trial, set, slot });
         }
         moves
     }
@@ -313,18 +273,12 @@ impl Search for Bayes {
     fn record(&mut self, trial: TrialId, outcome: &Outcome, _cost: Duration) {
         let verdict = outcome.into();
         if let Some(set) = self.ledger.finish(trial, verdict) {
-            if std::env::var("TRACE").is_ok() {
-                let cells = Cells::new(&self.belief, 1.0);
-                let k: usize = self.belief.particles.iter().map(|p| p.items.len()).sum();
-                let top = cells.likeliest(1);
-                println!("{} of {} -> {verdict:?} predicted fail {:.2} mean k {:.2} top {} {:.2} idle {}", set.len(), self.best.len(), cells.failing(&set), k as f64 / self.belief.particles.len() as f64, top[0].0, top[0].1, self.idle);
-            }
             self.learn(&set, verdict);
         }
     }
 
     fn is_done(&self) -> bool {
-        self.done
+        self.phase == Phase::Done
     }
 
     fn recall(&mut self, set: &DeltaSet, outcome: &Outcome) {
@@ -338,16 +292,28 @@ impl Search for Bayes {
     }
 
     fn standing(&self) -> Standing {
+        let found = self.causes.first();
+        let searching = self.phase == Phase::Find;
+        let best = found.map_or(&self.best, |cause| &cause.witness);
+        let (belief, remaining) = if searching { self.outlook() } else { (1.0, 0.0) };
         Standing {
-            best: self.best.clone(),
-            proof: if self.done { Proof::Minimal } else { Proof::Fails },
+            best: best.clone(),
+            proof: match found {
+                Some(cause) => cause.proof,
+                None if self.best.len() < self.problem.size => Proof::Fails,
+                None => Proof::Given,
+            },
             causes: self.causes.clone(),
-            left: self.best.len(),
-            unproven: self.unproven().len(),
-            belief: if self.done { 1.0 } else { 0.0 },
+            none_left: self.none_left,
+            left: if searching { self.best.len() } else { 0 },
+            unproven: if searching { self.unproven().len() } else { 0 },
+            belief,
             finished: self.ledger.finished(),
-            remaining: 0.0,
-            none_left: false,
+            remaining,
         }
     }
+}
+
+fn distance(a: &DeltaSet, b: &DeltaSet) -> usize {
+    a.difference(b).len() + b.difference(a).len()
 }

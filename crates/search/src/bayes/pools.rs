@@ -11,15 +11,6 @@ use faultscope_model::DeltaSet;
 use super::belief::{Belief, Particle};
 use crate::random::Random;
 
-/// A trial that could be started.
-#[derive(Debug, Clone)]
-pub(super) struct Choice {
-    /// The set that would be deployed.
-    pub(super) set: DeltaSet,
-    /// Its worth.
-    pub(super) worth: f64,
-}
-
 /// The particles, sorted by what the running trials will show if they are right.
 pub(super) struct Cells<'a> {
     belief: &'a Belief,
@@ -69,8 +60,15 @@ impl<'a> Cells<'a> {
             }
         }
         let logs = (0..=count).map(|x| if x == 0 { 0.0 } else { x as f32 * (x as f32).log2() }).collect();
-        let mut cells =
-            Self { belief, cell: vec![0; count], counts: vec![count as u32], holders, logs, before: 0.0, rate };
+        let mut cells = Self {
+            belief,
+            cell: vec![0; count],
+            counts: vec![count as u32],
+            holders,
+            logs,
+            before: 0.0,
+            rate,
+        };
         cells.before = cells.logs[count];
         cells
     }

@@ -1,0 +1,235 @@
+//! Chooses the trials to start and those to give up.
+
+use std::collections::HashMap;
+
+use faultscope_model::{DeltaSet, TrialId};
+
+use super::pools::{Cells, Shape};
+use super::{Bayes, Phase, distance};
+use crate::SlotView;
+
+/// The pools that are drawn for each trial.
+const SHAPES: [Shape; 8] = [
+    Shape::Nested,
+    Shape::Nested,
+    Shape::Nested,
+    Shape::Nested,
+    Shape::Contiguous,
+    Shape::Contiguous,
+    Shape::Scattered,
+    Shape::Scattered,
+];
+
+/// The least worth of a trial, in bits, for which a slot is used.
+const LEAST: f64 = 0.08;
+
+/// What nested pools are worth more, because they keep the belief simple.
+const NESTED: f64 = 0.05;
+
+/// What it is worth to complete a proof at once, for each slot that would otherwise wait for it.
+const FINISH: f64 = 2.0;
+
+/// What the change of every delta of a slot costs, in bits: enough to decide between equals.
+const SWITCH: f64 = 0.02;
+
+impl Bayes {
+    /// Chooses trials for free slots, the most worthy first.
+    pub(super) fn choose(&mut self, free: &[&SlotView]) -> Vec<DeltaSet> {
+        let slots = free.len();
+        match &self.phase {
+            _ if slots == 0 => Vec::new(),
+            Phase::Done => Vec::new(),
+            Phase::Rest(rest) => {
+                let runs = self.ledger.running().values().filter(|set| *set == rest).count();
+                let wanted = if self.is_flaky() { slots } else { 1 };
+                vec![rest.clone(); wanted.saturating_sub(runs)]
+            }
+            Phase::Pin => {
+                let pins = self.pins().into_iter().filter(|set| self.ledger.running_as(set).is_none());
+                pins.take(slots).collect()
+            }
+            Phase::Find if self.idle > self.patience() && !self.is_flaky() => self.sweep(slots),
+            Phase::Find => {
+                let chosen = self.most_worthy(free);
+                if chosen.is_empty() && self.ledger.running().is_empty() {
+                    self.last_resort(slots)
+                } else {
+                    chosen
+                }
+            }
+        }
+    }
+
+    /// Running trials that tell nothing any more. Unless their slot is needed they may as well finish.
+    pub(super) fn needless(&self, crowded: bool) -> Vec<TrialId> {
+        let explained = |set: &DeltaSet| self.causes.iter().any(|cause| cause.witness.is_subset(set));
+        let stale = self.ledger.running().iter().filter(|(_, set)| explained(set)).map(|(trial, _)| *trial);
+        if self.phase != Phase::Find || !crowded {
+            return stale.collect();
+        }
+        let cells = Cells::new(&self.belief, 1.0);
+        let proofs = self.proofs(&cells, 1);
+        let useless = |set: &DeltaSet| {
+            let fails = cells.failing(set);
+            let certain = !(0.003..=0.997).contains(&fails);
+            certain && !proofs.iter().any(|(proof, _)| proof == set) && !self.proves(set)
+        };
+        let running = self.ledger.running().iter();
+        running.filter(|(_, set)| explained(set) || useless(set)).map(|(trial, _)| *trial).collect()
+    }
+
+    /// Whether a trial of this set is needed for the proof of the best set.
+    fn proves(&self, set: &DeltaSet) -> bool {
+        set.len() + 1 == self.best.len() && set.is_subset(&self.best)
+    }
+
+    /// After so many trials without a smaller set the belief is not trusted any more.
+    pub(super) fn patience(&self) -> usize {
+        let count = self.best.len().max(2) as f64;
+        (16.0 + 8.0 * count.log2()) as usize + 2 * self.trials.len() / 3
+    }
+
+    /// The next sets of a sweep over complements, from halves to single deltas (Algorithm 1).
+    pub(super) fn sweep(&self, most: usize) -> Vec<DeltaSet> {
+        let items: Vec<usize> = self.best.iter().collect();
+        let mut sets: Vec<DeltaSet> = Vec::new();
+        let mut parts = 2;
+        loop {
+            for part in crate::ddmin::partition(&items, parts) {
+                let part: DeltaSet = part.iter().copied().collect();
+                let Some(set) = self.problem.close(&self.best.difference(&part)) else {
+                    continue;
+                };
+                if set != self.best && self.is_new(&set) && !sets.contains(&set) {
+                    sets.push(set);
+                }
+                if sets.len() == most {
+                    return sets;
+                }
+            }
+            if parts >= items.len() {
+                return sets;
+            }
+            parts = (2 * parts).min(items.len());
+        }
+    }
+
+    /// What to try when nothing seems worth a trial: what is missing for the proof.
+    fn last_resort(&self, slots: usize) -> Vec<DeltaSet> {
+        if !self.is_flaky() {
+            return self.sweep(slots);
+        }
+        let mut smaller: Vec<(usize, DeltaSet)> = self
+            .best
+            .iter()
+            .filter_map(|delta| self.one_less(&self.best, delta))
+            .map(|set| (self.trials.iter().filter(|(tried, _)| *tried == set).count(), set))
+            .collect();
+        smaller.sort();
+        smaller.into_iter().map(|(_, set)| set).take(slots).collect()
+    }
+
+    fn is_new(&self, set: &DeltaSet) -> bool {
+        if self.is_flaky() {
+            return *set != self.best && !set.is_empty();
+        }
+        self.ledger.get(set).is_none() && self.ledger.running_as(set).is_none()
+    }
+
+    fn most_worthy(&mut self, free: &[&SlotView]) -> Vec<DeltaSet> {
+        let mut random = self.random.clone();
+        let mut cells = Cells::new(&self.belief, self.options.rate as f32);
+        for set in self.ledger.running().values() {
+            cells.add(set);
+        }
+        let proofs = self.proofs(&cells, free.len());
+        let mut alone = self.ledger.running().is_empty();
+        let mut chosen: Vec<DeltaSet> = Vec::new();
+        for _ in 0..free.len() {
+            let mut best: Option<(f64, DeltaSet)> = None;
+            let mut consider = |set: DeltaSet, extra: f64| {
+                let worth = cells.gain(&set) + extra;
+                let switch =
+                    free.iter().filter_map(|slot| slot.current.as_ref()).map(|now| distance(now, &set));
+                let worth =
+                    worth - SWITCH * switch.min().unwrap_or(0) as f64 / self.problem.size.max(1) as f64;
+                if best.as_ref().is_none_or(|(most, _)| worth > *most) {
+                    best = Some((worth, set));
+                }
+            };
+            for (set, worth) in &proofs {
+                if self.is_flaky() || !chosen.contains(set) {
+                    consider(set.clone(), *worth);
+                }
+            }
+            for shape in SHAPES {
+                // A single trial needs no fine tuning: any pool that is hit in half of the cases will do.
+                let polish = if alone || shape != Shape::Scattered { 0 } else { 40 };
+                let asked = cells.propose(&mut random, shape, polish);
+                let Some(set) = self.problem.close(&asked) else {
+                    continue;
+                };
+                if self.is_new(&set) && (self.is_flaky() || !chosen.contains(&set)) {
+                    consider(set, if shape == Shape::Nested { NESTED } else { 0.0 });
+                }
+            }
+            match best {
+                Some((worth, set)) if worth >= LEAST => {
+                    cells.add(&set);
+                    chosen.push(set);
+                    alone = false;
+                }
+                _ => break,
+            }
+        }
+        self.random = random;
+        chosen
+    }
+
+    /// The trials that the likeliest causes need for their proof, with what they are worth for it.
+    fn proofs(&self, cells: &Cells<'_>, slots: usize) -> Vec<(DeltaSet, f64)> {
+        let mut shares: HashMap<DeltaSet, f64> = HashMap::new();
+        for (cause, share) in cells.likeliest(16) {
+            if share < 0.02 {
+                break;
+            }
+            let Some(cause) = self.problem.close(&cause) else {
+                continue;
+            };
+            if self.is_flaky() {
+                // How often smaller sets must pass is a matter of information; failing once is proof.
+                let shown = self.ledger.get(&cause) == Some(crate::ledger::Verdict::Fail);
+                *shares.entry(cause.clone()).or_default() += if shown { 0.0 } else { share };
+                for set in cause.iter().filter_map(|delta| self.one_less(&cause, delta)) {
+                    shares.entry(set).or_default();
+                }
+                continue;
+            }
+            let smaller = cause.iter().filter_map(|delta| self.one_less(&cause, delta));
+            let open: Vec<DeltaSet> =
+                smaller.chain([cause.clone()]).filter(|set| self.ledger.get(set).is_none()).collect();
+            // A proof that is complete after the trials of this moment saves all slots another round.
+            let spare = slots.saturating_sub(open.len()) as f64;
+            let worth = share * (1.0 + FINISH * spare / open.len().max(1) as f64);
+            for set in open {
+                if self.ledger.running_as(&set).is_none() {
+                    *shares.entry(set).or_default() += worth;
+                }
+            }
+        }
+        let mut shares: Vec<_> = shares.into_iter().filter(|(set, _)| self.is_new(set)).collect();
+        shares.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        shares.truncate(24);
+        shares
+    }
+
+    /// How probable the best set is as the answer, and how many trials may be left.
+    pub(super) fn outlook(&self) -> (f64, f64) {
+        let cells = Cells::new(&self.belief, 1.0);
+        let causes = cells.likeliest(usize::MAX);
+        let right = causes.iter().find(|(cause, _)| *cause == self.best).map_or(0.0, |(_, share)| *share);
+        let entropy: f64 = causes.iter().map(|(_, share)| -share * share.log2()).sum();
+        let size: f64 = causes.iter().map(|(cause, share)| share * (cause.len() as f64 + 1.0)).sum();
+        (right, entropy + size)
+    }
+}

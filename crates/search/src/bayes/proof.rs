@@ -1,0 +1,152 @@
+//! What is proven: one-minimality, confidence for flaky tests, and which deltas only come with others.
+//!
+//! Pairs of calls imply one another, so that a cause of one pair can come with pairs that are not
+//! needed (DD-F3 of the paper). Such a delta cannot be left out alone; it is pinned by another smallest
+//! set that has the rest of the cause but not this delta (research note, "F3 precision").
+
+use faultscope_model::DeltaSet;
+
+use super::Bayes;
+use crate::ledger::Verdict;
+use crate::standing::Proof;
+
+/// How many other sets are tried for a delta that cannot be left out alone.
+const ALTERNATIVES: usize = 2;
+
+/// The most deltas of a set whose subsets are all weighed.
+const MOST_WEIGHED: usize = 12;
+
+impl Bayes {
+    /// The one-smaller sets of the best set whose outcome is not known.
+    pub(super) fn unproven(&self) -> Vec<DeltaSet> {
+        let smaller = self.best.iter().filter_map(|delta| self.one_less(&self.best, delta));
+        smaller.filter(|set| self.ledger.get(set).is_none()).collect()
+    }
+
+    /// A one-smaller set of the best set that is known to fail.
+    pub(super) fn known_smaller(&self) -> Option<DeltaSet> {
+        let smaller = self.best.iter().filter_map(|delta| self.one_less(&self.best, delta));
+        smaller
+            .into_iter()
+            .find(|set| set.len() < self.best.len() && self.ledger.get(set) == Some(Verdict::Fail))
+    }
+
+    /// Whether the best set is the answer.
+    pub(super) fn is_proven(&self) -> bool {
+        if self.is_flaky() && self.best.len() > 1 {
+            return self.confidence() >= self.options.confidence;
+        }
+        self.unproven().is_empty()
+    }
+
+    pub(super) fn proof(&self) -> Proof {
+        let unresolved = self
+            .best
+            .iter()
+            .filter_map(|delta| self.one_less(&self.best, delta))
+            .any(|set| self.ledger.get(&set) == Some(Verdict::Unresolved));
+        if unresolved { Proof::MinimalDespiteUnresolved } else { Proof::Minimal }
+    }
+
+    /// How often exactly this set was seen to fail.
+    pub(super) fn confirmations(&self, set: &DeltaSet) -> u32 {
+        self.trials.iter().filter(|(tried, verdict)| tried == set && *verdict == Verdict::Fail).count() as u32
+    }
+
+    /// How probable it is that no smaller set than the best fails, when failing sets pass at times.
+    fn confidence(&self) -> f64 {
+        let items: Vec<usize> = self.best.iter().collect();
+        if items.len() > MOST_WEIGHED {
+            return 0.0;
+        }
+        let bits = |set: &DeltaSet| {
+            items.iter().enumerate().map(|(bit, &delta)| u32::from(set.contains(delta)) << bit).sum::<u32>()
+        };
+        let passed: Vec<u32> = self
+            .trials
+            .iter()
+            .filter(|(_, verdict)| *verdict != Verdict::Fail)
+            .map(|(set, _)| bits(set))
+            .collect();
+        let failed: Vec<u32> = self
+            .trials
+            .iter()
+            .filter(|(_, verdict)| *verdict == Verdict::Fail)
+            .map(|(set, _)| bits(set))
+            .collect();
+        let full = (1u32 << items.len()) - 1;
+        let missed = (1.0 - self.options.rate).max(1e-6);
+        let weight = |cause: u32| {
+            if failed.iter().any(|set| cause & !set != 0) {
+                return 0.0;
+            }
+            let chances = passed.iter().filter(|&&set| cause & !set == 0).count();
+            // As before any trial: each delta more is less likely, and one of many.
+            let size = f64::from(cause.count_ones());
+            let prior = (0.8 * size / self.problem.size.max(2) as f64).powf(size);
+            prior * missed.powi(chances as i32)
+        };
+        let total: f64 = (1..=full).map(weight).sum();
+        if total > 0.0 { weight(full) / total } else { 0.0 }
+    }
+
+    /// What the trials of the rest, without all causes found, have shown; none before that is certain.
+    pub(super) fn rest_verdict(&self, rest: &DeltaSet) -> Option<Verdict> {
+        let known = self.ledger.get(rest)?;
+        if !self.is_flaky() || known == Verdict::Fail {
+            return Some(known);
+        }
+        let passes = self.trials.iter().filter(|(set, _)| set == rest).count();
+        let missed = (1.0 - self.options.rate).max(1e-6).powi(passes as i32);
+        (missed <= 1.0 - self.options.confidence).then_some(known)
+    }
+
+    /// Sets that have the rest of the newest cause but not one delta of it, which cannot be left out
+    /// alone; for each such delta the smallest ones.
+    fn alternatives(&self) -> Vec<(usize, Vec<DeltaSet>)> {
+        let Some(cause) = self.causes.last() else {
+            return Vec::new();
+        };
+        let whole = &cause.witness;
+        let implied = whole.iter().filter(|&delta| self.one_less(whole, delta).is_none());
+        implied
+            .map(|delta| {
+                let mut less = whole.clone();
+                less.remove(delta);
+                let with = |other: usize| {
+                    let mut set = less.clone();
+                    set.insert(other);
+                    self.problem.close(&set).filter(|closed| !closed.contains(delta))
+                };
+                let others = (0..self.problem.size).filter(|&other| !whole.contains(other));
+                let mut sets: Vec<DeltaSet> = others.filter_map(with).collect();
+                sets.sort_by_key(|set| (set.len(), set.clone()));
+                sets.dedup();
+                sets.truncate(ALTERNATIVES);
+                (delta, sets)
+            })
+            .collect()
+    }
+
+    /// The trials that pinning the newest cause still needs.
+    pub(super) fn pins(&self) -> Vec<DeltaSet> {
+        let mut wanted: Vec<DeltaSet> = Vec::new();
+        for (_, sets) in self.alternatives() {
+            let failed = sets.iter().any(|set| self.ledger.get(set) == Some(Verdict::Fail));
+            let next = sets.into_iter().find(|set| self.ledger.get(set).is_none());
+            wanted.extend(next.filter(|set| !failed && !wanted.contains(set)));
+        }
+        wanted
+    }
+
+    /// Takes out of the newest cause what other failing sets do without.
+    pub(super) fn pin(&mut self) {
+        for (delta, sets) in self.alternatives() {
+            if sets.iter().any(|set| self.ledger.get(set) == Some(Verdict::Fail))
+                && let Some(cause) = self.causes.last_mut()
+            {
+                cause.core.remove(delta);
+            }
+        }
+    }
+}
