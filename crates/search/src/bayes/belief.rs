@@ -30,8 +30,10 @@ pub(super) struct Model {
     pub(super) masked: f32,
     /// The probability that a set fails for another cause.
     pub(super) other: f32,
-    /// The probability that an unresolved trial is not about the cause.
+    /// The probability that a trial is unresolved for no reason that has to do with the cause.
     pub(super) noise: f32,
+    /// How much less likely a trial with the whole cause is unresolved than fails.
+    pub(super) unexplained: f32,
     /// The prior probability that a part of the cause makes trials unresolved.
     pub(super) partial: f32,
     /// How many particles.
@@ -385,11 +387,11 @@ impl Belief {
             return fails
                 + masked
                 + unresolved as f32 * self.model.noise.ln()
-                + unexplained as f32 * self.model.noise.ln();
+                + unexplained as f32 * self.model.unexplained.ln();
         }
         let touched = common(&evidence.passed, &kept);
         let untouched = missing(&evidence.unresolved, &kept);
-        fails + masked + (touched + untouched + unexplained) as f32 * (0.5 * self.model.noise).ln()
+        fails + masked + (touched + untouched + unexplained) as f32 * self.model.unexplained.ln()
     }
 
     /// The logarithm of the posterior, up to a constant.

@@ -21,13 +21,13 @@ const SHAPES: [Shape; 8] = [
 ];
 
 /// The least worth of a trial, in bits, for which a slot is used.
-const LEAST: f64 = 0.08;
+const LEAST: f64 = 0.12;
 
 /// What nested pools are worth more, because they keep the belief simple.
 const NESTED: f64 = 0.05;
 
 /// What it is worth to complete a proof at once, for each slot that would otherwise wait for it.
-const FINISH: f64 = 2.0;
+const FINISH: f64 = 1.5;
 
 /// What the change of every delta of a slot costs, in bits: enough to decide between equals.
 const SWITCH: f64 = 0.02;

@@ -235,6 +235,7 @@ fn model(problem: &Problem, options: &BayesOptions) -> Model {
         masked: if options.rate < 1.0 { 1.0 - options.rate as f32 } else { 0.1 / count },
         other: 0.05,
         noise: 0.1,
+        unexplained: (0.5 / count).min(0.1),
         partial: 0.1,
         particles: 400,
         repeated: options.rate < 1.0,
