@@ -32,6 +32,9 @@ pub(crate) struct ServeArgs {
     /// Where exporters of OTLP over HTTP find it; `off` for nowhere else.
     #[arg(long, default_value = "127.0.0.1:4318", value_name = "ADDRESS")]
     pub(crate) otlp: String,
+    /// Where exporters of OTLP over gRPC find it; `off` for nowhere else.
+    #[arg(long, default_value = "127.0.0.1:4317", value_name = "ADDRESS")]
+    pub(crate) grpc: String,
     /// What must be sent as `Authorization: Bearer`; needed on addresses beyond this machine.
     #[arg(long, env = "FAULTSCOPE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
@@ -59,6 +62,7 @@ pub(crate) struct ServeArgs {
 struct Listening {
     zipkin: String,
     otlp: Option<String>,
+    grpc: Option<String>,
 }
 
 pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, CommandError> {
@@ -66,22 +70,14 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
     let wrong = |e: units::InvalidUnit| CommandError::usage(e.to_string());
     let (within, most_age) =
         (duration(&args.duration).map_err(wrong)?, duration(&args.keep_for).map_err(wrong)?);
-    let otlp = match args.otlp.as_str() {
-        "off" => None,
-        text => Some(text.parse::<SocketAddr>().map_err(|_| {
-            CommandError::usage(format!("`{text}` is not an address"))
-                .hint("--otlp 127.0.0.1:4318 or --otlp off")
-        })?),
-    };
-    for address in [Some(args.listen), otlp].into_iter().flatten() {
+    let (otlp, grpc) = (address("--otlp", &args.otlp)?, address("--grpc", &args.grpc)?);
+    for address in [Some(args.listen), otlp, grpc].into_iter().flatten() {
         check(address.ip(), args.token.as_deref(), printer)?;
     }
     // Ports are taken before anything is written: a taken one is an error of the command line.
     let listener = bind(args.listen, "--listen").await?;
-    let otlp = match otlp {
-        Some(address) => Some(bind(address, "--otlp").await?),
-        None => None,
-    };
+    let otlp = bind_any(otlp, "--otlp").await?;
+    let grpc = bind_any(grpc, "--grpc").await?;
     let store = SpanStore::open(
         project::state_folder(&args.folder),
         SpanStoreOptions {
@@ -97,15 +93,17 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
         ..ServeOptions::default()
     };
     let served = Served::new(store, options);
-    let address = |listener: &TcpListener| listener.local_addr().map(|a| format!("http://{a}"));
+    let shown = |listener: &TcpListener| listener.local_addr().map(|a| format!("http://{a}"));
     let unknown = |e: std::io::Error| CommandError::internal("a socket has no address").because(e);
     let listening = Listening {
-        zipkin: address(&listener).map_err(unknown)?,
-        otlp: otlp.as_ref().map(address).transpose().map_err(unknown)?,
+        zipkin: shown(&listener).map_err(unknown)?,
+        otlp: otlp.as_ref().map(shown).transpose().map_err(unknown)?,
+        grpc: grpc.as_ref().map(shown).transpose().map_err(unknown)?,
     };
     let stop = super::test::interrupted();
     let mut servers = JoinSet::new();
-    for (listener, routes) in [(Some(listener), router(&served)), (otlp, otlp_router(&served))] {
+    let (all, collector) = (router(&served), otlp_router(&served));
+    for (listener, routes) in [(Some(listener), all), (otlp, collector.clone()), (grpc, collector)] {
         let Some(listener) = listener else { continue };
         let stop = stop.clone();
         servers.spawn(async move {
@@ -137,8 +135,30 @@ fn say(listening: &Listening, printer: &Printer) -> Result<(), CommandError> {
     if let Some(otlp) = &listening.otlp {
         printer.line(format!("OTLP over HTTP:            {otlp}"));
     }
+    if let Some(grpc) = &listening.grpc {
+        printer.line(format!("OTLP over gRPC:            {grpc}"));
+    }
     printer.talk("Ctrl-C ends it; what was acknowledged is kept");
     Ok(())
+}
+
+/// An address as it is typed; none for `off`.
+fn address(option: &str, text: &str) -> Result<Option<SocketAddr>, CommandError> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let wrong = |_| {
+        CommandError::usage(format!("`{text}` is not an address"))
+            .hint(format!("{option} 127.0.0.1:4318 or {option} off"))
+    };
+    text.parse().map(Some).map_err(wrong)
+}
+
+async fn bind_any(address: Option<SocketAddr>, option: &str) -> Result<Option<TcpListener>, CommandError> {
+    match address {
+        Some(address) => bind(address, option).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Refuses to be seen from other machines without a token.

@@ -12,14 +12,15 @@ use serde_json::json;
 use super::answer::{Failure, JSON, typed};
 use super::body::Whole;
 use super::{Served, add};
-use crate::interop::{DecodeError, MetricFormat, SpanFormat};
+use crate::interop::otlp::MetricPoint;
+use crate::interop::{Batch, DecodeError, Decoded, MetricFormat, SpanFormat};
 use crate::slices::points_of;
 
 const PROTOBUF: &str = "application/x-protobuf";
 
 /// What became of a batch.
 #[derive(Debug)]
-struct Taken {
+pub(super) struct Taken {
     rejected: usize,
     /// What was wrong with the rejected ones.
     complaint: Option<String>,
@@ -85,14 +86,29 @@ async fn spans(
         let whole = Whole::read(served, headers, body).await?;
         add(&served.counts.bytes, whole.len());
         let decoded = whole.decode(served, move |body, limits| format.decode(body, limits)).await?;
-        let taken = Taken { rejected: decoded.n_rejected, complaint: decoded.complaint() };
-        add(&served.counts.spans, decoded.items.len());
-        if !decoded.items.is_empty() {
-            served.store.put(decoded.items)?.committed().await?;
-        }
-        Ok(taken)
+        put_spans(served, decoded).await
     };
     count(served, take.await)
+}
+
+/// Stores the good spans of a batch.
+pub(super) async fn put_spans(served: &Served, decoded: Decoded) -> Result<Taken, Failure> {
+    let taken = Taken { rejected: decoded.n_rejected, complaint: decoded.complaint() };
+    add(&served.counts.spans, decoded.items.len());
+    if !decoded.items.is_empty() {
+        served.store.put(decoded.items)?.committed().await?;
+    }
+    Ok(taken)
+}
+
+/// Stores the good points of a batch.
+pub(super) async fn put_points(served: &Served, decoded: &Batch<MetricPoint>) -> Result<Taken, Failure> {
+    let taken = Taken { rejected: decoded.n_rejected, complaint: decoded.complaint() };
+    let points: Vec<_> = decoded.items.iter().flat_map(points_of).collect();
+    if !points.is_empty() {
+        served.store.put_points(points)?.committed().await?;
+    }
+    Ok(taken)
 }
 
 async fn metrics(
@@ -106,17 +122,13 @@ async fn metrics(
         let whole = Whole::read(served, headers, body).await?;
         add(&served.counts.bytes, whole.len());
         let decoded = whole.decode(served, move |body, limits| format.decode(body, limits)).await?;
-        let taken = Taken { rejected: decoded.n_rejected, complaint: decoded.complaint() };
-        let points: Vec<_> = decoded.items.iter().flat_map(points_of).collect();
-        if !points.is_empty() {
-            served.store.put_points(points)?.committed().await?;
-        }
-        Ok(taken)
+        put_points(served, &decoded).await
     };
     count(served, take.await)
 }
 
-fn count(served: &Served, taken: Result<Taken, Failure>) -> Result<Taken, Failure> {
+/// Counts what became of a request.
+pub(super) fn count(served: &Served, taken: Result<Taken, Failure>) -> Result<Taken, Failure> {
     add(&served.counts.messages, 1);
     match &taken {
         Ok(taken) => add(&served.counts.rejected, taken.rejected),
@@ -134,16 +146,12 @@ fn content_type(headers: &HeaderMap) -> Option<&str> {
 fn otlp(is_json: bool, rejected: &str, taken: Result<Taken, Failure>) -> Response {
     match (taken, is_json) {
         (Ok(Taken { complaint: None, .. }), true) => typed(JSON, "{}"),
-        (Ok(Taken { complaint: None, .. }), false) => typed(PROTOBUF, Body::empty()),
         (Ok(Taken { rejected: n, complaint: Some(complaint) }), true) => {
             // 64-bit numbers are texts in protobuf's JSON.
             let answer = json!({"partialSuccess": {rejected: n.to_string(), "errorMessage": complaint}});
             typed(JSON, answer.to_string())
         }
-        (Ok(Taken { rejected: n, complaint: Some(complaint) }), false) => {
-            let partial = [number(1, n as u64), text(2, &complaint)].concat();
-            typed(PROTOBUF, bytes(1, &partial))
-        }
+        (Ok(taken), false) => typed(PROTOBUF, partial_success(&taken)),
         (Err(failure), true) => {
             let answer = json!({"code": code(failure.status), "message": failure.message});
             failure.with(JSON, answer.to_string())
@@ -152,6 +160,14 @@ fn otlp(is_json: bool, rejected: &str, taken: Result<Taken, Failure>) -> Respons
             let status = [number(1, code(failure.status)), text(2, &failure.message)].concat();
             failure.with(PROTOBUF, status)
         }
+    }
+}
+
+/// The answer as protobuf; nothing at all when everything was taken.
+pub(super) fn partial_success(taken: &Taken) -> Vec<u8> {
+    match &taken.complaint {
+        None => Vec::new(),
+        Some(complaint) => bytes(1, &[number(1, taken.rejected as u64), text(2, complaint)].concat()),
     }
 }
 

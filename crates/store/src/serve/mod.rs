@@ -4,6 +4,7 @@
 //! ```text
 //! POST /api/v2/spans  /api/v1/spans      Zipkin: JSON, protobuf, Thrift
 //! POST /v1/traces  /v1/metrics           OTLP: protobuf, JSON
+//! POST /opentelemetry.proto.collector..  OTLP over gRPC
 //! GET  /api/v2/..                        Zipkin's questions
 //! GET  /api/traces ..  /api/v3/..        Jaeger's, older and newer
 //! GET  /health  /info  /metrics  /prometheus  /config.json
@@ -14,6 +15,7 @@
 
 mod answer;
 mod body;
+mod grpc;
 mod guard;
 mod ingest;
 mod jaeger;
@@ -161,7 +163,11 @@ pub fn otlp_router(served: &Arc<Served>) -> Router {
 }
 
 fn otlp_routes(router: Router<Arc<Served>>) -> Router<Arc<Served>> {
-    router.route("/v1/traces", post(ingest::otlp_traces)).route("/v1/metrics", post(ingest::otlp_metrics))
+    router
+        .route("/v1/traces", post(ingest::otlp_traces))
+        .route("/v1/metrics", post(ingest::otlp_metrics))
+        .route(grpc::TRACES, post(grpc::traces))
+        .route(grpc::METRICS, post(grpc::metrics))
 }
 
 fn finish(router: Router<Arc<Served>>, served: &Arc<Served>) -> Router {

@@ -1,0 +1,137 @@
+//! OTLP over gRPC: one message in, one message out. That is little enough to be read and written by hand.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, Full};
+
+use super::answer::Failure;
+use super::body::Whole;
+use super::ingest::{self, Taken};
+use super::{Served, add};
+use crate::interop::{DecodeError, Limits, MetricFormat, SpanFormat, inflate};
+
+/// Where traces are sent.
+pub(super) const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+/// Where metrics are sent.
+pub(super) const METRICS: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+
+const GRPC: &str = "application/grpc";
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const ENCODING: &str = "grpc-encoding";
+
+/// Takes traces.
+pub(super) async fn traces(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
+    let take = async {
+        let whole = read(&served, &headers, body).await?;
+        let encoding = encoding(&headers);
+        let read = move |body: &[u8], limits: &Limits| {
+            SpanFormat::OtlpProto.decode(&message(body, &encoding, limits)?, limits)
+        };
+        ingest::put_spans(&served, whole.decode(&served, read).await?).await
+    };
+    answer(ingest::count(&served, take.await))
+}
+
+/// Takes metrics.
+pub(super) async fn metrics(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
+    let take = async {
+        let whole = read(&served, &headers, body).await?;
+        let encoding = encoding(&headers);
+        let read = move |body: &[u8], limits: &Limits| {
+            MetricFormat::OtlpProto.decode(&message(body, &encoding, limits)?, limits)
+        };
+        ingest::put_points(&served, &whole.decode(&served, read).await?).await
+    };
+    answer(ingest::count(&served, take.await))
+}
+
+async fn read(served: &Served, headers: &HeaderMap, body: Body) -> Result<Whole, Failure> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !content_type.starts_with(GRPC) {
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only gRPC is spoken here"));
+    }
+    let whole = Whole::read(served, headers, body).await?;
+    add(&served.counts.bytes, whole.len());
+    Ok(whole)
+}
+
+fn encoding(headers: &HeaderMap) -> String {
+    let encoding = headers.get(ENCODING).and_then(|value| value.to_str().ok());
+    encoding.unwrap_or("identity").to_owned()
+}
+
+/// The one message of a body: whether it is compressed, its length in four bytes, itself.
+fn message(body: &[u8], encoding: &str, limits: &Limits) -> Result<Vec<u8>, DecodeError> {
+    let malformed = |reason: &str| DecodeError::Malformed { format: "gRPC", reason: reason.to_owned() };
+    let (head, message) = body.split_first_chunk::<5>().ok_or_else(|| malformed("the message is cut off"))?;
+    let [compressed, length @ ..] = *head;
+    if u32::from_be_bytes(length) as usize != message.len() {
+        return Err(malformed("there is not just one message"));
+    }
+    let encoding = if compressed == 0 { "identity" } else { encoding };
+    Ok(inflate(message, Some(encoding), limits)?.into_owned())
+}
+
+fn answer(taken: Result<Taken, Failure>) -> Response {
+    match taken {
+        Ok(taken) => {
+            let message = ingest::partial_success(&taken);
+            let length = u32::try_from(message.len()).unwrap_or_default();
+            let bytes = [&[0], length.to_be_bytes().as_slice(), &message].concat();
+            let trailers = HeaderMap::from_iter([(STATUS, HeaderValue::from_static("0"))]);
+            let body = Full::from(bytes).with_trailers(async move { Some(Ok(trailers)) });
+            let mut response = Response::new(Body::new(body));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+            response
+        }
+        Err(failure) => {
+            // Senders try again on "unavailable" only.
+            let code = if failure.may_come_again() { 14 } else { ingest::code(failure.status) };
+            let mut response = StatusCode::OK.into_response();
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+            headers.insert(STATUS, HeaderValue::from(code));
+            if let Ok(message) = HeaderValue::from_str(&escaped(&failure.message)) {
+                headers.insert(MESSAGE, message);
+            }
+            response
+        }
+    }
+}
+
+/// Text as gRPC wants it in a header: what is not plain ASCII becomes `%41`.
+fn escaped(text: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b' '..=b'~' if byte != b'%' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_one_whole_message() {
+        let limits = Limits::default();
+        let read = |body: &[u8]| message(body, "gzip", &limits);
+        assert_eq!(read(&[0, 0, 0, 0, 2, 7, 8]).unwrap(), [7, 8]);
+        assert_eq!(read(&[0, 0, 0, 0, 0]).unwrap(), [0u8; 0]);
+        for bad in [&[][..], &[0, 0, 0, 0], &[0, 0, 0, 0, 2, 7], &[0, 0, 0, 0, 1, 7, 8], &[1, 0, 0, 0, 1, 7]]
+        {
+            assert!(read(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn messages_fit_into_headers() {
+        assert_eq!(escaped("50% größer\n"), "50%25 gr%C3%B6%C3%9Fer%0A");
+    }
+}
