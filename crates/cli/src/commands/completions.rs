@@ -1,5 +1,7 @@
 //! `faultscope completions`
 
+use std::io::Write;
+
 use clap::CommandFactory;
 
 use crate::args::{Cli, CompletionsArgs};
@@ -7,6 +9,9 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 
 pub(crate) fn run(args: &CompletionsArgs) -> Result<Exit, CommandError> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "faultscope", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "faultscope", &mut script);
+    // A closed pipe (`| head`) is no failure.
+    let _ = std::io::stdout().write_all(&script);
     Ok(Exit::Done)
 }

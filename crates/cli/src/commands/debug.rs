@@ -15,6 +15,9 @@ use crate::project::Project;
 
 pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let project = Project::read(&args.target.file)?;
+    if let Some(name) = &args.test {
+        super::test::choose(&project, std::slice::from_ref(name))?;
+    }
     let platform = project.platform(&args.target).await?;
     let under =
         Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: args.seed };
@@ -67,6 +70,9 @@ fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
     }
     for cause in &report.causes {
         show_cause(cause, report, printer);
+        if let Some(run) = &cause.run {
+            printer.line(format!("Failing run: {run} (`faultscope runs show {run}`)"));
+        }
         printer.line(format!("Reproduce with `{}`", reproduce(cause, report, args)));
     }
     if report.verdict == Verdict::Stopped && !report.best.is_empty() {

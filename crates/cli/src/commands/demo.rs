@@ -1,11 +1,12 @@
 //! `faultscope demo`: a sample of 45 services, its tests, and what the mesh saw.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use faultscope_engine::{Session, TrialEnd, TrialRequest};
 use faultscope_model::units::show_duration;
-use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
+use faultscope_model::{DeltaSet, Outcome, SlotId, Span, TraceId, TrialId};
 
 use crate::args::{DemoArgs, Global, PlatformChoice, Target, Under};
 use crate::error::CommandError;
@@ -15,6 +16,11 @@ use crate::progress::Progress;
 use crate::project::{self, Project};
 use crate::render;
 use crate::samples::TICKETING;
+
+/// Callers of the service map that are shown.
+const MAP_CALLERS: usize = 6;
+/// Calls of the call tree that are shown.
+const TREE_CALLS: usize = 24;
 
 pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let folder = args.into.unwrap_or_else(|| std::env::temp_dir().join(default_name()));
@@ -65,8 +71,8 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
         return Ok(exit_of(&run.outcome));
     }
     render::run::tests(&run, printer);
-    render::map::map(&edges, printer);
-    render::tree::trees(&spans, 1, printer);
+    render::map::map(&edges, MAP_CALLERS, printer);
+    render::tree::trees(&small_trace(&spans), 1, printer);
     printer.line(format!(
         "\n{} services were ready after {}, each in its own network, and all {} calls between them were recorded.",
         project.application.services.len(),
@@ -76,7 +82,7 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
     printer.line("What to try next:");
     let tool = tool_name();
     let folder = folder.display();
-    for (command, what) in [
+    let next = [
         (format!("{tool} runs show {} --folder {folder}", run.id), "more call trees of this run"),
         (format!("{tool} check {folder}/cases/dd-f1.yaml"), "the 36 deltas of a seeded failure"),
         (
@@ -86,10 +92,23 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
         (format!("{tool} test {folder} --set instances.order=3"), "three instances of one service"),
         (format!("{tool} up {folder}"), "the system on your loopback, until Ctrl-C"),
         (format!("{tool} init"), "an application file from your Compose file"),
-    ] {
-        printer.line(format!("  {command:<64} {}", printer.dim(what)));
+    ];
+    let widest = next.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    for (command, what) in next {
+        printer.line(format!("  {command:<widest$}  {}", printer.dim(what)));
     }
     Ok(exit_of(&run.outcome))
+}
+
+/// The largest trace that fits on a screen.
+fn small_trace(spans: &[Span]) -> Vec<Span> {
+    let mut sizes: BTreeMap<TraceId, usize> = BTreeMap::new();
+    for span in spans {
+        *sizes.entry(span.trace).or_default() += 1;
+    }
+    let fits = sizes.iter().filter(|(_, size)| **size <= TREE_CALLS).max_by_key(|(_, size)| **size);
+    let chosen = fits.or_else(|| sizes.iter().min_by_key(|(_, size)| **size)).map(|(trace, _)| *trace);
+    spans.iter().filter(|span| Some(span.trace) == chosen).cloned().collect()
 }
 
 fn exit_of(outcome: &Outcome) -> Exit {

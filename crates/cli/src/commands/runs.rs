@@ -105,7 +105,7 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
     render::run::tests(&run, printer);
     render::run::endings(&run, usize::MAX, printer);
     render::run::evidence(&run, printer);
-    render::map::map(&map, printer);
+    render::map::map(&map, usize::MAX, printer);
     render::tree::trees(&spans, args.traces, printer);
     Ok(Exit::Done)
 }

@@ -109,7 +109,7 @@ fn show(tested: &Tested, printer: &Printer) {
 }
 
 /// The tests that were asked for, or all.
-fn choose(project: &Project, names: &[String]) -> Result<Vec<TestCase>, CommandError> {
+pub(crate) fn choose(project: &Project, names: &[String]) -> Result<Vec<TestCase>, CommandError> {
     let all = &project.application.tests;
     if all.is_empty() {
         return Err(CommandError::new(Exit::Spec, "the application has no tests")

@@ -95,6 +95,13 @@ fn bind(project: &Project, from: Option<u16>) -> Result<Vec<Socket>, CommandErro
     let mut next = from;
     for (name, service) in &project.application.services {
         let mut wanted: Vec<(u16, u16)> = service.publish.iter().map(|(&own, &host)| (own, host)).collect();
+        if let Some(next) = &mut next {
+            // What is typed wins over the file: it is the way out when the file's ports are taken.
+            for (_, host) in &mut wanted {
+                *host = *next;
+                *next = next.saturating_add(1);
+            }
+        }
         if wanted.is_empty()
             && let Some(port) = service.ports.first()
         {

@@ -8,8 +8,8 @@ use faultscope_store::Edge;
 
 use crate::printer::Printer;
 
-/// The map as one block for each caller, callers nearest to the test or the user first.
-pub(crate) fn map(edges: &[Edge], printer: &Printer) {
+/// The map as one block for each caller, callers nearest to the test or the user first, so many of them.
+pub(crate) fn map(edges: &[Edge], most_callers: usize, printer: &Printer) {
     if edges.is_empty() {
         return;
     }
@@ -23,7 +23,8 @@ pub(crate) fn map(edges: &[Edge], printer: &Printer) {
     let heading = format!("service map: {} services, {} ways", services.len(), edges.len());
     printer.line(format!("\n{}", printer.strong(&heading)));
     let widest = edges.iter().map(|e| e.callee.as_str().len()).max().unwrap_or_default();
-    for ((_, caller), mut ways) in callers {
+    let more = callers.len().saturating_sub(most_callers);
+    for ((_, caller), mut ways) in callers.into_iter().take(most_callers) {
         ways.sort_by(|a, b| b.calls.cmp(&a.calls).then(a.callee.cmp(&b.callee)));
         printer.line(format!("  {}", printer.strong(caller)));
         let last = ways.len().saturating_sub(1);
@@ -41,6 +42,9 @@ pub(crate) fn map(edges: &[Edge], printer: &Printer) {
                 show_duration(Duration::from_micros(way.p99_us)),
             ));
         }
+    }
+    if more > 0 {
+        printer.line(format!("  ... and {more} more services that call others"));
     }
 }
 

@@ -168,7 +168,12 @@ impl DebugReport {
             Verdict::NotReproduced => {
                 "the test does not fail with all deltas: it is flaky, or a dimension is missing".into()
             }
-            Verdict::OtherTestsFail { failing, .. } => format!("these tests fail: {}", failing.join(", ")),
+            Verdict::OtherTestsFail { named: Some(named), failing } if !failing.contains(named) => {
+                format!("`{named}` does not fail with all deltas, but these do: {}", failing.join(", "))
+            }
+            Verdict::OtherTestsFail { failing, .. } => {
+                format!("more than one test fails with all deltas: {}", failing.join(", "))
+            }
             Verdict::Unresolved { reason } => reason.clone(),
             Verdict::Stopped => format!("stopped at {} of {} deltas", self.best.len(), self.deltas),
         }
