@@ -1,8 +1,9 @@
 //! Reading one slice, also while it is written.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_model::trace::ReportedSpan;
 use rusqlite::{Connection, Row};
@@ -33,9 +34,14 @@ struct Inner {
     tail_first: i64,
     /// Rows behind the last segment.
     tail: Vec<Entry>,
+    /// Columns that were read last, by segment: what is found in a segment is looked up in it next.
+    recent: RefCell<VecDeque<(i64, Arc<Vec<u8>>)>>,
     /// Nothing can come any more.
     complete: bool,
 }
+
+/// How many columns are kept.
+const RECENT: usize = 4;
 
 /// A part of a slice that may hold what a search looks for.
 #[derive(Debug)]
@@ -71,6 +77,7 @@ impl Slice {
             keys: Vec::new(),
             tail_first: 1,
             tail: Vec::new(),
+            recent: RefCell::default(),
             complete: false,
         };
         Ok(Some(Self { path, inner: Mutex::new(inner) }))
@@ -273,9 +280,16 @@ impl Inner {
         statement.query_row([segment], |row| Ok(contains(row.get_ref(0)?.as_blob()?, term)))
     }
 
-    fn columns(&self, segment: i64) -> rusqlite::Result<Vec<u8>> {
+    fn columns(&self, segment: i64) -> rusqlite::Result<Arc<Vec<u8>>> {
+        let mut recent = self.recent.borrow_mut();
+        if let Some((_, columns)) = recent.iter().find(|(known, _)| *known == segment) {
+            return Ok(Arc::clone(columns));
+        }
         let mut statement = self.connection.prepare_cached("SELECT data FROM columns WHERE id = ?1")?;
-        statement.query_row([segment], |row| row.get(0))
+        let columns: Arc<Vec<u8>> = Arc::new(statement.query_row([segment], |row| row.get(0))?);
+        recent.truncate(RECENT - 1);
+        recent.push_front((segment, Arc::clone(&columns)));
+        Ok(columns)
     }
 
     fn span(&self, row: i64) -> rusqlite::Result<Option<ReportedSpan>> {
