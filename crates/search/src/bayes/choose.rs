@@ -21,13 +21,29 @@ const SHAPES: [Shape; 8] = [
 ];
 
 /// The least worth of a trial, in bits, for which a slot is used.
-const LEAST: f64 = 0.12;
+const LEAST: f64 = 0.1;
+
+/// How much more that must be near the end for each trial that runs: the more run, the more will be
+/// cancelled.
+const CROWD: f64 = 0.12;
+
+/// How many trials before the end that begins.
+const NEAR: f64 = 5.0;
+
+/// So many that run do not count for that.
+const FEW: usize = 4;
+
+/// How many changes are tried on a pool to fit it to the trials that run.
+const POLISH: usize = 100;
 
 /// What nested pools are worth more, because they keep the belief simple.
 const NESTED: f64 = 0.05;
 
 /// What it is worth to complete a proof at once, for each slot that would otherwise wait for it.
-const FINISH: f64 = 1.5;
+const FINISH: f64 = 1.2;
+
+/// The most slots that count for that.
+const MOST_SPARE: usize = 5;
 
 /// What the change of every delta of a slot costs, in bits: enough to decide between equals.
 const SWITCH: f64 = 0.02;
@@ -143,6 +159,9 @@ impl Bayes {
             cells.add(set);
         }
         let proofs = self.proofs(&cells, free.len());
+        // Near the end, what is started is likely to be cancelled.
+        let (_, remaining) = self.outlook_of(&cells);
+        let crowd = CROWD * (NEAR / remaining).min(1.0).powi(2);
         let mut alone = self.ledger.running().is_empty();
         let mut chosen: Vec<DeltaSet> = Vec::new();
         for _ in 0..free.len() {
@@ -164,7 +183,7 @@ impl Bayes {
             }
             for shape in SHAPES {
                 // A single trial needs no fine tuning: any pool that is hit in half of the cases will do.
-                let polish = if alone || shape != Shape::Scattered { 0 } else { 40 };
+                let polish = if alone || shape != Shape::Scattered { 0 } else { POLISH };
                 let asked = cells.propose(&mut random, shape, polish);
                 let Some(set) = self.problem.close(&asked) else {
                     continue;
@@ -173,8 +192,10 @@ impl Bayes {
                     consider(set, if shape == Shape::Nested { NESTED } else { 0.0 });
                 }
             }
+            let running = self.ledger.running().len() + chosen.len();
+            let least = LEAST + crowd * running.saturating_sub(FEW) as f64;
             match best {
-                Some((worth, set)) if worth >= LEAST => {
+                Some((worth, set)) if worth >= least => {
                     cells.add(&set);
                     chosen.push(set);
                     alone = false;
@@ -209,7 +230,7 @@ impl Bayes {
             let open: Vec<DeltaSet> =
                 smaller.chain([cause.clone()]).filter(|set| self.ledger.get(set).is_none()).collect();
             // A proof that is complete after the trials of this moment saves all slots another round.
-            let spare = slots.saturating_sub(open.len()) as f64;
+            let spare = slots.saturating_sub(open.len()).min(MOST_SPARE) as f64;
             let worth = share * (1.0 + FINISH * spare / open.len().max(1) as f64);
             for set in open {
                 if self.ledger.running_as(&set).is_none() {
@@ -225,7 +246,10 @@ impl Bayes {
 
     /// How probable the best set is as the answer, and how many trials may be left.
     pub(super) fn outlook(&self) -> (f64, f64) {
-        let cells = Cells::new(&self.belief, 1.0);
+        self.outlook_of(&Cells::new(&self.belief, 1.0))
+    }
+
+    fn outlook_of(&self, cells: &Cells<'_>) -> (f64, f64) {
         let causes = cells.likeliest(usize::MAX);
         let right = causes.iter().find(|(cause, _)| *cause == self.best).map_or(0.0, |(_, share)| *share);
         let entropy: f64 = causes.iter().map(|(_, share)| -share * share.log2()).sum();

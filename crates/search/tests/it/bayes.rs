@@ -1,0 +1,90 @@
+//! The default search reaches its goals on a part of the instances, finds all causes and bears flakiness.
+
+use faultscope_model::{DeltaSet, Outcome};
+use faultscope_search::bench::{Plan, Strategy, goals, rows};
+use faultscope_search::simulate::{Durations, Oracle, generate, read, simulate};
+use faultscope_search::{Bayes, BayesOptions, Problem, Proof, Search, SlotView};
+
+const INSTANCES: &str = include_str!("../data/instances.jsonl");
+
+#[test]
+fn reaches_its_goals() {
+    let instances = read(INSTANCES).unwrap();
+    let plan = Plan {
+        strategies: vec![Strategy::DdminPar, Strategy::Bayes],
+        slots: vec![1, 6],
+        durations: vec![Durations::Unit],
+        ..Plan::default()
+    };
+    let rows = rows(&instances, &plan, |_| ());
+    for goal in goals(&rows) {
+        assert!(goal.is_met(), "{}: {:?}", goal.name, goal.missed);
+    }
+}
+
+#[test]
+fn answers_are_minimal_on_other_seeds() {
+    for instance in generate(7, 1).into_iter().filter(|instance| instance.n <= 128) {
+        let oracle = Oracle::new(&instance);
+        let mut search = Bayes::new(Problem::new(instance.n), BayesOptions::default());
+        let run = simulate(&mut search, &oracle, Durations::Lognormal(instance.seed), 4, 2_000);
+        assert!(oracle.is_one_minimal(run.answer()), "{}: {}", instance.id, run.answer());
+        assert_eq!(run.misconduct, None, "{}", instance.id);
+    }
+}
+
+#[test]
+fn thousands_of_deltas_are_no_obstacle() {
+    let line = r#"{"id":"big-0","n":10000,"k":5,"family":"mono","failing":[17,4096,5000,5001,9998]}"#;
+    let instance = &read(line).unwrap()[0];
+    let mut search = Bayes::new(Problem::new(instance.n), BayesOptions::default());
+    let run = simulate(&mut search, &Oracle::new(instance), Durations::Unit, 4, 2_000);
+    assert_eq!(run.answer(), &instance.critical());
+    assert!(run.finished < 110, "{} trials", run.finished);
+}
+
+#[test]
+fn flaky_failures_are_told_with_confidence() {
+    let instances = read(INSTANCES).unwrap();
+    let mut right = 0;
+    let cell: Vec<_> = instances.iter().filter(|i| i.cell() == "mono-63-2").collect();
+    for (index, instance) in cell.iter().enumerate() {
+        let rate = [0.8, 0.5, 0.3][index % 3];
+        let options = BayesOptions { rate, seed: index as u64, ..BayesOptions::default() };
+        let mut search = Bayes::new(Problem::new(instance.n), options);
+        let oracle = Oracle::new(instance).flaky(rate);
+        let run = simulate(&mut search, &oracle, Durations::Unit, 3, 1_000);
+        assert!(search.is_done(), "{}", instance.id);
+        right += usize::from(*run.answer() == instance.critical());
+    }
+    assert!(right + 1 >= cell.len(), "{right} of {}", cell.len());
+}
+
+#[test]
+fn a_lost_trial_is_asked_for_again_and_a_resumed_search_repeats_nothing() {
+    let line = r#"{"id":"a-0","n":20,"k":2,"family":"mono","failing":[3,11]}"#;
+    let instance = &read(line).unwrap()[0];
+    let oracle = Oracle::new(instance);
+    let slots = [SlotView { slot: faultscope_model::SlotId(0), current: None, busy: None }];
+    let mut first = Bayes::new(Problem::new(20), BayesOptions::default());
+    let mut log: Vec<(DeltaSet, Outcome)> = Vec::new();
+    let lost = first.plan(&slots, &[]).start.remove(0);
+    first.lose(lost.trial);
+    while log.len() < 6 {
+        let start = first.plan(&slots, &[]).start.remove(0);
+        let outcome = oracle.outcome(&start.set, start.trial);
+        first.record(start.trial, &outcome, std::time::Duration::ZERO);
+        log.push((start.set, outcome));
+    }
+    let mut second = Bayes::new(Problem::new(20), BayesOptions::default());
+    for (set, outcome) in &log {
+        second.recall(set, outcome);
+    }
+    while !second.is_done() {
+        let start = second.plan(&slots, &[]).start.remove(0);
+        assert!(!log.iter().any(|(set, _)| *set == start.set), "{} is tried again", start.set);
+        second.record(start.trial, &oracle.outcome(&start.set, start.trial), std::time::Duration::ZERO);
+    }
+    assert_eq!(second.standing().best, instance.critical());
+    assert_eq!(second.standing().proof, Proof::Minimal);
+}
