@@ -7,60 +7,27 @@
 
 use faultscope_model::DeltaSet;
 
-use super::evidence::{Evidence, Mask, common, missing};
+use super::evidence::{Evidence, Mask};
+use super::model::{Model, Particle};
 use crate::ledger::Verdict;
-use crate::random::{Random, mix};
+use crate::random::Random;
 
-/// What is believed before any trial, and how outcomes arise.
-#[derive(Debug, Clone)]
-pub(super) struct Model {
-    /// How many deltas there are in all.
-    pub(super) size: usize,
-    /// How suspicious each is; 1 on average.
-    pub(super) suspicion: Vec<f32>,
-    /// How many times likelier a cause is for each two neighbours in it.
-    pub(super) neighbours: f32,
-    /// How much less likely a cause is for each delta more.
-    pub(super) ratio: f32,
-    /// How much less likely more than one is.
-    pub(super) single: f32,
-    /// The same beyond the square root of the number of all deltas.
-    pub(super) tail: f32,
-    /// The probability that a set with the whole cause does not fail.
-    pub(super) masked: f32,
-    /// The probability that a set fails for another cause.
-    pub(super) other: f32,
-    /// The probability that a trial is unresolved for no reason that has to do with the cause.
-    pub(super) noise: f32,
-    /// How much less likely a trial with the whole cause is unresolved than fails.
-    pub(super) unexplained: f32,
-    /// The prior probability that a part of the cause makes trials unresolved.
-    pub(super) partial: f32,
-    /// How many particles.
-    pub(super) particles: usize,
-    /// Whether outcomes can differ between trials of a set.
-    pub(super) repeated: bool,
-}
-
-/// A possible cause.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Particle {
-    /// Places of its deltas among the candidates.
-    pub(super) items: Vec<u32>,
-    /// Whether a part of it makes a trial unresolved.
-    pub(super) partial: bool,
-}
-
-impl Particle {
-    /// A number that is the same for the same deltas.
-    pub(super) fn key(&self) -> u64 {
-        self.items.iter().fold(0, |key, &item| key ^ mix(u64::from(item) + 1))
-    }
+/// Logarithms of the model's probabilities.
+#[derive(Debug)]
+struct Logs {
+    masked: f32,
+    other: f32,
+    noise: f32,
+    unexplained: f32,
+    neighbours: f32,
 }
 
 #[derive(Debug)]
 pub(super) struct Belief {
     model: Model,
+    logs: Logs,
+    /// The logarithm of the suspicion of each delta.
+    suspicion: Vec<f32>,
     /// The deltas that may belong to the cause: those of the smallest set that failed.
     pub(super) candidates: Vec<usize>,
     pub(super) particles: Vec<Particle>,
@@ -70,8 +37,17 @@ pub(super) struct Belief {
 
 impl Belief {
     pub(super) fn new(model: Model, candidates: Vec<usize>, seed: u64) -> Self {
+        let logs = Logs {
+            masked: model.masked.ln(),
+            other: model.other.ln(),
+            noise: model.noise.ln(),
+            unexplained: model.unexplained.ln(),
+            neighbours: model.neighbours.ln(),
+        };
         let mut belief = Self {
+            suspicion: model.suspicion.iter().map(|suspicion| suspicion.ln()).collect(),
             model,
+            logs,
             candidates,
             particles: Vec::new(),
             evidence: Evidence::default(),
@@ -86,7 +62,7 @@ impl Belief {
     /// Whether two candidates were left out by the same trials that did not fail.
     pub(super) fn is_alike(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.evidence.left_out[a], &self.evidence.left_out[b]);
-        (0..a.len()).all(|word| (a[word] ^ b[word]) & !self.evidence.failed[word] == 0)
+        (0..self.evidence.words).all(|word| (a[word] ^ b[word]) & !self.evidence.failed[word] == 0)
     }
 
     /// Whether a failing trial left this candidate out.
@@ -222,7 +198,7 @@ impl Belief {
 
     /// Whether every passing trial left it out: there a cause is when parts of it are unresolved.
     fn is_untouched(&self, item: u32) -> bool {
-        missing(&self.evidence.passed, &self.evidence.left_out[item as usize]) == 0
+        self.has_all(item, &self.evidence.passed)
     }
 
     /// The prior of one more delta for a cause of this size, given that it is among the candidates.
@@ -237,80 +213,84 @@ impl Belief {
         let mut particles = std::mem::take(&mut self.particles);
         for particle in &mut particles {
             let steps = steps + steps * particle.items.len() / 2;
+            let mut likelihood = self.likelihood(particle);
             for _ in 0..steps {
-                self.step(particle);
+                self.step(particle, &mut likelihood);
             }
         }
         self.particles = particles;
     }
 
-    fn step(&mut self, particle: &mut Particle) {
+    fn step(&mut self, particle: &mut Particle, likelihood: &mut f32) {
         match self.random.below(8) {
-            0 => self.birth(particle),
-            1 => self.death(particle),
-            2 if self.model.partial > 0.0 && particle.items.len() > 1 => self.flip(particle),
-            _ => self.exchange(particle),
+            0 => self.birth(particle, likelihood),
+            1 => self.death(particle, likelihood),
+            2 if self.model.partial > 0.0 && particle.items.len() > 1 => self.flip(particle, likelihood),
+            _ => self.exchange(particle, likelihood),
         }
+    }
+
+    /// Decides about a change that was made, by its prior and what it does to the likelihood.
+    fn decide(&mut self, particle: &Particle, likelihood: &mut f32, prior: f32) -> bool {
+        let now = self.likelihood(particle);
+        let accepted = self.accept(now - *likelihood + prior);
+        if accepted {
+            *likelihood = now;
+        }
+        accepted
     }
 
     fn accept(&mut self, log_ratio: f32) -> bool {
         log_ratio >= 0.0 || (self.random.unit() as f32) < log_ratio.exp()
     }
 
-    fn birth(&mut self, particle: &mut Particle) {
+    fn birth(&mut self, particle: &mut Particle, likelihood: &mut f32) {
         let item = self.random.below(self.candidates.len()) as u32;
         if particle.items.contains(&item) {
             return;
         }
-        let before = self.likelihood(particle);
         let prior = self.growth(particle.items.len()).ln() + self.attraction(item, particle, None);
         particle.items.push(item);
-        let change = self.likelihood(particle) - before + prior;
-        if !self.accept(change) {
+        if !self.decide(particle, likelihood, prior) {
             particle.items.pop();
         }
     }
 
-    fn death(&mut self, particle: &mut Particle) {
+    fn death(&mut self, particle: &mut Particle, likelihood: &mut f32) {
         if particle.items.len() < 2 {
             return;
         }
-        let before = self.likelihood(particle);
         let place = self.random.below(particle.items.len());
         let item = particle.items.swap_remove(place);
         let prior = -self.growth(particle.items.len()).ln() - self.attraction(item, particle, None);
-        let change = self.likelihood(particle) - before + prior;
-        if !self.accept(change) {
+        if !self.decide(particle, likelihood, prior) {
             particle.items.push(item);
         }
     }
 
-    fn flip(&mut self, particle: &mut Particle) {
-        let before = self.likelihood(particle);
+    fn flip(&mut self, particle: &mut Particle, likelihood: &mut f32) {
         let odds = (self.model.partial / (1.0 - self.model.partial)).ln();
         particle.partial = !particle.partial;
         let prior = if particle.partial { odds } else { -odds };
-        let change = self.likelihood(particle) - before + prior;
-        if !self.accept(change) {
+        if !self.decide(particle, likelihood, prior) {
             particle.partial = !particle.partial;
         }
     }
 
     /// Exchanges one delta for another that hits the same pools.
-    fn exchange(&mut self, particle: &mut Particle) {
+    fn exchange(&mut self, particle: &mut Particle, likelihood: &mut f32) {
         let place = self.random.below(particle.items.len());
         let old = particle.items[place];
         let item = if self.random.below(32) == 0 {
             self.random.below(self.candidates.len()) as u32
         } else {
-            let mut others = Mask::default();
-            for (i, &other) in particle.items.iter().enumerate() {
-                if i != place {
-                    or(&mut others, &self.evidence.left_out[other as usize]);
-                }
-            }
             let mut needed = self.evidence.passed;
-            for (word, needed) in needed.iter_mut().enumerate() {
+            let mut others = Mask::default();
+            for (_, &other) in particle.items.iter().enumerate().filter(|&(i, _)| i != place) {
+                let mask = &self.evidence.left_out[other as usize];
+                others.iter_mut().zip(mask).for_each(|(others, mask)| *others |= mask);
+            }
+            for (word, needed) in needed.iter_mut().enumerate().take(self.evidence.words) {
                 if particle.partial {
                     // None of it may be in a trial that passed.
                     *needed |= self.evidence.unresolved[word] & !others[word];
@@ -326,21 +306,25 @@ impl Belief {
         if particle.items.contains(&item) {
             return;
         }
-        let before = self.likelihood(particle);
         particle.items[place] = item;
         let prior =
             self.attraction(item, particle, Some(place)) - self.attraction(old, particle, Some(place));
-        let change = self.likelihood(particle) - before + prior;
-        if !self.accept(change) {
+        if !self.decide(particle, likelihood, prior) {
             particle.items[place] = old;
         }
+    }
+
+    /// Whether a candidate is in all these pools.
+    fn has_all(&self, item: u32, needed: &Mask) -> bool {
+        let mask = &self.evidence.left_out[item as usize];
+        (0..self.evidence.words).all(|word| needed[word] & !mask[word] == 0)
     }
 
     /// A random candidate in all these pools.
     fn find(&mut self, needed: &Mask) -> Option<u32> {
         for _ in 0..12 {
             let item = self.random.below(self.candidates.len());
-            if missing(needed, &self.evidence.left_out[item]) == 0 {
+            if self.has_all(item as u32, needed) {
                 return Some(item as u32);
             }
         }
@@ -350,18 +334,16 @@ impl Belief {
         let pool = &self.evidence.pools[pool];
         // From a random start, so that every fitting one is about as likely; counting them costs more.
         let start = self.random.below(pool.len());
-        (0..pool.len())
-            .map(|i| pool[(start + i) % pool.len()])
-            .find(|&item| missing(needed, &self.evidence.left_out[item as usize]) == 0)
+        (0..pool.len()).map(|i| pool[(start + i) % pool.len()]).find(|&item| self.has_all(item, needed))
     }
 
     /// The logarithm of what suspicion and neighbours add to the prior of a delta.
     fn attraction(&self, item: u32, particle: &Particle, except: Option<usize>) -> f32 {
         let delta = self.candidates[item as usize];
-        let mut result = self.model.suspicion[delta].ln();
+        let mut result = self.suspicion[delta];
         for (place, &other) in particle.items.iter().enumerate() {
             if Some(place) != except && self.candidates[other as usize].abs_diff(delta) == 1 {
-                result += self.model.neighbours.ln();
+                result += self.logs.neighbours;
             }
         }
         result
@@ -369,29 +351,30 @@ impl Belief {
 
     /// The logarithm of the probability of all outcomes, up to a constant.
     fn likelihood(&self, particle: &Particle) -> f32 {
-        let mut left_out = Mask::default();
-        let mut kept = Mask::default();
-        for &item in &particle.items {
-            let mask = &self.evidence.left_out[item as usize];
-            or(&mut left_out, mask);
-            for (kept, word) in kept.iter_mut().zip(mask) {
-                *kept |= !word;
-            }
-        }
         let evidence = &self.evidence;
-        let fails = common(&evidence.failed, &left_out) as f32 * self.model.other.ln();
-        let masked = missing(&evidence.passed, &left_out) as f32 * self.model.masked.ln();
-        let unexplained = missing(&evidence.unresolved, &left_out);
-        if !particle.partial {
-            let unresolved: u32 = evidence.unresolved.iter().map(|w| w.count_ones()).sum();
-            return fails
-                + masked
-                + unresolved as f32 * self.model.noise.ln()
-                + unexplained as f32 * self.model.unexplained.ln();
+        let (mut fails, mut masked, mut unexplained, mut unresolved, mut apart) = (0, 0, 0, 0, 0);
+        for word in 0..evidence.words {
+            let (mut left_out, mut kept) = (0u64, 0u64);
+            for &item in &particle.items {
+                let mask = evidence.left_out[item as usize][word];
+                left_out |= mask;
+                kept |= !mask;
+            }
+            fails += (evidence.failed[word] & left_out).count_ones();
+            masked += (evidence.passed[word] & !left_out).count_ones();
+            unexplained += (evidence.unresolved[word] & !left_out).count_ones();
+            unresolved += evidence.unresolved[word].count_ones();
+            apart += (evidence.passed[word] & kept).count_ones();
+            apart += (evidence.unresolved[word] & !kept).count_ones();
         }
-        let touched = common(&evidence.passed, &kept);
-        let untouched = missing(&evidence.unresolved, &kept);
-        fails + masked + (touched + untouched + unexplained) as f32 * self.model.unexplained.ln()
+        let common = fails as f32 * self.logs.other
+            + masked as f32 * self.logs.masked
+            + unexplained as f32 * self.logs.unexplained;
+        if particle.partial {
+            common + apart as f32 * self.logs.unexplained
+        } else {
+            common + unresolved as f32 * self.logs.noise
+        }
     }
 
     /// The logarithm of the posterior, up to a constant.
@@ -403,14 +386,8 @@ impl Belief {
             prior += self.growth(size).ln() - ways.ln();
         }
         for place in 0..particle.items.len() {
-            prior += self.model.suspicion[self.candidates[particle.items[place] as usize]].ln();
+            prior += self.suspicion[self.candidates[particle.items[place] as usize]];
         }
         prior + self.likelihood(particle)
-    }
-}
-
-fn or(to: &mut Mask, from: &Mask) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to |= from;
     }
 }

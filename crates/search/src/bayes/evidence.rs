@@ -26,6 +26,8 @@ pub(super) struct Evidence {
     pub(super) unresolved: Mask,
     /// For each trial, the candidates it left out.
     pub(super) pools: Vec<Vec<u32>>,
+    /// How many words of the masks are in use.
+    pub(super) words: usize,
 }
 
 impl Evidence {
@@ -66,6 +68,7 @@ impl Evidence {
             }
             evidence.pools.push(pool);
         }
+        evidence.words = evidence.pools.len().div_ceil(64);
         evidence
     }
 
@@ -113,14 +116,4 @@ fn undominated(kept: Vec<(Vec<u32>, Verdict)>, count: usize) -> Vec<(Vec<u32>, V
 
 pub(super) fn meets(a: &Mask, b: &Mask) -> bool {
     a.iter().zip(b).any(|(a, b)| a & b != 0)
-}
-
-/// How many bits of `a` are not in `b`.
-pub(super) fn missing(a: &Mask, b: &Mask) -> u32 {
-    a.iter().zip(b).map(|(a, b)| (a & !b).count_ones()).sum()
-}
-
-/// How many bits both have.
-pub(super) fn common(a: &Mask, b: &Mask) -> u32 {
-    a.iter().zip(b).map(|(a, b)| (a & b).count_ones()).sum()
 }

@@ -8,6 +8,7 @@
 mod belief;
 mod choose;
 mod evidence;
+mod model;
 mod pools;
 mod proof;
 
@@ -19,7 +20,8 @@ use crate::ledger::{Ledger, Verdict};
 use crate::random::Random;
 use crate::standing::{Cause, Proof, Standing};
 use crate::{Moves, Problem, Search, SlotView, Start};
-use belief::{Belief, Model};
+use belief::Belief;
+use model::Model;
 
 /// What can be chosen about the default search.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,7 +91,7 @@ impl Bayes {
         let mut ledger = Ledger::default();
         ledger.learn(DeltaSet::new(), Verdict::Pass);
         ledger.learn(best.clone(), Verdict::Fail);
-        let belief = Belief::new(model(&problem, &options), best.iter().collect(), options.seed);
+        let belief = Belief::new(Model::of(&problem, &options), best.iter().collect(), options.seed);
         let random = Random::new(options.seed ^ 0x5eed);
         let mut search = Self {
             problem,
@@ -196,7 +198,7 @@ impl Bayes {
             self.best = smallest.clone();
         }
         let seed = self.random.next();
-        self.belief = Belief::new(model(&self.problem, &self.options), self.best.iter().collect(), seed);
+        self.belief = Belief::new(Model::of(&self.problem, &self.options), self.best.iter().collect(), seed);
         self.learnt = 0;
         self.idle = 0;
         self.phase = Phase::Find;
@@ -209,36 +211,6 @@ impl Bayes {
             self.learnt = self.trials.len();
             self.belief.learn(self.best.iter().collect(), &self.trials);
         }
-    }
-}
-
-/// What is believed before any trial; the figures are meant for any space, not for one.
-fn model(problem: &Problem, options: &BayesOptions) -> Model {
-    let count = problem.size.max(1) as f32;
-    let suspicion = (0..problem.size)
-        .map(|delta| match problem.ranks.get(delta) {
-            // The first is seven times as suspicious as the last.
-            Some(&rank) if problem.ranked => 1.75 - 1.5 * (rank as f32 - 0.5) / count,
-            _ => 1.0,
-        })
-        .map(|suspicion: f32| suspicion.max(0.1))
-        .collect();
-    Model {
-        size: problem.size,
-        suspicion,
-        neighbours: 2.0,
-        ratio: 0.8,
-        tail: 0.6,
-        // The more deltas differ, the less can be said for more than one of them.
-        single: (128.0 / count).min(1.0),
-        // Dearer than one more delta, or every cause would look like a smaller one that was masked.
-        masked: if options.rate < 1.0 { 1.0 - options.rate as f32 } else { 0.1 / count },
-        other: 0.05,
-        noise: 0.1,
-        unexplained: (0.5 / count).min(0.1),
-        partial: 0.1,
-        particles: 400,
-        repeated: options.rate < 1.0,
     }
 }
 

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use faultscope_model::DeltaSet;
 
-use super::belief::{Belief, Particle};
+use super::belief::Belief;
+use super::model::Particle;
 use crate::random::Random;
 
 /// The particles, sorted by what the running trials will show if they are right.

@@ -69,7 +69,7 @@ fn wild(search: &mut dyn Search, slots: usize, mut next: impl FnMut() -> usize, 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     /// With one cause every search finds exactly that, on any number of slots.
     #[test]
@@ -81,7 +81,7 @@ proptest! {
     ) {
         let oracle = instance(n, if unresolved { "unres" } else { "mono" }, &cause, &[]);
         let answer: DeltaSet = cause.iter().map(|delta| delta % n).collect();
-        for slots in [1, 2, 5, 12] {
+        for slots in [1, 5, 12] {
             for (strategy, mut search) in searches(n, seed) {
                 let run = simulate(&mut *search, &oracle, Durations::Lognormal(seed), slots, 5_000);
                 prop_assert_eq!(run.misconduct, None);
