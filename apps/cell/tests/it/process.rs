@@ -1,7 +1,6 @@
 //! A cell as a process of its own: small, and it ends when it is told to.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use bytes::Bytes;
@@ -43,12 +42,6 @@ fn large_spec() -> String {
     spec
 }
 
-/// Cargo builds the examples with the tests, next to them.
-fn example() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().and_then(Path::parent).unwrap().join("examples/cell")
-}
-
 async fn answers(address: &str) {
     while TcpStream::connect(address).await.is_err() {
         tokio::task::yield_now().await;
@@ -62,7 +55,7 @@ async fn a_process_is_small_and_ends_when_asked() {
     std::fs::File::create(&path).unwrap().write_all(large_spec().as_bytes()).unwrap();
     // Nobody else takes it in between: the port was just given to this process and ports are handed out in turn.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let child = Command::new(example())
+    let child = Command::new(env!("CARGO_BIN_EXE_faultscope-cell"))
         .args([path.to_str().unwrap(), "s7", &port.to_string()])
         .stdin(Stdio::null())
         .spawn()

@@ -1,11 +1,13 @@
 //! The contract, for each way in which processes can be kept apart.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use faultscope_platform::contract::{ContractApp, contract};
 use faultscope_platform::{Isolation, Platform, ProcessPlatform, WantedIsolation};
 
-use crate::support::{App, platform, program};
+use crate::support::{App, PROGRAM, platform, program};
 
 async fn check(platform: &ProcessPlatform) {
     let app = App::new();
@@ -29,16 +31,21 @@ async fn ports() {
     check(&platform).await;
 }
 
-/// The same test once more, as nobody.
+/// The same test once more, as nobody, from a folder that nobody may read.
 #[test]
 fn netns_without_privileges() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let (test, launch) = (folder.path().join("test"), folder.path().join("launch"));
+    std::fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
+    std::fs::copy(program(), &launch).unwrap();
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
-    let output =
-        command.args(["--exact", "contract::netns", "--nocapture"]).env("HOME", "/").output().unwrap();
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(test);
+    command.args(["--exact", "contract::netns", "--nocapture"]).current_dir("/");
+    let output = command.env("HOME", "/").env(PROGRAM, launch).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }

@@ -13,8 +13,11 @@ use faultscope_platform::{
     Execution, Place, PlatformError, ProcessOptions, ProcessPlatform, SlotSpec, WantedIsolation,
 };
 
+/// Where a test that runs itself as another user puts the program, as that user may not see the build.
+pub(crate) const PROGRAM: &str = "FAULTSCOPE_TEST_PROGRAM";
+
 pub(crate) fn program() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_faultscope-launch"))
+    std::env::var_os(PROGRAM).map_or_else(|| env!("CARGO_BIN_EXE_faultscope-launch").into(), PathBuf::from)
 }
 
 pub(crate) struct App {

@@ -1,4 +1,4 @@
-//! Runs one cell: `cell SPEC SERVICE [PORT]`. With nothing but a spec, checks all of it.
+//! Runs one cell: `faultscope-cell SPEC SERVICE [PORT]`. With nothing but a spec, checks all of it.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use faultscope_cell::{CellError, CellOptions, parse, run};
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let Some(spec) = arguments.next() else {
-        return complain("usage: cell SPEC [SERVICE [PORT]]");
+        return complain("usage: faultscope-cell SPEC [SERVICE [PORT]]");
     };
     let Some(service) = arguments.next() else {
         return check(&spec);
@@ -43,7 +43,7 @@ fn chain(error: &CellError) -> String {
     text
 }
 
-#[expect(clippy::print_stderr, reason = "an example is its own command line")]
+#[expect(clippy::print_stderr, reason = "it is its own command line")]
 fn complain(message: &str) -> ExitCode {
     eprintln!("{message}");
     ExitCode::FAILURE
