@@ -23,6 +23,9 @@ pub struct Plan {
     /// Further host names of services; hosts files name them too.
     #[serde(default)]
     pub aliases: BTreeMap<String, ServiceName>,
+    /// Ports that the application publishes on its host, and the service's port behind each.
+    #[serde(default)]
+    pub published: BTreeMap<u16, (ServiceName, u16)>,
     /// Hosts outside the application.
     pub externals: Vec<ExternalHost>,
     /// Whether instances and data of the trial before may be kept.
@@ -173,6 +176,19 @@ impl Plan {
         actions
     }
 
+    /// What the test finds on `localhost`, by the port there: published ports, and beside them each port
+    /// of the first service that has it.
+    pub fn localhost(&self) -> BTreeMap<u16, (ServiceName, u16)> {
+        let mut found = self.published.clone();
+        let running = self.instances.iter().map(|i| (&i.id.service, &i.ports));
+        for (service, ports) in running.chain(&self.ports) {
+            for PortPlan { port, .. } in ports {
+                found.entry(*port).or_insert_with(|| (service.clone(), *port));
+            }
+        }
+        found
+    }
+
     /// The listeners that callers need: one for each port of each callee. With `per_caller` each calling
     /// instance (and the test) gets its own, for platforms that cannot tell callers by their address.
     pub fn listeners(&self, per_caller: bool) -> Vec<ListenerSpec> {
@@ -231,9 +247,20 @@ mod tests {
             instances,
             ports,
             aliases: BTreeMap::new(),
+            published: BTreeMap::new(),
             externals: Vec::new(),
             reset,
         }
+    }
+
+    #[test]
+    fn published_ports_come_first_on_localhost() {
+        let mut wanted = plan(vec![instance(1, None)], Reset::Restart);
+        let (service, port) = (wanted.instances[0].id.service.clone(), wanted.instances[0].ports[0].port);
+        assert_eq!(wanted.localhost(), BTreeMap::from([(port, (service.clone(), port))]));
+        let other: ServiceName = "other".parse().unwrap();
+        wanted.published = BTreeMap::from([(port, (other.clone(), 1)), (9, (service.clone(), port))]);
+        assert_eq!(wanted.localhost(), BTreeMap::from([(port, (other, 1)), (9, (service, port))]));
     }
 
     #[test]

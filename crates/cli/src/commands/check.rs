@@ -24,6 +24,8 @@ struct Checked {
     services: usize,
     tests: usize,
     deltas: Vec<Delta>,
+    /// What will not work on this machine.
+    warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     probe: Option<Probed>,
 }
@@ -50,6 +52,7 @@ pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> 
         services: project.application.services.len(),
         tests: project.application.tests.len(),
         deltas: space.deltas,
+        warnings: super::check_programs::warnings(&project, args.target.platform),
         probe,
     };
     if printer.json {
@@ -86,6 +89,9 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
         printer.line(table);
     } else if project.application.failing == project.application.simplest {
         printer.line("no `failing:` circumstance yet, so there is nothing to reduce");
+    }
+    for warning in &checked.warnings {
+        printer.line(format!("{} {warning}", printer.bad("warning:")));
     }
     let Some(probe) = &checked.probe else { return };
     printer.line(format!("\nprobe: {} calls seen, outcome {}", probe.calls, probe.outcome.word()));

@@ -2,6 +2,7 @@
 
 pub(crate) mod cell;
 pub(crate) mod check;
+mod check_programs;
 pub(crate) mod clean;
 pub(crate) mod completions;
 pub(crate) mod debug;

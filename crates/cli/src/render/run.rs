@@ -1,5 +1,6 @@
 //! A run: its tests and what it left behind.
 
+use faultscope_model::outcome::Ending;
 use faultscope_model::units::show_duration;
 use faultscope_model::{Outcome, Run};
 
@@ -7,6 +8,10 @@ use crate::printer::Printer;
 
 /// Lines of a failing test's message that are shown.
 pub(crate) const MESSAGE_LINES: usize = 12;
+
+/// Lines of an unexpected answer that are shown, and characters of each.
+const ANSWER_LINES: usize = 6;
+const ANSWER_WIDTH: usize = 300;
 
 /// The tests of a run, one line each, failing ones with their message.
 pub(crate) fn tests(run: &Run, printer: &Printer) {
@@ -35,8 +40,23 @@ pub(crate) fn tests(run: &Run, printer: &Printer) {
             for line in &lines[lines.len().saturating_sub(MESSAGE_LINES)..] {
                 printer.line(format!("        | {line}"));
             }
+            // The output of steps is what the last one was answered; a command's is in its message.
+            if matches!(failure.ending, Ending::Step(_)) && !test.output.trim().is_empty() {
+                printer.line("        answer:");
+                for line in test.output.lines().take(ANSWER_LINES) {
+                    printer.line(format!("        | {}", shorten(line)));
+                }
+            }
         }
     }
+}
+
+fn shorten(line: &str) -> String {
+    let mut short: String = line.chars().take(ANSWER_WIDTH).collect();
+    if short.len() < line.len() {
+        short.push('…');
+    }
+    short
 }
 
 /// Which instances ended by themselves, and the last lines of each.

@@ -153,3 +153,28 @@ fn probe_of_a_failing_application() {
     see them with `faultscope runs show <run>.1`
     ");
 }
+
+#[test]
+fn says_what_this_machine_lacks() {
+    let fixture = cells().application(
+        r#"services:
+  one: { command: ["no-such-program"] }
+  two: { command: ["./serve.sh"], directory: nowhere }
+  three: { image: "redis:7", ports: [6379] }
+  four: { command: ["sh", "-c", "true"], versions: { new: { command: ["./missing"] } } }
+tests:
+  - { name: hurl, run: ["no-such-tool"] }
+"#,
+    );
+    assert_snapshot!(tool_with(&fixture).run(["check"]).exact(), @"
+    exit code 0
+    --- stdout
+    application: 4 services, 1 test, 0 deltas between simplest and failing
+    no `failing:` circumstance yet, so there is nothing to reduce
+    warning: one: there is no program `no-such-program` on this machine
+    warning: two: there is no folder `nowhere`
+    warning: three: has no `command`, so it runs on Docker only
+    warning: four, version new: there is no program `./missing` on this machine
+    warning: test `hurl`: there is no program `no-such-tool` on this machine
+    ");
+}

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use faultscope_mesh::MeshSlot;
-use faultscope_model::application::{Expansion, Expectation, Step, StepBody};
-use faultscope_model::{Application, ServiceName};
+use faultscope_model::Application;
+use faultscope_model::application::{Expansion, Expectation, Step, StepBody, fill_blanks};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
@@ -50,7 +50,7 @@ impl Client<'_> {
         let mut last = String::new();
         for (step, number) in steps.iter().zip(1..) {
             let broken = |message: String, answer: &str| Broken { number, message, answer: shorten(answer) };
-            let name = format!("{} {}", step.method, step.url);
+            let name = format!("{} {}", step.method, self.fill(&step.url, &saved));
             let sent = tokio::time::timeout(STEP_WITHIN, self.send(step, &saved)).await;
             let answer = match sent {
                 Ok(Ok(answer)) => answer,
@@ -73,13 +73,17 @@ impl Client<'_> {
         Ok(last)
     }
 
+    fn fill(&self, text: &str, saved: &BTreeMap<String, String>) -> String {
+        fill_blanks(text, |name| saved.get(name).cloned().or_else(|| self.expansion.value(name)))
+    }
+
     async fn send(&self, step: &Step, saved: &BTreeMap<String, String>) -> Result<Answer, String> {
-        let fill = |text: &str| self.expansion.expand(&fill(text, saved));
+        let fill = |text: &str| self.fill(text, saved);
         let url = fill(&step.url);
         let uri: Uri = url.parse().map_err(|e| format!("`{url}` is not a URL: {e}"))?;
         let host = uri.host().unwrap_or_default();
         let port = uri.port_u16().unwrap_or(80);
-        let callee = self.callee(host, port)?;
+        let (callee, own_port) = self.application.callee(host, port).map_err(|e| e.to_string())?;
         let authority = if port == 80 { host.to_owned() } else { format!("{host}:{port}") };
         let path = uri.path_and_query().map_or("/", |p| p.as_str()).to_owned();
         let mut request = Request::builder().method(step.method.as_str()).uri(path).header("host", authority);
@@ -97,7 +101,7 @@ impl Client<'_> {
             request = request.header(name.as_str(), fill(value));
         }
         let request = request.body(Full::new(Bytes::from(body))).map_err(|e| e.to_string())?;
-        let stream = self.mesh.connect(&callee, port).map_err(|e| e.to_string())?;
+        let stream = self.mesh.connect(&callee, own_port).map_err(|e| e.to_string())?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
         // The connection lives as long as this step: both are polled here, and dropped together.
@@ -122,27 +126,6 @@ impl Client<'_> {
                 Err(e) => Err(explain(&e)),
                 Ok(()) => exchange.await,
             },
-        }
-    }
-
-    /// The service behind a host name and port; on `localhost` the first service that has the port.
-    fn callee(&self, host: &str, port: u16) -> Result<ServiceName, String> {
-        let services = &self.application.services;
-        let has_port = |name: &ServiceName| services[name].ports.iter().any(|p| p.port == port);
-        let named =
-            services.iter().find(|(name, s)| name.as_str() == host || s.aliases.iter().any(|a| a == host));
-        match named {
-            Some((name, _)) if has_port(name) => Ok(name.clone()),
-            Some((name, service)) => {
-                let ports: Vec<_> = service.ports.iter().map(|p| p.port.to_string()).collect();
-                Err(format!("`{name}` has no port {port}, only {}", ports.join(", ")))
-            }
-            None if matches!(host, "localhost" | "127.0.0.1") => services
-                .keys()
-                .find(|name| has_port(name))
-                .cloned()
-                .ok_or_else(|| format!("no service has port {port}")),
-            None => Err(format!("there is no service `{host}`")),
         }
     }
 }
@@ -200,14 +183,8 @@ fn whole(pattern: &str, saved: &BTreeMap<String, String>) -> Result<Regex, Strin
     Regex::new(&format!("^(?:{})$", fill_escaped(pattern, saved))).map_err(|e| e.to_string())
 }
 
-fn fill(text: &str, saved: &BTreeMap<String, String>) -> String {
-    saved.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value))
-}
-
 fn fill_escaped(pattern: &str, saved: &BTreeMap<String, String>) -> String {
-    saved.iter().fold(pattern.to_owned(), |p, (name, value)| {
-        p.replace(&format!("${{{name}}}"), &regex::escape(value))
-    })
+    fill_blanks(pattern, |name| saved.get(name).map(|value| regex::escape(value)))
 }
 
 fn fill_json(json: &Value, fill: &impl Fn(&str) -> String) -> Value {
@@ -281,9 +258,9 @@ mod tests {
     #[test]
     fn filling_reaches_into_json() {
         let json: Value = serde_json::json!({"a": ["${x}", 1], "b": {"c": "-${x}-"}});
-        let saved = BTreeMap::from([("x".to_owned(), "7".to_owned())]);
+        let seven = |name: &str| (name == "x").then(|| "7".to_owned());
         assert_eq!(
-            fill_json(&json, &|t| fill(t, &saved)),
+            fill_json(&json, &|t| fill_blanks(t, seven)),
             serde_json::json!({"a": ["7", 1], "b": {"c": "-7-"}})
         );
     }

@@ -3,6 +3,7 @@
 //! [`Application::read`] turns the text of an application file into a checked value; nothing else sees
 //! the file's own form. [`Application::plan`] says what must run under a circumstance.
 
+mod blanks;
 mod locate;
 mod planning;
 mod raw;
@@ -11,7 +12,8 @@ mod read_circumstance;
 mod read_services;
 mod read_tests;
 
-pub use planning::{Expansion, PlanError};
+pub use blanks::{blanks, fill_blanks};
+pub use planning::{Expansion, PlanError, Unreachable};
 pub(crate) use read::nearest_hint;
 pub use read::{Loader, SpecError};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Application, Service};
+use super::{Application, Service, nearest_hint};
 use crate::circumstance::Circumstance;
 use crate::ids::{InstanceId, NodeId, ServiceName, SlotId};
 use crate::plan::{InstancePlan, Limits, Plan};
@@ -27,6 +27,16 @@ pub struct PlanError {
     pub problem: String,
 }
 
+/// A URL of a test that leads to no service.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct Unreachable {
+    /// What is wrong.
+    pub problem: String,
+    /// What may be meant.
+    pub hint: Option<String>,
+}
+
 impl Application {
     /// What must run under a circumstance.
     pub fn plan(&self, circumstance: &Circumstance, expansion: &Expansion) -> Result<Plan, PlanError> {
@@ -48,9 +58,49 @@ impl Application {
             instances,
             ports,
             aliases: aliases.collect(),
+            published: self.published(),
             externals: self.externals.clone(),
             reset: self.reset,
         })
+    }
+
+    /// Ports that the application publishes on its host, and the service's port behind each.
+    pub fn published(&self) -> BTreeMap<u16, (ServiceName, u16)> {
+        let ports = self.services.iter().flat_map(|(name, service)| {
+            service.publish.iter().map(|(&own, &host)| (host, (name.clone(), own)))
+        });
+        ports.collect()
+    }
+
+    /// The service and its port that a URL of a test means; on `localhost` a published port, or else the
+    /// port of the first service that has it.
+    pub fn callee(&self, host: &str, port: u16) -> Result<(ServiceName, u16), Unreachable> {
+        let has_port = |service: &Service| service.ports.iter().any(|p| p.port == port);
+        let named = self
+            .services
+            .iter()
+            .find(|(name, s)| name.as_str() == host || s.aliases.iter().any(|a| a == host));
+        let problem = match named {
+            Some((name, service)) if has_port(service) => return Ok((name.clone(), port)),
+            Some((name, service)) => {
+                let ports: Vec<_> = service.ports.iter().map(|p| p.port.to_string()).collect();
+                format!("`{name}` has no port {port}, only {}", ports.join(", "))
+            }
+            None if matches!(host, "localhost" | "127.0.0.1" | "[::1]") => {
+                let owner = self.services.iter().find(|(_, service)| has_port(service));
+                let owner = owner.map(|(name, _)| (name.clone(), port));
+                match self.published().remove(&port).or(owner) {
+                    Some(found) => return Ok(found),
+                    None => format!("no service has or publishes port {port}"),
+                }
+            }
+            None => {
+                let problem = format!("there is no service `{host}`");
+                let hint = nearest_hint(host, self.services.keys().map(ServiceName::as_str));
+                return Err(Unreachable { problem, hint });
+            }
+        };
+        Err(Unreachable { problem, hint: None })
     }
 
     /// The gates that a circumstance's orders ask for.
@@ -145,9 +195,21 @@ impl Application {
 }
 
 impl Expansion {
+    /// The names it fills.
+    pub(super) const NAMES: [&'static str; 2] = ["faultscope", "slot"];
+
     /// A text of the file with `${faultscope}` and `${slot}` filled in.
     pub fn expand(&self, text: &str) -> String {
         text.replace("${faultscope}", &self.program).replace("${slot}", &self.slot.0.to_string())
+    }
+
+    /// What a name stands for.
+    pub fn value(&self, name: &str) -> Option<String> {
+        match name {
+            "faultscope" => Some(self.program.clone()),
+            "slot" => Some(self.slot.0.to_string()),
+            _ => None,
+        }
     }
 }
 

@@ -226,6 +226,7 @@ impl Reader<'_> {
                 );
             }
         }
+        self.steps_lead_somewhere(&application)?;
         // Constraints name deltas, which exist only once the circumstances are known.
         if let Err(problem) = application.space() {
             return Err(SpecError {

@@ -1,10 +1,14 @@
 //! Checks the tests of an application file.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::raw::{RawStep, RawTest};
-use super::read::{Reader, SpecError, one_line_regex};
-use super::{Expectation, ReportFormat, Step, StepBody, TestBody, TestCase, TestCommand};
+use super::read::{Reader, SpecError, nearest_hint, one_line_regex};
+use super::{
+    Application, Expansion, Expectation, ReportFormat, Step, StepBody, TestBody, TestCase, TestCommand,
+    Unreachable, blanks, fill_blanks,
+};
 
 impl Reader<'_> {
     pub(super) fn test(&self, index: usize, raw: RawTest) -> Result<TestCase, SpecError> {
@@ -54,6 +58,31 @@ impl Reader<'_> {
         })
     }
 
+    /// Refuses steps that lead nowhere or have a blank that nothing fills.
+    pub(super) fn steps_lead_somewhere(&self, application: &Application) -> Result<(), SpecError> {
+        for (index, test) in application.tests.iter().enumerate() {
+            let TestBody::Steps(steps) = &test.body else { continue };
+            let mut saved: BTreeSet<&str> = Expansion::NAMES.into();
+            for (number, step) in steps.iter().enumerate() {
+                let (at, number) = (index.to_string(), number.to_string());
+                let path = ["tests", &at, "steps", &number];
+                if let Some(name) = step.blanks().into_iter().find(|name| !saved.contains(name)) {
+                    let hint = nearest_hint(name, saved.iter().copied());
+                    let problem =
+                        format!("no earlier step saves `{name}`; write `$${{{name}}}` to send it as it is");
+                    return Err(SpecError { hint, ..self.error(&path, problem) });
+                }
+                saved.extend(step.save.keys().map(String::as_str));
+                if let Some((host, port)) = host_and_port(&step.url)
+                    && let Err(Unreachable { problem, hint }) = application.callee(host, port)
+                {
+                    return Err(SpecError { hint, ..self.error(&path, problem) });
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn step(&self, path: &[&str], raw: RawStep) -> Result<Step, SpecError> {
         let methods = [
             ("GET", raw.get),
@@ -76,10 +105,9 @@ impl Reader<'_> {
             (None, body) => body.map(StepBody::Text),
         };
         let expect: Expectation = raw.expect.unwrap_or_default();
-        // What an earlier step saves is filled in later, as plain text.
-        let saved = regex::Regex::new(r"\$\{[^}]*\}").map_err(|e| self.error(path, e.to_string()))?;
         for pattern in expect.body.iter().chain(expect.json.values()).chain(expect.headers.values()) {
-            let pattern = saved.replace_all(pattern, "x");
+            // What an earlier step saves is filled in later, as plain text.
+            let pattern = fill_blanks(pattern, |_| Some("x".into()));
             regex::Regex::new(&pattern).map_err(|e| self.error(path, one_line_regex(&e)))?;
         }
         Ok(Step {
@@ -90,5 +118,43 @@ impl Reader<'_> {
             expect,
             save: raw.save.into_iter().collect(),
         })
+    }
+}
+
+impl Step {
+    /// The blanks in it.
+    fn blanks(&self) -> BTreeSet<&str> {
+        let expect = &self.expect;
+        let patterns = expect.body.iter().chain(expect.json.values()).chain(expect.headers.values());
+        let mut found: BTreeSet<&str> =
+            patterns.chain(self.headers.values()).chain([&self.url]).flat_map(|text| blanks(text)).collect();
+        match &self.body {
+            Some(StepBody::Text(text)) => found.extend(blanks(text)),
+            Some(StepBody::Json(json)) => blanks_of_json(json, &mut found),
+            None => {}
+        }
+        found
+    }
+}
+
+fn blanks_of_json<'a>(json: &'a serde_json::Value, found: &mut BTreeSet<&'a str>) {
+    match json {
+        serde_json::Value::String(text) => found.extend(blanks(text)),
+        serde_json::Value::Array(items) => items.iter().for_each(|item| blanks_of_json(item, found)),
+        serde_json::Value::Object(map) => map.values().for_each(|value| blanks_of_json(value, found)),
+        _ => {}
+    }
+}
+
+/// Host and port of a URL, where they are known before anything runs.
+fn host_and_port(url: &str) -> Option<(&str, u16)> {
+    let rest = url.strip_prefix("http://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    if authority.contains("${") {
+        return None;
+    }
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => Some((host, port.parse().ok()?)),
+        _ => Some((authority, 80)),
     }
 }

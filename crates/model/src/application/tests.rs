@@ -24,7 +24,8 @@ tests:
   - { discover: junit, run: ["pytest", "--junitxml={out}"] }
   - name: follow
     steps:
-      - { post: "http://order:8080/orders", json: { a: [1, "${x}"] }, save: { id: order.id } }
+      - { post: "http://order:8080/orders", json: { a: [1, "$${x}"] }, save: { id: order.id } }
+      - { get: "http://order:8080/orders/${id}" }
 failing:
   nodes: 2
   instances: { order: 3 }
@@ -98,13 +99,13 @@ fn complaints_name_line_key_and_the_nearest_valid_one() {
         (
             "{ order: 3 }",
             "{ ordre: 3 }",
-            "shop.yaml:24: failing.instances.ordre: there is no service `ordre`",
+            "shop.yaml:25: failing.instances.ordre: there is no service `ordre`",
             "did you mean `order`?",
         ),
         (
             "{ order: 3 }",
             "{ order: 0 }",
-            "shop.yaml:24: failing.instances.order: a service has 1 to 1000 instances",
+            "shop.yaml:25: failing.instances.order: a service has 1 to 1000 instances",
             "",
         ),
         (
@@ -116,13 +117,13 @@ fn complaints_name_line_key_and_the_nearest_valid_one() {
         (
             "memory: 64MiB",
             "memory: lots",
-            "shop.yaml:25: failing.config.order.memory: `lots` is not a size",
+            "shop.yaml:26: failing.config.order.memory: `lots` is not a size",
             "memory: 64MiB",
         ),
         (
             "memory: 64MiB",
             "memry: 64MiB",
-            "shop.yaml:25: failing.config.order.memry: unknown configuration item",
+            "shop.yaml:26: failing.config.order.memry: unknown configuration item",
             "did you mean `memory`?",
         ),
         (
@@ -153,6 +154,30 @@ fn complaints_name_line_key_and_the_nearest_valid_one() {
             "{out}",
             "out",
             "shop.yaml:18: tests.2: `discover: junit` needs `{out}` in `run`, the file of the report",
+            "",
+        ),
+        (
+            "orders/${id}",
+            "orders/${ids}",
+            "shop.yaml:22: tests.3.steps.1: no earlier step saves `ids`; write `$${ids}` to send it as it is",
+            "did you mean `id`?",
+        ),
+        (
+            "http://order:8080/orders/",
+            "http://ordre:8080/orders/",
+            "shop.yaml:22: tests.3.steps.1: there is no service `ordre`",
+            "did you mean `order`?",
+        ),
+        (
+            "http://order:8080/orders/",
+            "http://order/orders/",
+            "shop.yaml:22: tests.3.steps.1: `order` has no port 80, only 8080, 50051",
+            "",
+        ),
+        (
+            "http://order:8080/orders/",
+            "http://localhost:9999/orders/",
+            "shop.yaml:22: tests.3.steps.1: no service has or publishes port 9999",
             "",
         ),
         (

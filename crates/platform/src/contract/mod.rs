@@ -89,7 +89,15 @@ impl Case<'_> {
     fn plan(&self, instances: Vec<InstancePlan>, reset: Reset) -> Plan {
         let ports = instances.iter().map(|i| (i.id.service.clone(), i.ports.clone())).collect();
         let (aliases, externals) = (BTreeMap::new(), Vec::new());
-        Plan { circumstance: Circumstance::default(), instances, ports, aliases, externals, reset }
+        Plan {
+            circumstance: Circumstance::default(),
+            instances,
+            ports,
+            aliases,
+            published: BTreeMap::new(),
+            externals,
+            reset,
+        }
     }
 
     fn run(&self, orders: &[&str]) -> Execution {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::life::Life;
 use super::slot::Slot;
 use super::{NAME, bad_plan, trouble};
-use crate::process::parts::{check_order, drain, owner_of};
+use crate::process::parts::{check_order, drain};
 use crate::{Deployed, Deployment, PlatformError, PlatformErrorKind, Reservation, ReservedListener};
 
 /// Containers that are being started at once; waiting for readiness does not count.
@@ -33,29 +33,30 @@ impl Slot {
             let mut addresses = self.addresses();
             let learnt = addresses.learn(plan);
             learnt.map_err(|e| bad_plan("give out addresses", e))?;
+            let localhost = plan.localhost();
             let at: Vec<_> = plan
                 .listeners(false)
                 .into_iter()
                 .flat_map(|spec| {
                     let callee = spec.callee.as_str();
                     let places = (addresses.alias(callee), addresses.test_alias(callee));
-                    listeners_of(plan, spec, places)
+                    listeners_of(&localhost, spec, places)
                 })
                 .collect();
             (at, addresses.test_hosts())
         };
         let action = "open listeners";
         std::fs::write(self.hosts_file(), hosts).map_err(|e| trouble(action, e))?;
-        let aliases: BTreeSet<Ipv4Addr> = at.iter().map(|(_, address)| *address).collect();
+        let aliases: BTreeSet<Ipv4Addr> = at.iter().map(|(_, address, _)| *address).collect();
         let aliases: Vec<_> = aliases.into_iter().filter(|a| !a.is_loopback()).collect();
         let sidecar = self.sidecar();
         sidecar.add(&aliases).await.map_err(|e| trouble(action, e))?;
-        let places: Vec<_> = at.iter().map(|(spec, address)| (*address, spec.port)).collect();
+        let places: Vec<_> = at.iter().map(|(_, address, port)| (*address, *port)).collect();
         let sockets = sidecar.listen(&places).await.map_err(|e| trouble(action, e))?;
         if self.lives().is_empty() {
             sockets.iter().for_each(drain);
         }
-        let pair = |((spec, _), socket)| ReservedListener { spec, socket };
+        let pair = |((spec, ..), socket): ((ListenerSpec, _, _), _)| ReservedListener { spec, socket };
         let listeners = at.into_iter().zip(sockets).map(pair).collect();
         let addresses = self.addresses();
         let caller = |i: &InstancePlan| Caller {
@@ -146,16 +147,18 @@ impl Slot {
 
 /// Where a callee is listened for: for instances, for the test by name, and for the test on `localhost`.
 fn listeners_of(
-    plan: &Plan,
+    localhost: &BTreeMap<u16, (ServiceName, u16)>,
     spec: ListenerSpec,
     (alias, test_alias): (Option<Ipv4Addr>, Option<Ipv4Addr>),
-) -> Vec<(ListenerSpec, Ipv4Addr)> {
+) -> Vec<(ListenerSpec, Ipv4Addr, u16)> {
+    let port = spec.port;
     let for_test = ListenerSpec { caller: Some(InstanceId::test()), ..spec.clone() };
-    // The first service that has a port wins it on `localhost`.
-    let is_owner = owner_of(plan, spec.port) == Some(&spec.callee);
-    let localhost = is_owner.then_some((for_test.clone(), Ipv4Addr::LOCALHOST));
-    [alias.map(|address| (spec, address)), test_alias.map(|address| (for_test, address)), localhost]
-        .into_iter()
-        .flatten()
-        .collect()
+    let means = |(_, meant): &(&u16, &(ServiceName, u16))| meant.0 == spec.callee && meant.1 == port;
+    let published: Vec<_> = localhost
+        .iter()
+        .filter(means)
+        .map(|(&port, _)| (for_test.clone(), Ipv4Addr::LOCALHOST, port))
+        .collect();
+    let named = test_alias.map(|address| (for_test, address, port));
+    alias.map(|address| (spec, address, port)).into_iter().chain(named).chain(published).collect()
 }

@@ -157,19 +157,21 @@ impl Slot {
             addresses.learn(plan);
             let place = |name: &String| PlaceSpec { address: addresses.place(name).0, name: name.clone() };
             let places: Vec<_> = names.iter().map(place).collect();
-            let specs = plan.listeners(false);
+            let localhost = plan.localhost();
             let mut at: Vec<(ListenerSpec, ListenAt)> = Vec::new();
-            for spec in specs {
+            for spec in plan.listeners(false) {
                 let address = IpAddr::V4(addresses.alias(spec.callee.as_str()).0);
                 at.push((
                     spec.clone(),
                     ListenAt { place: None, address: SocketAddr::new(address, spec.port) },
                 ));
-                // The test may say `localhost`; the first service that has a port wins it there.
-                if owner_of(plan, spec.port) == Some(&spec.callee) {
+                // The test may say `localhost`.
+                let means =
+                    |(_, meant): &(&u16, &(ServiceName, u16))| meant.0 == spec.callee && meant.1 == spec.port;
+                for (&port, _) in localhost.iter().filter(means) {
                     for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
                         let spec = ListenerSpec { caller: Some(test.clone()), ..spec.clone() };
-                        let address = SocketAddr::new(address, spec.port);
+                        let address = SocketAddr::new(address, port);
                         at.push((spec, ListenAt { place: Some(test.to_string()), address }));
                     }
                 }
@@ -237,13 +239,6 @@ impl Slot {
             let _ = std::fs::write(life.own.join("hosts"), text);
         }
     }
-}
-
-/// The service that has a port on `localhost`, as the test sees it.
-pub(crate) fn owner_of(plan: &Plan, port: u16) -> Option<&ServiceName> {
-    let first = plan.instances.iter().find(|i| i.ports.iter().any(|p| p.port == port)).map(|i| &i.id.service);
-    first
-        .or_else(|| plan.ports.iter().find(|(_, ports)| ports.iter().any(|p| p.port == port)).map(|(s, _)| s))
 }
 
 /// Throws away connections that nobody waits for any more.

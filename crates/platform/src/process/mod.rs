@@ -26,7 +26,7 @@ mod wire;
 #[cfg(feature = "docker")]
 pub(crate) mod parts {
     //! What the docker back end shares with this one.
-    pub(crate) use super::apply::{check_order, drain, owner_of};
+    pub(crate) use super::apply::{check_order, drain};
     pub(crate) use super::exec::capture;
     pub(crate) use super::link::Link;
     pub(crate) use super::ports::name_own;

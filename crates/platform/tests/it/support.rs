@@ -97,7 +97,15 @@ pub(crate) fn shell(id: &str, script: &str, probe: Probe) -> InstancePlan {
 pub(crate) fn plan(instances: Vec<InstancePlan>, reset: Reset) -> Plan {
     let ports = instances.iter().map(|i| (i.id.service.clone(), i.ports.clone())).collect();
     let (aliases, externals) = (BTreeMap::new(), Vec::new());
-    Plan { circumstance: Circumstance::default(), instances, ports, aliases, externals, reset }
+    Plan {
+        circumstance: Circumstance::default(),
+        instances,
+        ports,
+        aliases,
+        published: BTreeMap::new(),
+        externals,
+        reset,
+    }
 }
 
 pub(crate) fn run(script: &str) -> Execution {

@@ -1,0 +1,71 @@
+//! What an application needs of this machine and does not find.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use faultscope_model::application::TestBody;
+
+use crate::args::PlatformChoice;
+use crate::project::Project;
+
+/// Programs and folders that are not there, and services that nothing starts.
+pub(super) fn warnings(project: &Project, platform: PlatformChoice) -> Vec<String> {
+    if platform != PlatformChoice::Process {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let application = &project.application;
+    for (name, service) in &application.services {
+        let versions = service.versions.iter().map(|(version, v)| {
+            let directory = v.directory.as_ref().unwrap_or(&service.directory);
+            (format!("{name}, version {version}"), v.command.as_ref().unwrap_or(&service.command), directory)
+        });
+        let itself = (name.to_string(), &service.command, &service.directory);
+        for (who, command, directory) in [itself].into_iter().chain(versions) {
+            match command.first() {
+                None => found.push(format!("{who}: has no `command`, so it runs on Docker only")),
+                Some(program) => found.extend(missing(&project.root, &who, program, directory, &service.env)),
+            }
+        }
+    }
+    if let Some(program) = application.setup.iter().flatten().next() {
+        found.extend(missing(&project.root, "setup", program, "", &Default::default()));
+    }
+    for test in &application.tests {
+        if let TestBody::Command(command) | TestBody::Discover { command, .. } = &test.body
+            && let Some(program) = command.run.first()
+        {
+            let who = format!("test `{}`", test.name);
+            found.extend(missing(&project.root, &who, program, &command.directory, &command.env));
+        }
+    }
+    found
+}
+
+fn missing(
+    root: &Path,
+    who: &str,
+    program: &str,
+    directory: &str,
+    env: &std::collections::BTreeMap<String, String>,
+) -> Option<String> {
+    let folder = root.join(directory);
+    if !folder.is_dir() {
+        return Some(format!("{who}: there is no folder `{directory}`"));
+    }
+    // What is filled in later cannot be looked for now.
+    if program.contains("${") {
+        return None;
+    }
+    let found = if program.contains('/') {
+        is_program(&folder.join(program))
+    } else {
+        let path = env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+        std::env::split_paths(&path).any(|place: PathBuf| is_program(&folder.join(place).join(program)))
+    };
+    (!found).then(|| format!("{who}: there is no program `{program}` on this machine"))
+}
+
+fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,56 @@
+//! Blanks in the steps of a test: `${name}` stands for what an earlier step saved.
+
+/// A part of a text with blanks.
+enum Part<'a> {
+    Text(&'a str),
+    Blank(&'a str),
+}
+
+/// Splits a text; `$${` is a `${` that is no blank.
+fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let (before, after) = (&rest[..at], &rest[at + 2..]);
+        if let Some(before) = before.strip_suffix('$') {
+            parts.extend([Part::Text(before), Part::Text("${")]);
+            rest = after;
+        } else if let Some(end) = after.find('}') {
+            parts.extend([Part::Text(before), Part::Blank(&after[..end])]);
+            rest = &after[end + 1..];
+        } else {
+            break;
+        }
+    }
+    parts.push(Part::Text(rest));
+    parts
+}
+
+/// The names of a text's blanks.
+///
+/// ```
+/// use faultscope_model::application::blanks;
+/// assert_eq!(blanks("/orders/${order}?by=${user}&price=$${sum}"), ["order", "user"]);
+/// ```
+pub fn blanks(text: &str) -> Vec<&str> {
+    let name = |part| match part {
+        Part::Blank(name) => Some(name),
+        Part::Text(_) => None,
+    };
+    parts(text).into_iter().filter_map(name).collect()
+}
+
+/// Fills the blanks of a text; those without a value stay as they are.
+///
+/// ```
+/// use faultscope_model::application::fill_blanks;
+/// let value = |name: &str| (name == "a").then(|| "1".to_owned());
+/// assert_eq!(fill_blanks("${a} ${b} $${a}", value), "1 ${b} ${a}");
+/// ```
+pub fn fill_blanks(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
+    let fill = |part| match part {
+        Part::Text(text) => text.to_owned(),
+        Part::Blank(name) => value(name).unwrap_or_else(|| format!("${{{name}}}")),
+    };
+    parts(text).into_iter().map(fill).collect()
+}
