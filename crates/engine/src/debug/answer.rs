@@ -1,0 +1,43 @@
+//! From what a search stands at to what people are told.
+
+use faultscope_model::{DeltaSet, Outcome, Space};
+use faultscope_search::Search;
+
+use super::{DebugReport, FoundCause, NamedDelta};
+use crate::campaign::Finished;
+
+/// Puts what a search has found into the report.
+pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search, finished: &Finished) {
+    let standing = search.standing();
+    let named = |set: &DeltaSet| -> Vec<NamedDelta> {
+        let mut deltas: Vec<_> = set.iter().map(|d| NamedDelta::of(&space.deltas[d])).collect();
+        deltas.sort_by(|a, b| (a.dimension, &a.name).cmp(&(b.dimension, &b.name)));
+        deltas
+    };
+    let run_of = |set: &DeltaSet| finished.runs.iter().find(|r| &r.deltas == set).map(|r| r.id.clone());
+    let cause = |cause: &faultscope_search::Cause| FoundCause {
+        deltas: named(if cause.core.is_empty() { &cause.witness } else { &cause.core }),
+        witness: named(&cause.witness),
+        minimal: matches!(
+            cause.proof,
+            faultscope_search::Proof::Minimal | faultscope_search::Proof::MinimalDespiteUnresolved
+        ),
+        run: run_of(&cause.witness),
+    };
+    report.causes = standing.causes.iter().map(cause).collect();
+    if report.causes.is_empty() && search.is_done() {
+        // A search for one cause answers with the smallest set that failed.
+        let only = faultscope_search::Cause {
+            witness: standing.best.clone(),
+            proof: standing.proof,
+            ..faultscope_search::Cause::default()
+        };
+        report.causes.push(cause(&only));
+    }
+    report.best = named(&standing.best);
+    report.none_left = standing.none_left;
+    report.trials.finished += finished.runs.len();
+    report.trials.cancelled = finished.cancelled;
+    report.trials.unresolved =
+        finished.runs.iter().filter(|r| matches!(r.outcome, Outcome::Unresolved { .. })).count();
+}
