@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{deps::DepsArgs, serve::ServeArgs, services::ServicesArgs, traces::TracesArgs};
+use crate::commands::{
+    debug_args::DebugArgs, deps::DepsArgs, serve::ServeArgs, services::ServicesArgs, traces::TracesArgs,
+};
 use crate::exit;
 
 /// Finds out why a microservice system fails.
@@ -227,40 +229,6 @@ pub(crate) struct TestArgs {
     /// After how many trials a known one is repeated to see whether the environment is still the same.
     #[arg(long, default_value_t = 0, value_name = "TRIALS")]
     pub(crate) sentinel_every: u32,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DebugArgs {
-    #[command(flatten)]
-    pub(crate) target: Target,
-    /// The test that fails; as the file says, or the only one that fails with all deltas.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) test: Option<String>,
-    /// Run only the failing test in each trial, not the others beside it.
-    #[arg(long)]
-    pub(crate) only: bool,
-    /// How the next trials are chosen.
-    #[arg(long, value_enum, default_value_t = StrategyArg::Bayes)]
-    pub(crate) strategy: StrategyArg,
-    /// Go on after the first cause until none is left.
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// How many trials at the same time.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) slots: u16,
-    /// Decides every random choice.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StrategyArg {
-    /// Bayesian group testing: the fewest trials.
-    Bayes,
-    /// The sequential reference, one trial at a time.
-    Ddmin,
-    /// Parallel delta debugging as published.
-    DdminPar,
 }
 
 #[derive(Debug, Args)]

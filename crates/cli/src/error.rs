@@ -89,11 +89,18 @@ impl From<EngineError> for CommandError {
                 let exit = match &other {
                     EngineError::Plan(_) | EngineError::Excluded(_) => Exit::Spec,
                     EngineError::Invalid { .. } | EngineError::Sentinel { .. } => Exit::Environment,
+                    EngineError::CannotResume { .. } => Exit::Usage,
                     _ => Exit::Internal,
+                };
+                let hint = match &other {
+                    EngineError::CannotResume { .. } => Some(
+                        "leave `--resume` out to start anew; `faultscope runs ls` lists campaigns".into(),
+                    ),
+                    _ => None,
                 };
                 let mut texts = chain(&other);
                 let message = texts.remove(0);
-                Self { causes: texts, ..Self::new(exit, message) }
+                Self { causes: texts, hint, ..Self::new(exit, message) }
             }
         }
     }

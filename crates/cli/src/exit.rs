@@ -19,6 +19,10 @@ pub(crate) enum Exit {
     Unresolved = 5,
     /// The environment spoiled trials or changed under them.
     Environment = 6,
+    /// The time or the trials that were given are used up.
+    Budget = 7,
+    /// The test fails already in the simplest circumstance.
+    FailsAlready = 8,
     /// The tool itself broke.
     Internal = 70,
     /// It was interrupted.
@@ -34,6 +38,8 @@ pub(crate) const TABLE: &str = "Exit codes:
     4  the platform is unavailable
     5  the trial could not be judged
     6  the environment spoiled trials or changed under them
+    7  the budget was used up before the answer was there
+    8  the test fails already in the simplest circumstance
    70  the tool itself broke
   130  interrupted";
 

@@ -1,15 +1,19 @@
-//! Progress of a campaign on stderr: nothing in the first moment, a line that moves on a terminal.
+//! Progress of a campaign on stderr: nothing in the first moment, a line that moves on a terminal, plain
+//! lines where there is none.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
 use faultscope_engine::Session;
 use faultscope_model::TrialId;
 use faultscope_model::event::Event;
+use faultscope_model::units::show_duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::args::Global;
 use crate::printer::Printer;
@@ -17,22 +21,45 @@ use crate::printer::Printer;
 /// Work that ends within this time shows nothing.
 const PATIENCE: Duration = Duration::from_millis(250);
 
+/// Without a terminal a search that stands still says so this often.
+const PLAIN_EVERY: Duration = Duration::from_secs(10);
+
 /// Shows a session's events until it is finished.
 pub(crate) struct Progress {
     task: Option<JoinHandle<()>>,
     bar: ProgressBar,
 }
 
+/// What the events so far come to; the event log gives the same.
 #[derive(Debug, Default)]
 struct State {
     finished: usize,
     cancelled: usize,
     running: BTreeMap<TrialId, String>,
+    /// What finished trials took, and how many did.
+    took: (Duration, u32),
+    search: Option<Search>,
+}
+
+/// Where a search stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Search {
+    round: usize,
+    left: usize,
+    unproven: usize,
+    causes: usize,
+    finished: usize,
+    cancelled: usize,
+    reused: usize,
+    busy: usize,
+    slots: usize,
+    remaining: f64,
 }
 
 impl Progress {
     pub(crate) fn start(session: &Arc<Session>, global: &Global, printer: &Printer) -> Self {
         let shown = !global.quiet && !printer.json;
+        let moves = std::io::stderr().is_terminal();
         let target =
             if shown { ProgressDrawTarget::stderr_with_hz(20) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
@@ -41,10 +68,11 @@ impl Progress {
         bar.set_style(style);
         let mut events = session.events().subscribe();
         let task = tokio::spawn({
-            let bar = bar.clone();
+            let (bar, printer) = (bar.clone(), printer.clone());
             async move {
                 let mut state = State::default();
-                let start = tokio::time::Instant::now();
+                let start = Instant::now();
+                let mut plain = Plain { last: None, at: start };
                 loop {
                     let event = match events.recv().await {
                         Ok(event) => event,
@@ -58,6 +86,9 @@ impl Progress {
                         bar.println(format!("{trial} was spoiled ({reason}); try {next_try} begins"));
                     }
                     state.apply(&event);
+                    if shown && !moves && plain.wants(&state) {
+                        printer.talk(format!("{:>6}  {}", show_duration(start.elapsed()), state.line()));
+                    }
                     if start.elapsed() >= PATIENCE {
                         bar.set_message(state.line());
                         bar.tick();
@@ -90,6 +121,25 @@ impl Drop for Progress {
     }
 }
 
+/// Decides when a line is printed where none can move.
+struct Plain {
+    last: Option<Search>,
+    at: Instant,
+}
+
+impl Plain {
+    /// Whether the search got further, or nothing was said for long.
+    fn wants(&mut self, state: &State) -> bool {
+        let Some(now) = state.search else { return false };
+        let further = self.last.is_none_or(|last| (last.left, last.causes) != (now.left, now.causes));
+        let waited = self.last != Some(now) && self.at.elapsed() >= PLAIN_EVERY;
+        if further || waited {
+            (self.last, self.at) = (Some(now), Instant::now());
+        }
+        further || waited
+    }
+}
+
 impl State {
     fn apply(&mut self, event: &Event) {
         match event {
@@ -102,19 +152,49 @@ impl State {
             Event::TestStarted { trial, test } => {
                 self.running.insert(*trial, format!("testing: {test}"));
             }
-            Event::TrialFinished { trial, .. } => {
+            Event::TrialFinished { trial, took, .. } => {
                 self.running.remove(trial);
                 self.finished += 1;
+                self.took = (self.took.0 + *took, self.took.1 + 1);
             }
             Event::TrialCancelled { trial } => {
                 self.running.remove(trial);
                 self.cancelled += 1;
+            }
+            &Event::SearchStands {
+                round,
+                left,
+                unproven,
+                causes,
+                finished,
+                cancelled,
+                reused,
+                busy,
+                slots,
+                remaining,
+                ..
+            } => {
+                self.search = Some(Search {
+                    round,
+                    left,
+                    unproven,
+                    causes,
+                    finished,
+                    cancelled,
+                    reused,
+                    busy,
+                    slots,
+                    remaining,
+                });
             }
             _ => {}
         }
     }
 
     fn line(&self) -> String {
+        if let Some(search) = &self.search {
+            return self.searching(search);
+        }
         let mut parts = Vec::new();
         if self.finished + self.cancelled > 0 {
             parts.push(format!("{} trials done", self.finished));
@@ -124,9 +204,108 @@ impl State {
         }
         match self.running.len() {
             0 => {}
-            1 => parts.extend(self.running.values().cloned()),
+            1 => parts.extend(self.running.iter().map(|(trial, doing)| match trial.is_chosen() {
+                true => doing.clone(),
+                false => format!("{trial}: {doing}"),
+            })),
             n => parts.push(format!("{n} running")),
         }
         parts.join("   ")
+    }
+
+    fn searching(&self, search: &Search) -> String {
+        let Search { round, left, unproven, causes, finished, cancelled, reused, busy, slots, .. } = *search;
+        let mut parts = vec![format!("round {round}")];
+        match causes {
+            0 => {}
+            1 => parts.push("1 cause found".into()),
+            n => parts.push(format!("{n} causes found")),
+        }
+        if left > 0 {
+            parts.push(format!("{left} deltas left"));
+        }
+        if left > 0 && unproven > 0 && unproven < left {
+            parts.push(format!("{unproven} to prove"));
+        }
+        let mut trials = format!("{finished} trials done");
+        if cancelled > 0 {
+            trials += &format!(", {cancelled} cancelled");
+        }
+        if reused > 0 {
+            trials += &format!(", {reused} reused");
+        }
+        parts.push(trials);
+        parts.push(format!("{busy} of {slots} slots busy"));
+        if let Some(time) = self.time_left(search) {
+            parts.push(format!("about {} left", show_duration(time)));
+        }
+        parts.join("   ")
+    }
+
+    /// What the search thinks is left, at the pace of the trials so far.
+    fn time_left(&self, search: &Search) -> Option<Duration> {
+        let (took, trials) = self.took;
+        if trials == 0 || search.remaining < 0.5 {
+            return None;
+        }
+        let at_once = (search.slots as f64).min(search.remaining).max(1.0);
+        let seconds = (took.as_secs_f64() / f64::from(trials) * search.remaining / at_once).round().max(1.0);
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stands(left: usize, causes: usize, remaining: f64) -> Event {
+        Event::SearchStands {
+            round: 2,
+            left,
+            unproven: 1,
+            causes,
+            finished: 3,
+            cancelled: 1,
+            reused: 0,
+            busy: 2,
+            slots: 4,
+            remaining,
+            belief: 0.5,
+        }
+    }
+
+    fn finished(trial: u64) -> Event {
+        Event::TrialFinished {
+            trial: TrialId(trial),
+            run: "a.1".parse().unwrap(),
+            outcome: faultscope_model::Outcome::Pass,
+            took: Duration::from_secs(6),
+        }
+    }
+
+    #[test]
+    fn a_search_tells_where_it_stands_and_how_long_it_will_take() {
+        let mut state = State::default();
+        for event in [finished(1), finished(2), stands(12, 0, 8.0)] {
+            state.apply(&event);
+        }
+        assert_eq!(
+            state.line(),
+            "round 2   12 deltas left   1 to prove   3 trials done, 1 cancelled   2 of 4 slots busy   \
+             about 12.0s left"
+        );
+    }
+
+    #[test]
+    fn plain_lines_come_when_the_search_gets_further() {
+        let mut state = State::default();
+        let mut plain = Plain { last: None, at: Instant::now() };
+        assert!(!plain.wants(&state), "nothing is searched yet");
+        state.apply(&stands(12, 0, 8.0));
+        assert!(plain.wants(&state));
+        state.apply(&stands(12, 0, 7.0));
+        assert!(!plain.wants(&state));
+        state.apply(&stands(0, 1, 0.0));
+        assert!(plain.wants(&state));
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use faultscope_engine::SessionOptions;
-use faultscope_model::application::IsolationChoice;
+use faultscope_model::application::{IsolationChoice, nearest};
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{Application, Circumstance, DeltaSet, ServiceName, Space};
 use faultscope_platform::Platform;
@@ -123,8 +123,12 @@ impl Project {
         for name in &under.deltas {
             let found = space.deltas.iter().position(|delta| &delta.name == name);
             let Some(found) = found else {
-                let message = format!("there is no delta `{name}`");
-                return Err(CommandError::usage(message).hint("`faultscope check` lists all deltas"));
+                let near = nearest(name, space.deltas.iter().map(|delta| delta.name.as_str()));
+                let hint = near.map_or_else(
+                    || "`faultscope check` lists all deltas".to_owned(),
+                    |near| format!("did you mean `{near}`? `faultscope check` lists all deltas"),
+                );
+                return Err(CommandError::usage(format!("there is no delta `{name}`")).hint(hint));
             };
             set.insert(found);
         }
@@ -188,8 +192,11 @@ fn change(
     let service = |name: &str| {
         services.iter().find(|s| s.as_str() == name).cloned().ok_or_else(|| {
             let names: Vec<_> = services.iter().map(ServiceName::as_str).collect();
-            CommandError::usage(format!("there is no service `{name}`"))
-                .hint(format!("services: {}", names.join(", ")))
+            let hint = nearest(name, names.iter().copied()).map_or_else(
+                || format!("services: {}", names.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            CommandError::usage(format!("there is no service `{name}`")).hint(hint)
         })
     };
     if key == "nodes" {

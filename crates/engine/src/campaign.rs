@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
 use faultscope_model::{DeltaSet, Outcome, Run, SlotId, Space, TrialId};
-use faultscope_search::{Search, SlotView};
+use faultscope_search::{Search, SlotView, Standing, TaskEnd};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -16,10 +15,7 @@ use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::{TrialEnd, TrialRequest};
 
-/// Sentinel trials have numbers from here on, so that they never meet a search's own.
-const SENTINELS: u64 = 1 << 32;
-
-/// What every trial of a campaign has in common.
+/// What every trial of a campaign has in common, and within which bounds it is carried out.
 #[derive(Debug, Clone)]
 pub struct Brief {
     /// The deltas.
@@ -28,24 +24,62 @@ pub struct Brief {
     pub tests: Vec<TestCase>,
     /// The failure that is looked for; any when none.
     pub wanted: Option<Signature>,
+    /// What known circumstances show; sentinels repeat them in turn. When empty, the first trial of the
+    /// campaign that passes or fails becomes the known one.
+    pub known: Vec<(DeltaSet, Outcome)>,
+    /// Runs of this campaign from before it was interrupted, in the order in which they finished.
+    pub earlier: Vec<Run>,
+    /// The highest number that a trial of the search had before; a search counts from 1 again.
+    pub numbered: u64,
+    /// How many trials may finish before the campaign stops; any number when none.
+    pub most_trials: Option<usize>,
+}
+
+impl Brief {
+    /// These tests under the deltas of a space, for any failure, without bounds.
+    pub fn new(space: Space, tests: Vec<TestCase>) -> Self {
+        Self {
+            space,
+            tests,
+            wanted: None,
+            known: Vec::new(),
+            earlier: Vec::new(),
+            numbered: 0,
+            most_trials: None,
+        }
+    }
+}
+
+/// Why a campaign ended before its search was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// It was asked to, from outside.
+    Asked,
+    /// As many trials have finished as it was given.
+    OutOfTrials,
 }
 
 /// What a campaign came to.
 #[derive(Debug)]
 pub struct Finished {
-    /// The stored runs, in the order in which they finished.
+    /// The stored runs, in the order in which they finished; those of before an interruption first.
     pub runs: Vec<Run>,
+    /// How many of them are from before an interruption.
+    pub earlier: usize,
     /// How many trials were cancelled.
     pub cancelled: usize,
-    /// Whether it was stopped from outside before the search was done.
-    pub stopped: bool,
+    /// How often a known circumstance was repeated.
+    pub sentinels: usize,
+    /// Why it ended before the search was done; none when the search is done.
+    pub stopped: Option<Stop>,
 }
 
 struct Busy {
     slot: SlotId,
     set: DeltaSet,
     cancel: CancellationToken,
-    sentinel: bool,
+    /// Which known circumstance it repeats.
+    repeats: Option<usize>,
 }
 
 type Done = (TrialId, Result<TrialEnd, EngineError>);
@@ -57,9 +91,10 @@ struct Loop<'a> {
     tasks: JoinSet<Done>,
     busy: BTreeMap<TrialId, Busy>,
     deployed: BTreeMap<SlotId, DeltaSet>,
-    known: Option<(DeltaSet, Outcome)>,
+    known: Vec<(DeltaSet, Outcome)>,
     since_sentinel: u32,
-    sentinels: u64,
+    /// The number of search's trials that ended the size of the best set, for searches without rounds.
+    best: (usize, usize),
     finished: Finished,
 }
 
@@ -71,6 +106,9 @@ pub async fn run(
     search: &mut dyn Search,
     stop: &CancellationToken,
 ) -> Result<Finished, EngineError> {
+    for run in &brief.earlier {
+        search.recall(&run.deltas, &run.outcome);
+    }
     let mut state = Loop {
         session,
         brief,
@@ -78,10 +116,16 @@ pub async fn run(
         tasks: JoinSet::new(),
         busy: BTreeMap::new(),
         deployed: BTreeMap::new(),
-        known: None,
+        known: brief.known.clone(),
         since_sentinel: 0,
-        sentinels: 0,
-        finished: Finished { runs: Vec::new(), cancelled: 0, stopped: false },
+        best: (usize::MAX, 0),
+        finished: Finished {
+            runs: brief.earlier.clone(),
+            earlier: brief.earlier.len(),
+            cancelled: 0,
+            sentinels: 0,
+            stopped: None,
+        },
     };
     let result = state.turn(stop).await;
     // Cancelled trials clear their slots themselves; waiting for them is what makes that a promise.
@@ -94,11 +138,14 @@ impl Loop<'_> {
     async fn turn(&mut self, stop: &CancellationToken) -> Result<(), EngineError> {
         loop {
             if stop.is_cancelled() {
-                self.finished.stopped = true;
+                self.finished.stopped = Some(Stop::Asked);
                 return Ok(());
             }
             self.start_what_is_wanted()?;
+            self.tell();
             if self.tasks.is_empty() {
+                let out = self.spent() && !self.search.is_done();
+                self.finished.stopped = out.then_some(Stop::OutOfTrials);
                 return Ok(());
             }
             let done = tokio::select! {
@@ -117,32 +164,60 @@ impl Loop<'_> {
             self.busy.values().for_each(|busy| busy.cancel.cancel());
             return Ok(());
         }
-        if let Some((set, _)) = self.known.clone()
-            && self.session.options.sentinel_every > 0
+        if self.session.options.sentinel_every > 0
             && self.since_sentinel >= self.session.options.sentinel_every
+            && !self.known.is_empty()
+            && !self.spent()
             && let Some(slot) = self.free_slots().first().copied()
         {
+            let which = self.finished.sentinels % self.known.len();
+            let set = self.known[which].0.clone();
             self.since_sentinel = 0;
-            self.sentinels += 1;
-            self.start(TrialId(SENTINELS + self.sentinels), set, slot, true)?;
+            self.finished.sentinels += 1;
+            let number = self.session.next_sentinel();
+            self.start(TrialId::sentinel(number), set, slot, Some(which))?;
         }
         let slots: Vec<SlotView> = self.session.slots.keys().map(|&slot| self.view(slot)).collect();
         let in_flight: Vec<TrialId> =
-            self.busy.iter().filter(|(_, b)| !b.sentinel).map(|(&t, _)| t).collect();
+            self.busy.iter().filter(|(_, b)| b.repeats.is_none()).map(|(&t, _)| self.inner(t)).collect();
         let moves = self.search.plan(&slots, &in_flight);
         for trial in moves.cancel {
-            if let Some(busy) = self.busy.get(&trial) {
+            if let Some(busy) = self.busy.get(&self.outer(trial)) {
                 busy.cancel.cancel();
             }
         }
         for start in moves.start {
-            self.start(start.trial, start.set, start.slot, false)?;
+            if self.spent() {
+                self.search.lose(start.trial);
+            } else {
+                self.start(self.outer(start.trial), start.set, start.slot, None)?;
+            }
         }
         Ok(())
     }
 
+    /// Whether no further trial may be started: those that run would use up what is left.
+    fn spent(&self) -> bool {
+        let running = self.busy.values().filter(|b| b.repeats.is_none() && !b.cancel.is_cancelled()).count();
+        let finished = self.finished.runs.len() - self.finished.earlier;
+        self.brief.most_trials.is_some_and(|most| finished + running >= most)
+    }
+
+    /// The number under which a search's trial is stored.
+    fn outer(&self, trial: TrialId) -> TrialId {
+        TrialId(trial.0 + self.brief.numbered)
+    }
+
+    /// The number by which the search knows a trial.
+    fn inner(&self, trial: TrialId) -> TrialId {
+        TrialId(trial.0 - self.brief.numbered)
+    }
+
     fn view(&self, slot: SlotId) -> SlotView {
-        let busy = self.busy.iter().find(|(_, b)| b.slot == slot).map(|(&trial, _)| trial);
+        let busy = self.busy.iter().find(|(_, b)| b.slot == slot).map(|(&trial, b)| match b.repeats {
+            Some(_) => trial,
+            None => self.inner(trial),
+        });
         SlotView { slot, current: self.deployed.get(&slot).cloned(), busy }
     }
 
@@ -155,7 +230,7 @@ impl Loop<'_> {
         trial: TrialId,
         set: DeltaSet,
         slot: SlotId,
-        sentinel: bool,
+        repeats: Option<usize>,
     ) -> Result<(), EngineError> {
         let request = TrialRequest {
             trial,
@@ -166,7 +241,7 @@ impl Loop<'_> {
         };
         let cancel = CancellationToken::new();
         self.deployed.insert(slot, set.clone());
-        self.busy.insert(trial, Busy { slot, set, cancel: cancel.clone(), sentinel });
+        self.busy.insert(trial, Busy { slot, set, cancel: cancel.clone(), repeats });
         let session = self.session.clone();
         self.tasks.spawn(async move { (trial, session.trial(slot, &request, &cancel).await) });
         Ok(())
@@ -179,33 +254,59 @@ impl Loop<'_> {
         let run = match end {
             TrialEnd::Cancelled => {
                 self.deployed.remove(&busy.slot);
-                self.finished.cancelled += 1;
+                self.finished.cancelled += usize::from(busy.repeats.is_none());
                 return Ok(());
             }
             TrialEnd::Finished(run) => *run,
         };
-        if busy.sentinel {
-            return self.compare(trial, &run);
+        if let Some(which) = busy.repeats {
+            return self.compare(trial, which, &run);
         }
         self.since_sentinel += 1;
-        if self.known.is_none() && !matches!(run.outcome, Outcome::Unresolved { .. }) {
-            self.known = Some((busy.set, run.outcome.clone()));
+        if self.known.is_empty() && !matches!(run.outcome, Outcome::Unresolved { .. }) {
+            self.known.push((busy.set, run.outcome.clone()));
         }
-        let cost: Duration = run.cost.total;
-        self.search.record(trial, &run.outcome, cost);
+        self.search.record(self.inner(trial), &run.outcome, run.cost.total);
         self.finished.runs.push(run);
         Ok(())
     }
 
     /// A known circumstance must show again what it showed before.
-    fn compare(&mut self, trial: TrialId, run: &Run) -> Result<(), EngineError> {
-        let before = self.known.as_ref().map(|(_, outcome)| outcome);
-        let agrees = before == Some(&run.outcome);
+    fn compare(&mut self, trial: TrialId, which: usize, run: &Run) -> Result<(), EngineError> {
+        let before = &self.known[which].1;
+        let agrees = before == &run.outcome;
         self.session.events.emit(Event::SentinelChecked { trial, agrees });
         if agrees {
             return Ok(());
         }
-        let before = before.map_or("nothing", Outcome::word).to_owned();
-        Err(EngineError::Sentinel { trial, before, now: run.outcome.word().to_owned() })
+        let (before, now) = (before.word().to_owned(), run.outcome.word().to_owned());
+        Err(EngineError::Sentinel { trial, before, now })
+    }
+
+    /// Tells where the search stands.
+    fn tell(&mut self) {
+        let standing = self.search.standing();
+        if standing == Standing::default() {
+            // A plain list of trials stands nowhere.
+            return;
+        }
+        if standing.best.len() < self.best.0 {
+            self.best = (standing.best.len(), self.best.1 + 1);
+        }
+        let rounds = self.search.rounds();
+        let reused: usize = rounds.iter().map(|round| round.count(TaskEnd::Reused)).sum();
+        self.session.events.emit(Event::SearchStands {
+            round: if rounds.is_empty() { self.best.1 } else { rounds.len() },
+            left: standing.left,
+            unproven: standing.unproven,
+            causes: standing.causes.len(),
+            finished: self.finished.runs.len(),
+            cancelled: self.finished.cancelled,
+            reused: reused + self.finished.earlier,
+            busy: self.busy.len(),
+            slots: self.session.slots.len(),
+            remaining: standing.remaining,
+            belief: standing.belief,
+        });
     }
 }

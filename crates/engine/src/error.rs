@@ -45,6 +45,12 @@ pub enum EngineError {
         /// What it gave now.
         now: String,
     },
+    /// An earlier campaign cannot go on.
+    #[error("the campaign cannot be resumed: {problem}")]
+    CannotResume {
+        /// Why.
+        problem: String,
+    },
     /// Something of the tool itself broke.
     #[error("internal: {0}")]
     Internal(String),

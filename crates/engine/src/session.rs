@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use faultscope_mesh::{Hooks, Mesh, MeshOptions, MeshSlot};
@@ -12,7 +13,7 @@ use faultscope_model::event::Event;
 use faultscope_model::units::ByteSize;
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{Application, CampaignId, Protocol, RunId, SlotId, TrialId};
-use faultscope_platform::{MeshPlace, Platform, SlotSpec};
+use faultscope_platform::{MeshPlace, Platform, PlatformErrorKind, SlotSpec};
 use faultscope_store::{Campaign, CampaignMeta, Store, StoreErrorKind, new_campaign_id};
 use tokio::sync::OnceCell;
 
@@ -47,6 +48,8 @@ pub struct SessionOptions {
     pub retries: u32,
     /// After how many trials a known circumstance is repeated; 0 for never.
     pub sentinel_every: u32,
+    /// Go on with this campaign instead of a new one.
+    pub resume: Option<CampaignId>,
 }
 
 impl SessionOptions {
@@ -65,6 +68,7 @@ impl SessionOptions {
             trial_within: Duration::from_secs(600),
             retries: 3,
             sentinel_every: 0,
+            resume: None,
         }
     }
 }
@@ -78,6 +82,7 @@ pub struct Session {
     pub(crate) campaign: Arc<Campaign>,
     pub(crate) events: EventBus,
     mesh: Option<Mesh>,
+    sentinels: AtomicU32,
 }
 
 impl fmt::Debug for Session {
@@ -104,14 +109,17 @@ impl Session {
     ) -> Result<Self, EngineError> {
         let store = Store::open(&options.state)?;
         let started_us = now_us();
-        let campaign = Arc::new(store.campaign(CampaignMeta {
-            id: unused_id(&store, started_us),
-            kind: options.purpose.clone(),
-            application: application.name.clone(),
-            started_us,
-            command_line: options.command_line.clone(),
-            seed: options.seed,
-        })?);
+        let campaign = Arc::new(match &options.resume {
+            Some(id) => store.resume(id)?,
+            None => store.campaign(CampaignMeta {
+                id: unused_id(&store, started_us),
+                kind: options.purpose.clone(),
+                application: application.name.clone(),
+                started_us,
+                command_line: options.command_line.clone(),
+                seed: options.seed,
+            })?,
+        });
         let mesh = match platform.capabilities().mesh {
             MeshPlace::Local => Some(Mesh::start(MeshOptions { workers: options.mesh_workers })?),
             MeshPlace::Sidecar | MeshPlace::Nowhere => None,
@@ -150,13 +158,18 @@ impl Session {
             let mesh = mesh.as_ref().map(|mesh| mesh.open(id, hooks(recorder.clone())));
             slots.insert(id, SlotState { id, mesh, recorder, expansion, spec, opened: OnceCell::new() });
         }
-        events.emit(Event::CampaignStarted {
-            campaign: campaign.id().clone(),
-            purpose: options.purpose.clone(),
-            slots: options.slots,
-            seed: options.seed,
+        events.emit(match &options.resume {
+            Some(_) => Event::CampaignResumed { slots: options.slots },
+            None => Event::CampaignStarted {
+                campaign: campaign.id().clone(),
+                purpose: options.purpose.clone(),
+                slots: options.slots,
+                seed: options.seed,
+            },
         });
-        Ok(Self { application: Arc::new(application), options, platform, slots, campaign, events, mesh })
+        let application = Arc::new(application);
+        let sentinels = AtomicU32::new(0);
+        Ok(Self { application, options, platform, slots, campaign, events, mesh, sentinels })
     }
 
     /// The campaign's id, the name of its folder.
@@ -189,16 +202,38 @@ impl Session {
         self.slots.get(&slot)?.mesh.as_ref()
     }
 
-    /// The id under which a trial's run is stored: the campaign's first letters and the trial's number.
+    /// The number of the next repetition of a known circumstance.
+    pub(crate) fn next_sentinel(&self) -> u32 {
+        self.sentinels.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// After an interruption, goes on counting repetitions where the campaign left off.
+    pub(crate) fn count_sentinels_from(&self, last: u32) {
+        self.sentinels.store(last, Ordering::Relaxed);
+    }
+
+    /// The id under which a trial's run is stored: the campaign's first letters and the trial's name.
     pub(crate) fn run_id(&self, trial: TrialId) -> Result<RunId, EngineError> {
         let short = self.campaign.id().as_str().split('-').next().unwrap_or_default().to_owned();
-        format!("{short}.{}", trial.0).parse().map_err(|e| EngineError::Internal(format!("{e}")))
+        format!("{short}.{}", trial.name()).parse().map_err(|e| EngineError::Internal(format!("{e}")))
     }
 
     pub(crate) async fn slot(&self, id: SlotId) -> Result<&SlotState, EngineError> {
         let slot = self.slots.get(&id).ok_or_else(|| EngineError::Internal(format!("there is no {id}")))?;
         slot.opened.get_or_try_init(|| self.platform.open_slot(&slot.spec)).await?;
         Ok(slot)
+    }
+
+    /// Makes a slot usable again after its trial was spoiled: clears it, or opens it anew when it died.
+    pub(crate) async fn refresh(&self, slot: &SlotState) -> Result<(), EngineError> {
+        match self.clear(slot).await {
+            Err(EngineError::Platform(error)) if error.kind == PlatformErrorKind::Infrastructure => {
+                tracing::warn!(slot = %slot.id, %error, "the slot is opened anew");
+                self.platform.close_slot(slot.id).await?;
+                Ok(self.platform.open_slot(&slot.spec).await?)
+            }
+            other => other,
+        }
     }
 
     /// Ends everything, writes the last events and closes the store.

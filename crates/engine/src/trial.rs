@@ -99,7 +99,7 @@ impl Session {
                 }
                 Attempt::Invalid(reason) => {
                     tries += 1;
-                    self.clear(slot).await?;
+                    self.refresh(slot).await?;
                     if tries > self.options.retries {
                         return Err(EngineError::Invalid { trial: request.trial, tries, reason });
                     }
@@ -344,7 +344,7 @@ impl Session {
     }
 
     /// Removes everything of a trial from its slot.
-    async fn clear(&self, slot: &SlotState) -> Result<(), EngineError> {
+    pub(crate) async fn clear(&self, slot: &SlotState) -> Result<(), EngineError> {
         if let Some(mesh) = &slot.mesh {
             mesh.close_listeners();
             mesh.reset_connections();

@@ -1,5 +1,6 @@
 //! What happens in a campaign, as it happens: one stream for the terminal, the event log and pages.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,50 @@ pub enum Event {
         slots: u16,
         /// Decides every random choice in it.
         seed: u64,
+    },
+    /// What all trials of the campaign rest on; it can go on later only while all of it is the same.
+    CampaignRests {
+        /// What each part is, or a digest of it.
+        on: BTreeMap<String, String>,
+    },
+    /// A campaign that had ended before its answer was there goes on.
+    CampaignResumed {
+        /// How many slots it has now.
+        slots: u16,
+    },
+    /// The start-up checks have shown how often the failure comes.
+    Calibrated {
+        /// How often it failed in the failing circumstance.
+        failed: u32,
+        /// How often that was tried.
+        tried: u32,
+        /// How often a failing circumstance is taken to fail.
+        rate: f64,
+    },
+    /// Where the search stands.
+    SearchStands {
+        /// In which round it is; where there are no rounds, how often the failing set has become smaller.
+        round: usize,
+        /// How many deltas may still belong to the cause.
+        left: usize,
+        /// How many one-smaller sets are yet to be tried.
+        unproven: usize,
+        /// How many causes are found.
+        causes: usize,
+        /// Trials that have finished.
+        finished: usize,
+        /// Trials that were cancelled.
+        cancelled: usize,
+        /// Questions that were answered by earlier trials.
+        reused: usize,
+        /// Slots in which a trial runs.
+        busy: usize,
+        /// All slots.
+        slots: usize,
+        /// Trials that are estimated to be left.
+        remaining: f64,
+        /// How probable the answer is, in the eyes of the search.
+        belief: f64,
     },
     /// A trial was given to a slot.
     TrialStarted {

@@ -182,10 +182,59 @@ pub struct NodeId(pub u16);
 #[serde(transparent)]
 pub struct SlotId(pub u16);
 
-/// One execution within a campaign, counted from 1.
+/// One execution within a campaign, counted from 1; those that no search chose have names of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TrialId(pub u64);
+
+/// From here on trials are repetitions of a known circumstance; below are those a search chose.
+const SENTINELS: u64 = 1 << 32;
+/// From here on they are start-up checks of the simplest circumstance.
+const CHECKS_SIMPLEST: u64 = 2 << 32;
+/// From here on they are start-up checks of the failing circumstance.
+const CHECKS_FAILING: u64 = 3 << 32;
+
+impl TrialId {
+    /// The repetition of a known circumstance, from 1.
+    pub fn sentinel(number: u32) -> Self {
+        Self(SENTINELS + u64::from(number))
+    }
+
+    /// A start-up check of the simplest circumstance, from 1.
+    pub fn check_simplest(number: u32) -> Self {
+        Self(CHECKS_SIMPLEST + u64::from(number))
+    }
+
+    /// A start-up check of the failing circumstance, from 1.
+    pub fn check_failing(number: u32) -> Self {
+        Self(CHECKS_FAILING + u64::from(number))
+    }
+
+    /// Whether a search chose it, or it is one of a plain list.
+    pub fn is_chosen(self) -> bool {
+        self.0 < SENTINELS
+    }
+
+    /// What it is called after the dot in the name of its run: `12`, `check-failing`, `sentinel-2`.
+    pub fn name(self) -> String {
+        let numbered = |name: &str, from: u64| match self.0 - from {
+            0 | 1 => name.to_owned(),
+            number => format!("{name}-{number}"),
+        };
+        match self.0 {
+            0..SENTINELS => self.0.to_string(),
+            SENTINELS..CHECKS_SIMPLEST => numbered("sentinel", SENTINELS),
+            CHECKS_SIMPLEST..CHECKS_FAILING => numbered("check-simplest", CHECKS_SIMPLEST),
+            _ => numbered("check-failing", CHECKS_FAILING),
+        }
+    }
+}
+
+impl fmt::Display for TrialId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_chosen() { write!(f, "trial-{}", self.0) } else { f.write_str(&self.name()) }
+    }
+}
 
 macro_rules! display_number {
     ($($type:ty => $prefix:literal),+) => {
@@ -197,7 +246,7 @@ macro_rules! display_number {
     };
 }
 
-display_number!(NodeId => "node-", SlotId => "slot-", TrialId => "trial-");
+display_number!(NodeId => "node-", SlotId => "slot-");
 
 /// A trace id of 128 bits; never zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -264,6 +313,15 @@ mod tests {
         let instance: InstanceId = "ts-order-12".parse().unwrap();
         assert_eq!((instance.service.as_str(), instance.ordinal), ("ts-order", 12));
         assert_eq!(instance.to_string(), "ts-order-12");
+    }
+
+    #[test]
+    fn trials_that_no_search_chose_have_names() {
+        assert_eq!(TrialId(12).to_string(), "trial-12");
+        assert_eq!(TrialId::check_simplest(1).to_string(), "check-simplest");
+        assert_eq!(TrialId::check_failing(3).name(), "check-failing-3");
+        assert_eq!(TrialId::sentinel(2).name(), "sentinel-2");
+        assert!(TrialId(12).is_chosen() && !TrialId::sentinel(1).is_chosen());
     }
 
     #[test]

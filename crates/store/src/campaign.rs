@@ -70,10 +70,22 @@ impl Campaign {
         meta: CampaignMeta,
         options: CampaignOptions,
     ) -> Result<Self, StoreError> {
+        let campaign = Self::start(folder, CampaignFile::new(meta), options)?;
+        // Written last: a folder without this file is not a campaign yet.
+        campaign.file.write(&campaign.folder)?;
+        Ok(campaign)
+    }
+
+    /// Starts a writer for a campaign that is there and has none.
+    pub(crate) fn reopen(folder: PathBuf, options: CampaignOptions) -> Result<Self, StoreError> {
+        let file = CampaignFile::read(&folder)?;
+        Self::start(folder, file, options)
+    }
+
+    fn start(folder: PathBuf, file: CampaignFile, options: CampaignOptions) -> Result<Self, StoreError> {
         let lock_path = folder.join(LOCK);
         let lock = File::create(&lock_path).map_err(StoreError::io("create", &lock_path))?;
         lock.try_lock().map_err(|error| StoreError::io("lock", &lock_path)(error.into()))?;
-        let file = CampaignFile::new(meta);
         let database = folder.join(DATABASE);
         let connection = open_writer(&database)?;
         let events = EventLog::append_to(&folder)?;
@@ -89,10 +101,7 @@ impl Campaign {
                 }
             })
             .map_err(StoreError::io("start the writer of", &folder))?;
-        let campaign = Self { file, folder, queue, events, writer: Some(writer), _lock: lock };
-        // Written last: a folder without this file is not a campaign yet.
-        campaign.file.write(&campaign.folder)?;
-        Ok(campaign)
+        Ok(Self { file, folder, queue, events, writer: Some(writer), _lock: lock })
     }
 
     /// Its id.

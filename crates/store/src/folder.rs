@@ -95,6 +95,11 @@ impl Store {
         Campaign::create(folder.clone(), meta, options).inspect_err(|_| drop(fs::remove_dir_all(&folder)))
     }
 
+    /// Goes on writing a campaign that nobody writes any more.
+    pub fn resume(&self, id: &CampaignId) -> Result<Campaign, StoreError> {
+        Campaign::reopen(self.campaigns.join(id.as_str()), CampaignOptions::default())
+    }
+
     /// All campaigns, newest first. Those that cannot be read are passed over with a warning in the log.
     pub fn campaigns(&self) -> Result<Vec<StoredCampaign>, StoreError> {
         let entries = fs::read_dir(&self.campaigns).map_err(StoreError::io("read", &self.campaigns))?;

@@ -11,7 +11,7 @@ pub(crate) fn all(text: &str, known: &[(String, String)]) -> String {
         vec![
             mask(r"\b[0-9a-f]{32}\b", "<trace>"),
             mask(r"\b[0-9a-f]{4}-[0-9a-f]{10,}-[0-9a-f]+\b", "<campaign>"),
-            mask(r"\b[0-9a-f]{4,8}\.(\d+)\b", "<run>.$1"),
+            mask(r"\b[0-9a-f]{4,8}\.(\d+|(?:check|sentinel)[a-z0-9-]*)\b", "<run>.$1"),
             // Bars and the columns of times stand as wide as they happen to be.
             mask(r" +▬[▬ ]*▬* *", " <bar> "),
             mask(r"▬[▬ ]*", "<bar> "),

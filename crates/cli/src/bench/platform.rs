@@ -183,7 +183,7 @@ fn memory(services: usize) -> Vec<Figure> {
 async fn four_slots(folder: &Path, seed: u64) -> Result<Figure, CommandError> {
     let application = Project::read(folder)?.application;
     let space = application.space().map_err(|e| CommandError::internal("the sample").because(e))?;
-    let brief = Brief { space, tests: application.tests.clone(), wanted: None };
+    let brief = Brief::new(space, application.tests.clone());
     let session = open(application, folder, 4, seed, None).await?;
     let mut search = Fixed::new(vec![DeltaSet::new(); 4]);
     let finished = campaign::run(&session, &brief, &mut search, &CancellationToken::new()).await;

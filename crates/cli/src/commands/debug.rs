@@ -3,38 +3,51 @@
 use std::sync::Arc;
 
 use faultscope_engine::Session;
-use faultscope_engine::debug::{self, DebugOptions, DebugReport, FoundCause, Strategy, Verdict};
+use faultscope_engine::debug::{self, DebugOptions, DebugReport, Flaky, FoundCause, Strategy, Verdict};
 use faultscope_model::units::show_duration;
+use faultscope_search::Proof;
+use faultscope_store::Store;
 
-use crate::args::{DebugArgs, Global, StrategyArg, Under};
+use super::debug_args::{Budget, DebugArgs, FlakyArg, StrategyArg};
+use crate::args::{Global, Under};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::project::Project;
 
+/// Deltas of an unfinished answer that are shown.
+const MOST_SHOWN: usize = 12;
+
 pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let project = Project::read(&args.target.file)?;
-    if let Some(name) = &args.test {
-        super::test::choose(&project, std::slice::from_ref(name))?;
+    super::test::choose(&project, args.test.as_slice())?;
+    let differs = project.application.space().is_ok_and(|space| !space.deltas.is_empty());
+    if !differs {
+        let message = "simplest and failing circumstance are the same, so there is nothing to search";
+        return Err(CommandError::new(Exit::Spec, message).hint(
+            "write what is different when the test fails, for example\n  \
+             failing: { instances: { order: 3 }, config: { order: { memory: 64MiB } } }",
+        ));
     }
+    let resume = match args.resume.as_deref() {
+        None => None,
+        Some(named) => {
+            let store = Store::open(project.root.join(".faultscope"))?;
+            let named = Some(named).filter(|named| !named.is_empty());
+            Some(debug::unfinished(&store, &project.application.name, named)?)
+        }
+    };
     let platform = project.platform(&args.target).await?;
     let under =
         Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: args.seed };
     let mut options = project.session("debug", &under)?;
     options.slots = args.slots;
+    options.sentinel_every = args.sentinel_every;
+    options.resume = resume;
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
     let progress = Progress::start(&session, global, printer);
-    let chosen = DebugOptions {
-        strategy: match args.strategy {
-            StrategyArg::Bayes => Strategy::Bayes,
-            StrategyArg::Ddmin => Strategy::Ddmin,
-            StrategyArg::DdminPar => Strategy::DdminPar,
-        },
-        all: args.all,
-        test: args.test.clone(),
-        only_failing_test: args.only,
-    };
+    let chosen = chosen(&args);
     let stop = super::test::interrupted();
     let report = debug::debug(&session, &chosen, &stop).await;
     progress.finish().await;
@@ -53,20 +66,64 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
     Ok(match report.verdict {
         Verdict::Reduced => Exit::Found,
         Verdict::NoDeltas => Exit::Spec,
-        Verdict::FailsAlready => Exit::Found,
+        Verdict::FailsAlready | Verdict::FailsAtTimes => Exit::FailsAlready,
         Verdict::NotReproduced | Verdict::OtherTestsFail { .. } | Verdict::Unresolved { .. } => {
             Exit::Unresolved
         }
         Verdict::Stopped => Exit::Interrupted,
+        Verdict::OutOfBudget => Exit::Budget,
     })
+}
+
+fn chosen(args: &DebugArgs) -> DebugOptions {
+    let time = |budget: &Budget| match budget {
+        Budget::Time(time) => Some(*time),
+        Budget::Trials(_) => None,
+    };
+    let trials = |budget: &Budget| match budget {
+        Budget::Time(_) => None,
+        Budget::Trials(trials) => Some(*trials),
+    };
+    DebugOptions {
+        strategy: match args.strategy {
+            StrategyArg::Bayes => Strategy::Bayes,
+            StrategyArg::Ddmin => Strategy::Ddmin,
+            StrategyArg::DdminPar => Strategy::DdminPar,
+        },
+        all: args.all,
+        test: args.test.clone(),
+        only_failing_test: args.only,
+        flaky: match args.flaky {
+            FlakyArg::Auto => Flaky::Auto,
+            FlakyArg::Off => Flaky::Off,
+            FlakyArg::Rate(rate) => Flaky::Rate(rate),
+        },
+        repeat: args.repeat,
+        most_time: args.budget.iter().filter_map(time).min(),
+        most_trials: args.budget.iter().filter_map(trials).min(),
+    }
 }
 
 fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
     if let Some(signature) = &report.signature {
         printer.line(format!("failure: {signature}"));
     }
+    if let Some(flaky) = report.calibration.filter(|known| known.rate < 1.0) {
+        printer.line(format!(
+            "It shows in about {:.0} % of its runs: {} of {} start-up checks failed",
+            100.0 * flaky.rate,
+            flaky.failed,
+            flaky.tried
+        ));
+    }
     if report.verdict != Verdict::Reduced {
         printer.line(report.summary());
+    }
+    if let Some(hint) = hint(report, args) {
+        printer.line(hint);
+    }
+    if report.causes.len() > 1 {
+        printer.line(format!("{} causes; any of them alone makes the test fail:", report.causes.len()));
     }
     for cause in &report.causes {
         show_cause(cause, report, printer);
@@ -75,12 +132,12 @@ fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
         }
         printer.line(format!("Reproduce with `{}`", reproduce(cause, report, args)));
     }
-    if report.verdict == Verdict::Stopped && !report.best.is_empty() {
-        printer.line(format!(
-            "Smallest failing set so far: {} of {} deltas",
-            report.best.len(),
-            report.deltas
-        ));
+    if report.none_left {
+        printer.line("No cause is left: with all other deltas together the test passes");
+    }
+    let stopped = matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget);
+    if stopped && report.causes.is_empty() && !report.best.is_empty() {
+        show_best(report, printer);
     }
     if let Some(difference) = &report.difference {
         let nothing = || "no such call".to_owned();
@@ -93,24 +150,83 @@ fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
         printer.line(format!("  passing  {}", difference.passing_call.clone().unwrap_or_else(nothing)));
     }
     let trials = &report.trials;
-    printer.line(printer.dim(&format!(
-        "{} trials finished ({} unresolved), {} cancelled, {}",
-        trials.finished,
-        trials.unresolved,
-        trials.cancelled,
-        show_duration(report.took)
-    )));
+    let mut parts = vec![format!("{} trials finished", trials.finished)];
+    for (count, what) in [
+        (trials.unresolved, "unresolved"),
+        (trials.cancelled, "cancelled"),
+        (trials.reused, "reused"),
+        (trials.earlier, "from before"),
+        (trials.sentinels, "sentinels"),
+        (trials.checks, "start-up checks"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    parts.push(show_duration(report.took));
+    printer.line(printer.dim(&parts.join(", ")));
+}
+
+/// What to do next, where the answer is not the cause.
+fn hint(report: &DebugReport, args: &DebugArgs) -> Option<String> {
+    let campaign = report.campaign.split('-').next().unwrap_or_default();
+    let file = args.target.file.display();
+    match &report.verdict {
+        Verdict::Stopped | Verdict::OutOfBudget => {
+            Some(format!("Go on with `faultscope debug {file} --resume={campaign}` and the same options"))
+        }
+        Verdict::OtherTestsFail { failing, .. } if failing.len() > 1 => {
+            Some(format!("Look at one of them alone with `--test '{}' --only`", failing[0]))
+        }
+        Verdict::OtherTestsFail { failing, .. } => {
+            failing.first().map(|name| format!("Look for that one with `--test '{name}'`"))
+        }
+        Verdict::FailsAlready => {
+            Some(format!("See its calls with `faultscope runs show {campaign}.check-simplest`"))
+        }
+        Verdict::NotReproduced => {
+            Some(format!("See what passed with `faultscope runs show {campaign}.check-failing`"))
+        }
+        _ => None,
+    }
+}
+
+/// The best answer so far and what is proven about it.
+fn show_best(report: &DebugReport, printer: &Printer) {
+    let (best, all) = (report.best.len(), report.deltas);
+    printer.line(printer.strong(&format!("Smallest failing set so far: {best} of {all} deltas")));
+    for delta in report.best.iter().take(MOST_SHOWN) {
+        printer.line(format!("  {:<14} {}: {} -> {}", delta.dimension, delta.name, delta.from, delta.to));
+    }
+    if best > MOST_SHOWN {
+        printer.line(format!("  and {} more", best - MOST_SHOWN));
+    }
+    let proven = match report.proof {
+        Proof::Given => "all deltas together fail".to_owned(),
+        _ => format!(
+            "a trial of exactly this set failed; {} smaller ones are yet to be tried",
+            report.unproven
+        ),
+    };
+    printer.line(format!("Proven: {proven}"));
 }
 
 fn show_cause(cause: &FoundCause, report: &DebugReport, printer: &Printer) {
     let proof = if cause.minimal { "Minimal cause" } else { "Cause" };
-    printer.line(printer.strong(&format!("{proof}: {} of {} deltas", cause.deltas.len(), report.deltas)));
+    let together = if cause.deltas.len() > 1 { ", together" } else { "" };
+    let count = cause.deltas.len();
+    printer.line(printer.strong(&format!("{proof}: {count} of {} deltas{together}", report.deltas)));
     for delta in &cause.deltas {
         printer.line(format!("  {:<14} {}: {} -> {}", delta.dimension, delta.name, delta.from, delta.to));
     }
     if cause.witness.len() > cause.deltas.len() {
         let more = cause.witness.len() - cause.deltas.len();
         printer.line(format!("  (the failing trial also had {more} pairs of calls that these imply)"));
+    }
+    if report.calibration.is_some_and(|known| known.rate < 1.0) {
+        // A single delta that failed once is the cause; of several, passes that were chance could hide one.
+        let certain = if cause.deltas.len() > 1 { "at least 99 % certain" } else { "certain" };
+        printer.line(format!("  {certain}; seen to fail {} times with exactly these", cause.confirmations));
     }
 }
 

@@ -6,6 +6,7 @@ mod check_programs;
 pub(crate) mod clean;
 pub(crate) mod completions;
 pub(crate) mod debug;
+pub(crate) mod debug_args;
 pub(crate) mod demo;
 pub(crate) mod deps;
 pub(crate) mod fetch;

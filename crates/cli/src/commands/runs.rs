@@ -1,8 +1,9 @@
 //! `faultscope runs`
 
 use faultscope_engine::stored;
+use faultscope_model::event::Event;
 use faultscope_model::{Run, Span};
-use faultscope_store::{CampaignMeta, Edge, Reader, Store, StoreError, StoreErrorKind};
+use faultscope_store::{CampaignMeta, Edge, Reader, Store, StoreError, StoreErrorKind, StoredCampaign};
 use serde::Serialize;
 
 use crate::args::{RunsArgs, RunsCommand, RunsLsArgs, RunsShowArgs};
@@ -58,12 +59,13 @@ async fn list(args: &RunsLsArgs, printer: &Printer) -> Result<Exit, CommandError
         return Ok(Exit::Done);
     }
     let mut table =
-        Table::new(&["run", "purpose", "application", "when", "outcome", "tests", "calls", "took"]);
+        Table::new(&["run", "purpose", "application", "when", "deltas", "outcome", "tests", "calls", "took"]);
     for Listed { campaign, runs } in &listed {
         let when = render::time::ago(campaign.started_us);
         if runs.is_empty() {
             let row = [campaign.id.to_string(), campaign.kind.clone(), campaign.application.clone(), when];
-            table.row(row.into_iter().chain(["no runs".into(), String::new(), String::new(), String::new()]));
+            let rest = ["", "no runs", "", "", ""].map(ToOwned::to_owned);
+            table.row(row.into_iter().chain(rest));
             continue;
         }
         for run in runs {
@@ -73,6 +75,7 @@ async fn list(args: &RunsLsArgs, printer: &Printer) -> Result<Exit, CommandError
                 campaign.kind.clone(),
                 campaign.application.clone(),
                 when.clone(),
+                if run.deltas.is_empty() { String::new() } else { run.deltas.len().to_string() },
                 run.outcome.word().to_owned(),
                 format!("{}/{}", run.evidence.tests.len() - failed, run.evidence.tests.len()),
                 run.evidence.spans.to_string(),
@@ -86,7 +89,7 @@ async fn list(args: &RunsLsArgs, printer: &Printer) -> Result<Exit, CommandError
 
 async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
     let store = open(&args.folder)?;
-    let (reader, run) = find(&store, &args.run)?;
+    let Found { reader, run, summary } = find(&store, &args.run)?;
     let spans = reader.spans_of(run.trial)?;
     let map = reader.edges(Some(run.trial))?;
     if printer.json {
@@ -102,6 +105,9 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
         render::tree::trees(&chosen, usize::MAX, printer);
         return Ok(Exit::Done);
     }
+    if let Some(summary) = summary {
+        printer.line(printer.strong(&summary));
+    }
     render::run::tests(&run, printer);
     render::run::endings(&run, usize::MAX, printer);
     render::run::evidence(&run, printer);
@@ -110,12 +116,18 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
     Ok(Exit::Done)
 }
 
-fn find(store: &Store, wanted: &str) -> Result<(Reader, Run), CommandError> {
+/// A run and, where its campaign was asked for, what that came to.
+struct Found {
+    reader: Reader,
+    run: Run,
+    summary: Option<String>,
+}
+
+fn find(store: &Store, wanted: &str) -> Result<Found, CommandError> {
     if wanted == "last" {
         for campaign in store.campaigns()? {
-            let reader = campaign.reader()?;
-            if let Some(run) = stored::runs(&reader)?.pop() {
-                return Ok((reader, run));
+            if let Some(found) = best_of(&campaign)? {
+                return Ok(found);
             }
         }
         return Err(CommandError::usage("there are no runs yet").hint("`faultscope test` makes one"));
@@ -127,14 +139,38 @@ fn find(store: &Store, wanted: &str) -> Result<(Reader, Run), CommandError> {
         _ => error.into(),
     };
     let campaign = store.campaign_by(short).map_err(unknown)?;
+    let found = match wanted.split_once('.') {
+        None => best_of(&campaign)?,
+        Some((_, trial)) => {
+            let reader = campaign.reader()?;
+            let run = stored::runs(&reader)?.into_iter().find(|run| run.trial.name() == trial);
+            run.map(|run| Found { reader, run, summary: None })
+        }
+    };
+    found.ok_or_else(|| no_run(wanted))
+}
+
+/// The run that says most about a campaign: the one with the cause that was found, else the last one.
+fn best_of(campaign: &StoredCampaign) -> Result<Option<Found>, CommandError> {
     let reader = campaign.reader()?;
     let mut runs = stored::runs(&reader)?;
-    let found = match wanted.split_once('.') {
-        Some((_, trial)) => runs.into_iter().find(|run| run.trial.0.to_string() == trial),
+    let report: Option<serde_json::Value> = campaign.report()?;
+    let witness = report.as_ref().and_then(|report| report["causes"][0]["run"].as_str());
+    let found = witness.and_then(|id| runs.iter().position(|run| run.id.as_str() == id));
+    let run = match found {
+        Some(place) => Some(runs.swap_remove(place)),
         None => runs.pop(),
     };
-    let run = found.ok_or_else(|| no_run(wanted))?;
-    Ok((reader, run))
+    let summary = match campaign.meta.kind.as_str() {
+        "debug" => {
+            campaign.events::<Event>(0)?.events.into_iter().rev().find_map(|logged| match logged.event {
+                Event::CampaignFinished { summary } => Some(summary),
+                _ => None,
+            })
+        }
+        _ => None,
+    };
+    Ok(run.map(|run| Found { reader, run, summary }))
 }
 
 fn no_run(wanted: &str) -> CommandError {

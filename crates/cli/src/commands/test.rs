@@ -45,7 +45,7 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
     if args.fail_fast {
         search = search.stop_at_failure();
     }
-    let brief = Brief { space, tests, wanted: None };
+    let brief = Brief::new(space, tests);
     let stop = interrupted();
     let finished = campaign::run(&session, &brief, &mut search, &stop).await;
     progress.finish().await;
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
         passed: count("pass"),
         failed: count("fail"),
         unresolved: count("unresolved"),
-        stopped: finished.stopped,
+        stopped: finished.stopped.is_some(),
         runs: finished.runs,
     };
     if printer.json {

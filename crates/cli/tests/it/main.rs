@@ -5,6 +5,7 @@ mod check;
 mod check_errors;
 mod circumstances;
 mod clients;
+mod debug;
 mod init;
 mod isolation;
 mod outcomes;

@@ -13,15 +13,15 @@ fn lists_and_shows() {
     assert_snapshot!(tool.run(["runs", "ls"]).shown(), @"
     exit code 0
     --- stdout
-    run     purpose  application  when     outcome  tests  calls  took
-    <run>.1  test     cells        <ago>  fail     0/1    2 <time>
-    <run>.1  test     cells        <ago>  pass     1/1    2 <time>
+    run     purpose  application  when     deltas  outcome  tests  calls  took
+    <run>.1  test     cells        <ago>  3       fail     0/1    2 <time>
+    <run>.1  test     cells        <ago>          pass     1/1    2 <time>
     ");
     assert_snapshot!(tool.run(["runs", "ls", "--limit", "1"]).shown(), @"
     exit code 0
     --- stdout
-    run     purpose  application  when     outcome  tests  calls  took
-    <run>.1  test     cells        <ago>  fail     0/1    2 <time>
+    run     purpose  application  when     deltas  outcome  tests  calls  took
+    <run>.1  test     cells        <ago>  3       fail     0/1    2 <time>
     ");
     assert_snapshot!(tool.run(["runs", "show"]).shown(), @"
     exit code 0

@@ -69,6 +69,8 @@ fn help() {
         4  the platform is unavailable
         5  the trial could not be judged
         6  the environment spoiled trials or changed under them
+        7  the budget was used up before the answer was there
+        8  the test fails already in the simplest circumstance
        70  the tool itself broke
       130  interrupted
     ");
@@ -77,7 +79,7 @@ fn help() {
 #[test]
 fn help_of_commands_has_examples() {
     let tool = tool();
-    for command in ["check", "init", "up", "test", "bench", "completions"] {
+    for command in ["check", "debug", "init", "up", "test", "bench", "completions"] {
         let text = tool.run([command, "--help"]).expect(0).stdout;
         assert!(text.contains("Example: faultscope"), "{command}: {text}");
     }

@@ -1,7 +1,7 @@
 //! From what a search stands at to what people are told.
 
 use faultscope_model::{DeltaSet, Outcome, Space};
-use faultscope_search::Search;
+use faultscope_search::{Search, TaskEnd};
 
 use super::{DebugReport, FoundCause, NamedDelta};
 use crate::campaign::Finished;
@@ -22,6 +22,7 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
             cause.proof,
             faultscope_search::Proof::Minimal | faultscope_search::Proof::MinimalDespiteUnresolved
         ),
+        confirmations: cause.confirmations.max(1),
         run: run_of(&cause.witness),
     };
     report.causes = standing.causes.iter().map(cause).collect();
@@ -36,7 +37,11 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
     }
     report.best = named(&standing.best);
     report.none_left = standing.none_left;
-    report.trials.finished += finished.runs.len();
+    (report.proof, report.unproven, report.belief) = (standing.proof, standing.unproven, standing.belief);
+    report.trials.finished = finished.runs.len();
+    report.trials.earlier = finished.earlier;
+    report.trials.sentinels = finished.sentinels;
+    report.trials.reused = search.rounds().iter().map(|round| round.count(TaskEnd::Reused)).sum();
     report.trials.cancelled = finished.cancelled;
     report.trials.unresolved =
         finished.runs.iter().filter(|r| matches!(r.outcome, Outcome::Unresolved { .. })).count();

@@ -1,59 +1,228 @@
 //! Start-up checks: nothing may fail without deltas, and the failure must come with all of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultscope_model::application::TestCase;
+use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
 use faultscope_model::{DeltaSet, Outcome, Run, SlotId, Space, TrialId};
+use futures_util::future::try_join_all;
 use tokio_util::sync::CancellationToken;
 
-use super::Verdict;
+use super::calibrate::{self, Calibration, Next};
+use super::{DebugOptions, Flaky, Verdict};
 use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::{TrialEnd, TrialRequest};
 
-/// The start-up checks have numbers of their own, beyond any search's.
-const CHECKS: u64 = 900_000;
+/// More checks than this end without a decision: most of them could not be judged.
+const MOST_CHECKS: u32 = 60;
 
-/// Runs the simplest and the failing circumstance, at the same time where there are two slots.
-pub(super) async fn check_both_ends(
-    session: &Arc<Session>,
-    space: &Space,
-    tests: &[TestCase],
-    stop: &CancellationToken,
-) -> Result<Option<(Run, Run)>, EngineError> {
-    let request = |number: u64, deltas: DeltaSet| -> Result<TrialRequest, EngineError> {
-        Ok(TrialRequest {
-            trial: TrialId(CHECKS + number),
-            circumstance: space.circumstance(&deltas)?,
-            deltas,
-            tests: tests.to_vec(),
-            wanted: None,
-        })
-    };
-    let (simplest, failing) = (request(1, DeltaSet::new())?, request(2, space.full())?);
-    let ends = if session.slots.len() > 1 {
-        let (first, second) =
-            tokio::join!(session.trial(SlotId(0), &simplest, stop), session.trial(SlotId(1), &failing, stop));
-        (first?, second?)
-    } else {
-        let first = session.trial(SlotId(0), &simplest, stop).await?;
-        (first, session.trial(SlotId(0), &failing, stop).await?)
-    };
-    match ends {
-        (TrialEnd::Finished(simplest), TrialEnd::Finished(failing)) => Ok(Some((*simplest, *failing))),
-        _ => Ok(None),
+/// Both ends, as they should be.
+#[derive(Debug)]
+pub(super) struct Ends {
+    pub(super) simplest: Run,
+    pub(super) failing: Run,
+    pub(super) wanted: Signature,
+    pub(super) calibration: Calibration,
+}
+
+/// What the checks came to.
+#[derive(Debug)]
+pub(super) enum Checked {
+    Fine(Box<Ends>),
+    /// There is nothing to search for.
+    Refused(Verdict, Option<Signature>),
+    /// They were cancelled.
+    Stopped,
+}
+
+/// Carries out the start-up checks.
+pub(super) struct Checker<'a> {
+    pub(super) session: &'a Arc<Session>,
+    pub(super) space: &'a Space,
+    pub(super) tests: &'a [TestCase],
+    /// The test that is to fail.
+    pub(super) named: Option<&'a str>,
+    pub(super) options: &'a DebugOptions,
+    pub(super) stop: &'a CancellationToken,
+    /// Checks of before an interruption.
+    pub(super) earlier: BTreeMap<TrialId, Run>,
+    /// How many were carried out or known.
+    pub(super) count: usize,
+}
+
+impl Checker<'_> {
+    /// Tries both ends, the failing one as often as it takes to know how often it fails.
+    pub(super) async fn check(&mut self) -> Result<Checked, EngineError> {
+        let mut tally = Tally::default();
+        let failing = (1..).take(self.at_once(&tally, 1)).map(TrialId::check_failing);
+        let ends = [TrialId::check_simplest(1)].into_iter().chain(failing).collect();
+        let Some(ends) = self.carry_out(ends).await? else { return Ok(Checked::Stopped) };
+        let mut news = ends.into_iter();
+        let Some(simplest) = news.next() else { return Ok(Checked::Stopped) };
+        let mut news: Vec<Run> = news.collect();
+        if let Some(Outcome::Unresolved { reason }) = news.first().map(|run| &run.outcome) {
+            return Ok(Checked::Refused(Verdict::Unresolved { reason: reason.clone() }, None));
+        }
+        let calibration = loop {
+            for run in news {
+                if let Err(verdict) = tally.add(self.session, run, self.named) {
+                    return Ok(Checked::Refused(verdict, None));
+                }
+            }
+            match self.decide(&tally) {
+                Next::Known(calibration) => break calibration,
+                Next::NotReproduced => return Ok(Checked::Refused(Verdict::NotReproduced, None)),
+                Next::Again => {
+                    let next = (tally.seen + 1..).take(self.at_once(&tally, 0)).map(TrialId::check_failing);
+                    match self.carry_out(next.collect()).await? {
+                        Some(runs) => news = runs,
+                        None => return Ok(Checked::Stopped),
+                    }
+                }
+            }
+        };
+        let Some((failing, wanted)) = tally.failure else {
+            return Ok(Checked::Refused(Verdict::NotReproduced, None));
+        };
+        let Calibration { failed, tried, rate } = calibration;
+        self.session.events().emit(Event::Calibrated { failed, tried, rate });
+        if let Some(verdict) = refuse_simplest(&simplest, &wanted) {
+            return Ok(Checked::Refused(verdict, Some(wanted)));
+        }
+        match self.look_for_flaky_failures(&wanted, rate).await? {
+            None => Ok(Checked::Stopped),
+            Some(true) => Ok(Checked::Refused(Verdict::FailsAtTimes, Some(wanted))),
+            Some(false) => Ok(Checked::Fine(Box::new(Ends { simplest, failing, wanted, calibration }))),
+        }
+    }
+
+    fn decide(&self, tally: &Tally) -> Next {
+        let Tally { failed, tried, seen, .. } = *tally;
+        let undecided = seen >= MOST_CHECKS;
+        let known = |rate| Next::Known(Calibration { failed, tried, rate });
+        match self.options.flaky {
+            Flaky::Off if failed > 0 => known(1.0),
+            Flaky::Off => Next::NotReproduced,
+            Flaky::Rate(rate) if failed > 0 => known(rate),
+            Flaky::Rate(rate) if tried >= calibrate::simplest_tries(rate) || undecided => Next::NotReproduced,
+            Flaky::Rate(_) => Next::Again,
+            Flaky::Auto if undecided && failed == 0 => Next::NotReproduced,
+            Flaky::Auto if undecided => known(f64::from(failed) / f64::from(tried)),
+            Flaky::Auto => calibrate::decide(failed, tried, self.options.repeat),
+        }
+    }
+
+    /// How many further checks of the failing circumstance are started together where some slots are taken:
+    /// a test that always failed needs only a few more.
+    fn at_once(&self, tally: &Tally, taken: usize) -> usize {
+        let slots = self.session.slots.len().saturating_sub(taken).max(1);
+        let repeat = if self.options.flaky == Flaky::Auto { self.options.repeat } else { 1 };
+        if tally.failed == tally.tried {
+            slots.min(repeat.saturating_sub(tally.tried).max(1) as usize)
+        } else {
+            slots
+        }
+    }
+
+    /// Whether a failure that comes at times comes without any delta too; none when it was stopped.
+    async fn look_for_flaky_failures(
+        &mut self,
+        wanted: &Signature,
+        rate: f64,
+    ) -> Result<Option<bool>, EngineError> {
+        let mut next = 2;
+        let tries = calibrate::simplest_tries(rate);
+        while next <= tries {
+            let batch = (next..=tries).take(self.session.slots.len());
+            let batch: Vec<TrialId> = batch.map(TrialId::check_simplest).collect();
+            next += batch.len() as u32;
+            let Some(runs) = self.carry_out(batch).await? else { return Ok(None) };
+            if runs.iter().any(|run| signatures(self.session, run).iter().any(|s| s.test == wanted.test)) {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
+    }
+
+    /// Carries checks out, as many at a time as there are slots; none when they were cancelled.
+    async fn carry_out(&mut self, checks: Vec<TrialId>) -> Result<Option<Vec<Run>>, EngineError> {
+        let mut runs = Vec::new();
+        for some in checks.chunks(self.session.slots.len().max(1)) {
+            let one = |(place, &trial): (usize, &TrialId)| {
+                let earlier = self.earlier.remove(&trial);
+                let request = self.request(trial);
+                let (session, stop) = (self.session.clone(), self.stop);
+                async move {
+                    match earlier {
+                        Some(run) => Ok(TrialEnd::Finished(Box::new(run))),
+                        None => session.trial(slot_of(place), &request?, stop).await,
+                    }
+                }
+            };
+            let started: Vec<_> = some.iter().enumerate().map(one).collect();
+            for end in try_join_all(started).await? {
+                let TrialEnd::Finished(run) = end else { return Ok(None) };
+                self.count += 1;
+                runs.push(*run);
+            }
+        }
+        Ok(Some(runs))
+    }
+
+    fn request(&self, trial: TrialId) -> Result<TrialRequest, EngineError> {
+        let deltas = if trial >= TrialId::check_failing(0) { self.space.full() } else { DeltaSet::new() };
+        let circumstance = self.space.circumstance(&deltas)?;
+        // Any failure is looked for: which one it is shows only here.
+        Ok(TrialRequest { trial, circumstance, deltas, tests: self.tests.to_vec(), wanted: None })
+    }
+}
+
+fn slot_of(place: usize) -> SlotId {
+    SlotId(u16::try_from(place).unwrap_or_default())
+}
+
+/// What the tries of the failing circumstance have shown.
+#[derive(Debug, Default)]
+struct Tally {
+    failed: u32,
+    tried: u32,
+    /// All of them, also those that could not be judged.
+    seen: u32,
+    failure: Option<(Run, Signature)>,
+}
+
+impl Tally {
+    fn add(&mut self, session: &Session, run: Run, named: Option<&str>) -> Result<(), Verdict> {
+        self.seen += 1;
+        if matches!(run.outcome, Outcome::Unresolved { .. }) {
+            return Ok(());
+        }
+        let signatures = signatures(session, &run);
+        match &self.failure {
+            _ if signatures.is_empty() => self.tried += 1,
+            Some((_, wanted)) => {
+                // Another failure says nothing about this one.
+                let same = signatures.as_slice() == std::slice::from_ref(wanted);
+                self.failed += u32::from(same);
+                self.tried += u32::from(same);
+            }
+            None => {
+                let wanted = wanted(&signatures, named)?;
+                self.failed += 1;
+                self.tried += 1;
+                self.failure = Some((run, wanted));
+            }
+        }
+        Ok(())
     }
 }
 
 /// The failure to look for: that of the named test, or of the only test that fails with all deltas.
-pub(super) fn wanted(session: &Session, failing: &Run, named: Option<&str>) -> Result<Signature, Verdict> {
-    if let Outcome::Unresolved { reason } = &failing.outcome {
-        return Err(Verdict::Unresolved { reason: reason.clone() });
-    }
-    let signatures = signatures(session, failing);
-    match (signatures.as_slice(), named) {
-        ([], _) => Err(Verdict::NotReproduced),
+fn wanted(signatures: &[Signature], named: Option<&str>) -> Result<Signature, Verdict> {
+    match (signatures, named) {
         ([only], None) => Ok(only.clone()),
         ([only], Some(name)) if only.test == name => Ok(only.clone()),
         (several, _) => Err(Verdict::OtherTestsFail {
@@ -72,7 +241,7 @@ fn signatures(session: &Session, run: &Run) -> Vec<Signature> {
     run.evidence.tests.iter().filter_map(|t| t.signature(pattern_of(&t.test).as_ref())).collect()
 }
 
-pub(super) fn refuse_simplest(simplest: &Run, wanted: &Signature) -> Option<Verdict> {
+fn refuse_simplest(simplest: &Run, wanted: &Signature) -> Option<Verdict> {
     match &simplest.outcome {
         Outcome::Pass => None,
         Outcome::Fail { signature } if signature.test == wanted.test => Some(Verdict::FailsAlready),

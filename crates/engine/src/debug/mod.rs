@@ -1,26 +1,33 @@
 //! Delta debugging as a campaign: start-up checks, search, cause, evidence (paper 1, section 4).
 
 mod answer;
+mod calibrate;
 mod checks;
+mod costs;
 mod difference;
 mod options;
 mod orders;
 mod report;
+mod resume;
 
-pub use options::{DebugOptions, Strategy};
+pub use calibrate::Calibration;
+pub use costs::Costs;
+pub use options::{DebugOptions, Flaky, Strategy};
 pub use report::{DebugReport, Difference, FoundCause, NamedDelta, Trials, Verdict};
+pub use resume::unfinished;
 
 use std::sync::Arc;
 
-use faultscope_model::Run;
 use faultscope_model::event::Event;
+use faultscope_model::{DeltaSet, Outcome, Run, Space};
 use faultscope_search::{Bayes, BayesOptions, Ddmin, DdminPar, Problem, Search};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::campaign::{self, Brief};
+use crate::campaign::{self, Brief, Stop};
 use crate::error::EngineError;
 use crate::session::Session;
+use checks::{Checked, Checker, Ends};
 
 /// Reduces the failing circumstance of a session's application to a minimal cause.
 pub async fn debug(
@@ -29,6 +36,33 @@ pub async fn debug(
     stop: &CancellationToken,
 ) -> Result<DebugReport, EngineError> {
     let started = Instant::now();
+    // Cancelled by the caller, or by the clock when the time is up.
+    let halt = stop.child_token();
+    let clock = options.most_time.map(|most| {
+        let halt = halt.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(most).await;
+            halt.cancel();
+        })
+    });
+    let found = search(session, options, &halt).await;
+    if let Some(clock) = clock {
+        clock.abort();
+    }
+    let mut report = found?;
+    if report.verdict == Verdict::Stopped && halt.is_cancelled() && !stop.is_cancelled() {
+        report.verdict = Verdict::OutOfBudget;
+    }
+    report.took = started.elapsed();
+    session.events().emit(Event::Note { text: report.summary() });
+    Ok(report)
+}
+
+async fn search(
+    session: &Arc<Session>,
+    options: &DebugOptions,
+    stop: &CancellationToken,
+) -> Result<DebugReport, EngineError> {
     let application = session.application();
     let space = application.space().map_err(|e| EngineError::Internal(e.to_string()))?;
     let mut tests = application.tests.clone();
@@ -41,44 +75,79 @@ pub async fn debug(
         report.verdict = Verdict::NoDeltas;
         return Ok(report);
     }
-    let checks = checks::check_both_ends(session, &space, &tests, stop).await?;
-    let Some((simplest, failing)) = checks else {
-        report.verdict = Verdict::Stopped;
-        return Ok(report);
+    let past = resume::past(session, &space, options)?;
+    let mut costs = Costs::load(&session.options.state, &application.name);
+    let space = costs.apply(space);
+    let mut checker = Checker {
+        session,
+        space: &space,
+        tests: &tests,
+        named: named.as_deref(),
+        options,
+        stop,
+        earlier: past.checks,
+        count: 0,
     };
-    report.trials.finished += 2;
-    let wanted = match checks::wanted(session, &failing, named.as_deref()) {
-        Ok(wanted) => wanted,
-        Err(verdict) => {
-            report.verdict = verdict;
-            report.took = started.elapsed();
+    let checked = checker.check().await?;
+    report.trials.checks = checker.count;
+    let Ends { simplest, failing, wanted, calibration } = match checked {
+        Checked::Fine(ends) => *ends,
+        Checked::Refused(verdict, signature) => {
+            (report.verdict, report.signature) = (verdict, signature);
             return Ok(report);
         }
+        Checked::Stopped => return Ok(report),
     };
     report.signature = Some(wanted.clone());
-    if let Some(verdict) = checks::refuse_simplest(&simplest, &wanted) {
-        report.verdict = verdict;
-        report.took = started.elapsed();
-        return Ok(report);
-    }
+    report.calibration = Some(calibration);
     let space = Arc::new(orders::learn_orders(session, space, &simplest).await?);
-    let problem = Problem::of(&space);
-    let mut search: Box<dyn Search + Send> = match options.strategy {
+    let mut search = strategy(session, options, &space, calibration.rate);
+    let fails = Outcome::Fail { signature: wanted.clone() };
+    let mut known = vec![(DeltaSet::new(), Outcome::Pass)];
+    if calibration.rate >= 1.0 {
+        // What fails only at times is no measure for the environment.
+        known.insert(0, (space.full(), fails));
+    }
+    let brief = Brief {
+        wanted: Some(wanted),
+        known,
+        earlier: past.runs,
+        numbered: past.numbered,
+        most_trials: options.most_trials,
+        ..Brief::new((*space).clone(), tests)
+    };
+    let finished = campaign::run(session, &brief, &mut *search, stop).await?;
+    answer::fill(&mut report, &space, &*search, &finished);
+    report.verdict = match finished.stopped {
+        None => Verdict::Reduced,
+        Some(Stop::Asked) => Verdict::Stopped,
+        Some(Stop::OutOfTrials) => Verdict::OutOfBudget,
+    };
+    let runs: Vec<&Run> = finished.runs.iter().chain([&simplest, &failing]).collect();
+    report.difference = difference::first_difference(session, &runs, &report).await?;
+    costs.learn(&space, &simplest, &finished.runs[finished.earlier..]);
+    costs.save();
+    Ok(report)
+}
+
+fn strategy(
+    session: &Session,
+    options: &DebugOptions,
+    space: &Arc<Space>,
+    rate: f64,
+) -> Box<dyn Search + Send> {
+    let problem = Problem::of(space);
+    if rate < 1.0 && options.strategy != Strategy::Bayes {
+        let text = "the failure does not always show, but this strategy takes every outcome as certain";
+        session.events().emit(Event::Note { text: text.into() });
+    }
+    match options.strategy {
         Strategy::Bayes => {
-            let bayes =
-                BayesOptions { seed: session.options.seed, all: options.all, ..BayesOptions::default() };
+            let seed = session.options.seed;
+            let bayes = BayesOptions { seed, rate, all: options.all, ..BayesOptions::default() };
             Box::new(Bayes::new(problem, bayes))
         }
         Strategy::Ddmin => Box::new(Ddmin::new(problem)),
         Strategy::DdminPar => Box::new(DdminPar::new(problem)),
-    };
-    let brief = Brief { space: (*space).clone(), tests, wanted: Some(wanted) };
-    let finished = campaign::run(session, &brief, &mut *search, stop).await?;
-    answer::fill(&mut report, &space, &*search, &finished);
-    report.verdict = if finished.stopped { Verdict::Stopped } else { Verdict::Reduced };
-    let runs: Vec<&Run> = finished.runs.iter().chain([&simplest, &failing]).collect();
-    report.difference = difference::first_difference(session, &runs, &report).await?;
-    report.took = started.elapsed();
-    session.events().emit(Event::Note { text: report.summary() });
-    Ok(report)
+    }
 }

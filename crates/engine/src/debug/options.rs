@@ -1,5 +1,7 @@
 //! What can be chosen about a debug campaign.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// How the next trials are chosen.
@@ -15,8 +17,22 @@ pub enum Strategy {
     DdminPar,
 }
 
-/// What can be chosen about a debug campaign.
-#[derive(Debug, Clone, Default)]
+/// What is known of how often the failure shows where its cause is there.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flaky {
+    /// The start-up checks find out.
+    #[default]
+    Auto,
+    /// Every trial is taken at its word.
+    Off,
+    /// In this share of the trials, above 0 and at most 1.
+    Rate(f64),
+}
+
+/// What can be chosen about a debug campaign. What is written of it decides whether a campaign can be
+/// resumed; what is left out may change meanwhile.
+#[derive(Debug, Clone, Serialize)]
 pub struct DebugOptions {
     /// How the next trials are chosen.
     pub strategy: Strategy,
@@ -26,4 +42,29 @@ pub struct DebugOptions {
     pub test: Option<String>,
     /// Run only the failing test, not the others beside it.
     pub only_failing_test: bool,
+    /// How often the failure shows.
+    pub flaky: Flaky,
+    /// How often the failing circumstance is tried before a test that always failed counts as stable.
+    pub repeat: u32,
+    /// After how long it stops with what it has.
+    #[serde(skip)]
+    pub most_time: Option<Duration>,
+    /// After how many finished trials, start-up checks not counted, it stops with what it has.
+    #[serde(skip)]
+    pub most_trials: Option<usize>,
+}
+
+impl Default for DebugOptions {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::default(),
+            all: false,
+            test: None,
+            only_failing_test: false,
+            flaky: Flaky::default(),
+            repeat: 3,
+            most_time: None,
+            most_trials: None,
+        }
+    }
 }

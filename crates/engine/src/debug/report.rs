@@ -5,9 +5,10 @@ use std::time::Duration;
 use faultscope_model::outcome::Signature;
 use faultscope_model::space::{Delta, Dimension};
 use faultscope_model::{RunId, Space};
+use faultscope_search::Proof;
 use serde::Serialize;
 
-use super::Strategy;
+use super::{Calibration, Strategy};
 use crate::session::Session;
 
 /// What a debug campaign found.
@@ -25,10 +26,18 @@ pub struct DebugReport {
     pub signature: Option<Signature>,
     /// How it ended.
     pub verdict: Verdict,
+    /// How often the failure shows where its cause is there.
+    pub calibration: Option<Calibration>,
     /// The causes that were found.
     pub causes: Vec<FoundCause>,
     /// The smallest failing set so far, when it was stopped.
     pub best: Vec<NamedDelta>,
+    /// What is proven about that set.
+    pub proof: Proof,
+    /// How many sets with one delta less are yet to be tried.
+    pub unproven: usize,
+    /// How probable the answer is, in the eyes of the search; 1 when it is proven.
+    pub belief: f64,
     /// Whether a passing trial showed that no further cause is left.
     pub none_left: bool,
     /// Where the minimal failing run differs first from the nearest passing one.
@@ -64,8 +73,12 @@ pub enum Verdict {
         /// Why.
         reason: String,
     },
+    /// The test fails at times, and it does so in the simplest circumstance too.
+    FailsAtTimes,
     /// It was stopped.
     Stopped,
+    /// The time or the trials it was given are used up.
+    OutOfBudget,
 }
 
 /// A delta by name.
@@ -101,6 +114,8 @@ pub struct FoundCause {
     pub witness: Vec<NamedDelta>,
     /// Whether every smaller set was shown not to fail.
     pub minimal: bool,
+    /// How often exactly these deltas were seen to fail.
+    pub confirmations: u32,
     /// The run that failed with it.
     pub run: Option<RunId>,
 }
@@ -123,8 +138,16 @@ pub struct Difference {
 /// What a campaign cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Trials {
-    /// Trials that finished, the two start-up checks included.
+    /// Trials of the search that finished; start-up checks and sentinels are not among them.
     pub finished: usize,
+    /// Start-up checks.
+    pub checks: usize,
+    /// Finished trials that are from before an interruption.
+    pub earlier: usize,
+    /// Repetitions of a known circumstance.
+    pub sentinels: usize,
+    /// Questions of the search that earlier trials had answered.
+    pub reused: usize,
     /// Trials that were cancelled because nobody needed them any more.
     pub cancelled: usize,
     /// Finished ones that showed something else than passing or this failure.
@@ -140,8 +163,12 @@ impl DebugReport {
             deltas: space.deltas.len(),
             signature: None,
             verdict: Verdict::Stopped,
+            calibration: None,
             causes: Vec::new(),
             best: Vec::new(),
+            proof: Proof::default(),
+            unproven: 0,
+            belief: 0.0,
             none_left: false,
             difference: None,
             trials: Trials::default(),
@@ -175,7 +202,17 @@ impl DebugReport {
                 format!("more than one test fails with all deltas: {}", failing.join(", "))
             }
             Verdict::Unresolved { reason } => reason.clone(),
+            Verdict::FailsAtTimes => {
+                "the test fails at times, also in the simplest circumstance: look inside the service".into()
+            }
+            Verdict::Stopped if self.best.is_empty() => "stopped before the search began".into(),
+            Verdict::OutOfBudget if self.best.is_empty() => {
+                "the budget was used up before the search began".into()
+            }
             Verdict::Stopped => format!("stopped at {} of {} deltas", self.best.len(), self.deltas),
+            Verdict::OutOfBudget => {
+                format!("the budget is used up at {} of {} deltas", self.best.len(), self.deltas)
+            }
         }
     }
 }

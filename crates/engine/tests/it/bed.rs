@@ -54,8 +54,7 @@ impl Bed {
         };
         let mut options = SessionOptions::new("test", folder.path().to_owned(), "faultscope".into());
         change(&mut options);
-        let brief =
-            Brief { space: application.space().unwrap(), tests: application.tests.clone(), wanted: None };
+        let brief = Brief::new(application.space().unwrap(), application.tests.clone());
         let platform = Arc::new(MemoryPlatform::new(simulation));
         let session = Arc::new(Session::open(application, platform, options).await.unwrap());
         Self { session, brief, _folder: folder }

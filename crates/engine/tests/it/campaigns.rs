@@ -37,7 +37,7 @@ async fn a_failing_trial_makes_the_others_needless() {
         campaign::run(&bed.session, &bed.brief, &mut search, &CancellationToken::new()).await.unwrap();
     assert!(finished.runs.iter().any(|run| run.outcome.word() == "fail"));
     assert!(finished.runs.len() < 4, "{}", finished.runs.len());
-    assert!(!finished.stopped);
+    assert_eq!(finished.stopped, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,6 +72,6 @@ async fn stopping_from_outside_keeps_what_has_finished() {
     };
     let (finished, ()) = tokio::join!(campaign::run(&bed.session, &bed.brief, &mut search, &stop), later);
     let finished = finished.unwrap();
-    assert!(finished.stopped);
+    assert_eq!(finished.stopped, Some(campaign::Stop::Asked));
     assert!((1..10).contains(&finished.runs.len()), "{}", finished.runs.len());
 }

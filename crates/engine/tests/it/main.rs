@@ -2,4 +2,5 @@
 
 mod bed;
 mod campaigns;
+mod debugging;
 mod trials;

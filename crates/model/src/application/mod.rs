@@ -15,7 +15,7 @@ mod read_tests;
 pub use blanks::{blanks, fill_blanks};
 pub use planning::{Expansion, PlanError, Unreachable};
 pub(crate) use read::nearest_hint;
-pub use read::{Loader, SpecError};
+pub use read::{Loader, SpecError, nearest};
 
 use std::collections::BTreeMap;
 use std::time::Duration;

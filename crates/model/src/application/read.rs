@@ -113,14 +113,18 @@ fn one_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().chars().take(300).collect()
 }
 
-/// The valid word that is nearest to a wrong one, or all of them when none is near.
-pub(crate) fn nearest_hint<'a>(wrong: &str, valid: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
+/// The valid word that is nearest to a wrong one; none when none is near.
+pub fn nearest<'a>(wrong: &str, valid: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = valid
-        .clone()
         .map(|word| (strsim::damerau_levenshtein(wrong, word), word))
         .filter(|(distance, word)| *distance <= 1 + word.len().max(wrong.len()) / 3)
         .min();
-    if let Some((_, word)) = near {
+    near.map(|(_, word)| word)
+}
+
+/// The valid word that is nearest to a wrong one, or all of them when none is near.
+pub(crate) fn nearest_hint<'a>(wrong: &str, valid: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
+    if let Some(word) = nearest(wrong, valid.clone()) {
         return Some(format!("did you mean `{word}`?"));
     }
     let all: Vec<_> = valid.take(24).map(|w| format!("`{w}`")).collect();

@@ -253,6 +253,16 @@ impl Space {
         self
     }
 
+    /// The same space with what applying deltas takes, where that is known.
+    pub fn with_costs(mut self, known: impl Fn(&Delta) -> Option<Duration>) -> Self {
+        for delta in &mut self.deltas {
+            if let Some(cost) = known(delta) {
+                delta.cost = cost;
+            }
+        }
+        self
+    }
+
     /// The number of the delta that inverts calls `i` and `j` of a series.
     fn pair(&self, series: usize, i: usize, j: usize) -> Option<usize> {
         let wanted = Change::Pair(series, i.min(j), i.max(j));

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
@@ -78,6 +79,18 @@ impl AgentProcess {
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the slot's agent does not come up"))??;
         Ok(Self { link: Link::new(ours), ending: tokio::sync::Mutex::new(Some(starting)) })
+    }
+
+    /// Whether the agent and the process that holds the slot still run.
+    pub(crate) async fn is_alive(&self) -> bool {
+        let held = self.ending.lock().await;
+        // The handle of a process becomes readable when the process ends.
+        let runs = |process: &OwnedFd| {
+            let mut polled = [PollFd::new(process, PollFlags::IN)];
+            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            poll(&mut polled, Some(&at_once)).is_ok_and(|ended| ended == 0)
+        };
+        held.as_ref().is_some_and(|ending| runs(&ending.inner) && runs(ending.exited.get_ref()))
     }
 
     /// Ends the agent and everything it started; returns when all of it is gone.

@@ -272,6 +272,13 @@ impl Platform for ProcessPlatform {
         Ok(())
     }
 
+    async fn intact(&self, slot: SlotId) -> Result<(), PlatformError> {
+        if self.slot(slot)?.stage().agent.is_alive().await {
+            return Ok(());
+        }
+        Err(trouble(format!("go on in {slot}"), "its agent is gone"))
+    }
+
     async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {
         self.slot(slot)?.clear().await
     }

@@ -1,0 +1,343 @@
+//! `faultscope debug`: causes of a real application, bad input, and everything that may come in between.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use faultscope_testkit::{Faultscope, Fixture, cells, left_over, no_process_left, nothing_left, wait_until};
+use insta::assert_snapshot;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::tool_with;
+
+/// The cells with 16 deltas, of which one is the cause.
+fn decoys() -> Fixture {
+    let items = |names: std::ops::RangeInclusive<u32>| {
+        names.map(|n| format!("env.D{n}: \"{n}\"")).collect::<Vec<_>>().join(", ")
+    };
+    cells().replace(
+        "config: { back: { env.BROKEN: \"true\", memory: 64MiB } }",
+        &format!(
+            "config: {{ back: {{ env.BROKEN: \"true\", memory: 64MiB, {} }}, front: {{ {} }} }}",
+            items(1..=6),
+            items(7..=13)
+        ),
+    )
+}
+
+/// A file outside of every circumstance that a test leaves its marks in, removed at the end.
+struct Marks(PathBuf);
+
+impl Marks {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(format!("/dev/shm/faultscope-test-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+
+    /// The application with a second test that leaves a mark, and hangs when it is the n-th.
+    fn hang_at(&self, n: usize, fixture: &Fixture) -> Fixture {
+        let path = self.0.display();
+        let script = format!("echo x >> {path}; test $(wc -l < {path}) -ne {n} || sleep 1000");
+        let test = format!("  - {{ name: marks, run: [\"sh\", \"-c\", \"{script}\"] }}\nfailing:");
+        fixture.clone().replace("failing:", &test)
+    }
+}
+
+impl Drop for Marks {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn wait_for_hang(tool: &Faultscope, id: u32) {
+    // The shell around it has the same words, but not in the first place.
+    let hangs = |line: &String| {
+        line.starts_with("process ")
+            && line.ends_with(" sleep 1000 ")
+            && line.split(' ').nth(2) == Some("sleep")
+    };
+    wait_until("the test hangs", || left_over(id, &tool.folder()).iter().any(hangs));
+}
+
+fn names(deltas: &Value) -> Vec<&str> {
+    deltas.as_array().unwrap().iter().map(|d| d["name"].as_str().unwrap()).collect()
+}
+
+/// The sets of all trials of the search that began in the only campaign, from its event log.
+fn started(tool: &Faultscope) -> Vec<String> {
+    let mut folders = std::fs::read_dir(tool.folder().join(".faultscope/campaigns")).unwrap();
+    let folder = folders.next().unwrap().unwrap().path();
+    assert!(folders.next().is_none(), "it goes on in the same folder");
+    let log = std::fs::read_to_string(folder.join("events.jsonl")).unwrap();
+    let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    events
+        .map(|mut line| line["event"].take())
+        .filter(|e| e["kind"] == "trial_started" && e["trial"].as_u64().unwrap() < 1 << 32)
+        .map(|e| e["deltas"].to_string())
+        .collect()
+}
+
+#[test]
+fn the_cause_and_how_to_see_it_again() {
+    let tool = tool_with(&cells());
+    let running = tool.start(["debug", "--quiet"]);
+    let id = running.id();
+    // How many trials it takes is the search's business.
+    let shown = running.wait().shown();
+    let shown =
+        regex::Regex::new(r"<run>\.\d+|\b\d+ trials").unwrap().replace_all(&shown, "<some>").into_owned();
+    assert_snapshot!(shown, @r#"
+    exit code 1
+    --- stdout
+    failure: hello: step 1: GET http://front:8080/hello: status 502 != 200
+    Minimal cause: 1 of 3 deltas
+      configuration  config back.env.BROKEN: unset -> true
+    Failing run: <some> (`faultscope runs show <some>`)
+    Reproduce with `faultscope test 'faultscope.yaml' --delta 'config back.env.BROKEN' --test 'hello'`
+    First call that differs from run <run>.check-simplest (without config back.env.BROKEN):
+      failing  front-1 -> back-1 GET /word: 503 {"error":"no words today","kind":"failed","operation":"GET /word","service":"back"}
+      passing  front-1 -> back-1 GET /word: 200 {"by":"back-1","word":"world"}
+    <some> finished, 4 start-up checks, <time>
+    "#);
+    nothing_left(id, &tool.folder());
+    let listed = tool.run(["runs", "ls"]).expect(0).shown();
+    let names = ["check-simplest", "check-failing", "check-failing-2", "check-failing-3", "1"];
+    for name in names {
+        assert!(listed.contains(&format!("\n<run>.{name} ")), "no {name} in\n{listed}");
+    }
+    let shown = tool.run(["runs", "show", "last"]).expect(0).stdout;
+    assert!(shown.starts_with("reduced 3 deltas to 1 in "), "{shown}");
+    assert!(shown.contains("under config back.env.BROKEN=true\n"), "the minimal failing run: {shown}");
+    assert_snapshot!(tool.run(["test", "--delta", "config back.env.BROKEM"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: there is no delta `config back.env.BROKEM`
+
+    hint: did you mean `config back.env.BROKEN`? `faultscope check` lists all deltas
+    ");
+    assert_snapshot!(tool.run(["test", "--set", "instances.bakc=2"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: there is no service `bakc`
+
+    hint: did you mean `back`?
+    ");
+}
+
+#[test]
+fn killed_and_resumed() {
+    let marks = Marks::new("killed");
+    let tool = tool_with(&marks.hang_at(5, &decoys()));
+    let running = tool.start(["debug", "--quiet", "--flaky", "off"]);
+    let id = running.id();
+    wait_for_hang(&tool, id);
+    running.kill();
+    assert_eq!(running.wait().code, None);
+    no_process_left(id);
+    let before = started(&tool);
+    assert_eq!(before.len(), 3, "after two checks two trials ended, and one ran");
+    let report = tool.json(["debug", "--flaky", "off", "--resume"], 1);
+    assert_eq!(names(&report["causes"][0]["deltas"]), ["config back.env.BROKEN"]);
+    assert_eq!(report["trials"]["earlier"], 2);
+    let all = started(&tool);
+    let different: BTreeSet<_> = all.iter().collect();
+    assert!(all.len() - different.len() <= 1, "at most the trial that ran is repeated: {all:?}");
+    let again = tool.run(["debug", "--flaky", "off", "--resume"]);
+    assert_snapshot!(again.exact(), @"
+    exit code 2
+    --- stderr
+    error: the campaign cannot be resumed: no debug campaign of `cells` is unfinished
+
+    hint: leave `--resume` out to start anew; `faultscope runs ls` lists campaigns
+    ");
+}
+
+#[test]
+fn a_budget_and_the_way_on() {
+    let tool = tool_with(&decoys());
+    let words = ["debug", "--quiet", "--repeat", "1", "--budget", "2 trials", "--budget", "10m"];
+    let output = tool.run(words).expect(7).stdout;
+    assert!(output.contains("the budget is used up at "), "{output}");
+    assert!(output.contains("Smallest failing set so far: "), "{output}");
+    assert!(output.contains("Proven: "), "{output}");
+    let resume = output.lines().find_map(|line| line.strip_prefix("Go on with `faultscope ")).unwrap();
+    let resume = resume.split('`').next().unwrap();
+    let changed = tool.run(resume.split(' ').chain(["--repeat", "1", "--all"])).expect(2).stderr;
+    assert!(changed.contains("the option `all` has changed"), "{changed}");
+    let report = tool.json(resume.split(' ').chain(["--repeat", "1"]), 1);
+    assert_eq!(names(&report["causes"][0]["deltas"]), ["config back.env.BROKEN"]);
+    assert_eq!(report["trials"]["earlier"], 2);
+    for wrong in ["30", "soon", "x trials"] {
+        let refused = tool.run(["debug", "--budget", wrong]).expect(2).stderr;
+        assert!(refused.contains("is neither a time nor a number of trials"), "{refused}");
+    }
+}
+
+#[test]
+fn interrupted_and_resumed() {
+    let marks = Marks::new("interrupted");
+    let tool = tool_with(&marks.hang_at(4, &decoys()));
+    let running = tool.start(["debug", "--quiet", "--flaky", "off"]);
+    let id = running.id();
+    wait_for_hang(&tool, id);
+    running.interrupt();
+    let output = running.wait();
+    nothing_left(id, &tool.folder());
+    let text = &output.expect(130).stdout;
+    assert!(text.contains("--resume="), "{text}");
+    let report = tool.json(["debug", "--flaky", "off", "--resume", "--slots", "2"], 1);
+    assert_eq!(names(&report["causes"][0]["deltas"]), ["config back.env.BROKEN"]);
+}
+
+#[test]
+fn all_causes() {
+    let both = cells().replace(
+        "  - name: hello\n    http: { get: \"http://front:8080/hello\", expect: { status: 200, json: { said: hello world } } }",
+        "  - name: hello\n    failure: \"does not match\"\n    http: { get: \"http://front:8080/hello\", expect: { json: { said: hello world } } }",
+    );
+    let both = both.replace(
+        "config: { back: { env.BROKEN: \"true\", memory: 64MiB } }",
+        "config: { back: { env.WORD: \"moon\", memory: 64MiB }, front: { env.GREETING: \"bye\", env.D: \"1\" } }",
+    );
+    let tool = tool_with(&both);
+    let report = tool.json(["debug", "--all", "--slots", "2"], 1);
+    let causes = report["causes"].as_array().unwrap();
+    let mut found: Vec<_> = causes.iter().map(|c| names(&c["deltas"])).collect();
+    found.sort();
+    assert_eq!(found, [["config back.env.WORD"], ["config front.env.GREETING"]]);
+    assert_eq!(report["none_left"], true);
+    let text = tool.run(["debug", "--all", "--quiet"]).expect(1).stdout;
+    assert!(text.contains("2 causes; any of them alone makes the test fail:"), "{text}");
+    assert!(text.contains("No cause is left: with all other deltas together the test passes"), "{text}");
+}
+
+#[test]
+fn a_slot_that_dies_in_mid_trial() {
+    // The first try hangs until its slot dies; it is no evidence, and the next one passes.
+    let marks = Marks::new("dies");
+    let tool = tool_with(&marks.hang_at(1, &cells()));
+    let running = tool.start(["test", "--json"]);
+    let id = running.id();
+    wait_for_hang(&tool, id);
+    let agent = left_over(id, &tool.folder()).into_iter().find(|line| line.contains("launch agent")).unwrap();
+    let pid = agent.split(' ').nth(1).unwrap().parse().unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let json = running.wait().expect(0).json();
+    assert_eq!((&json["passed"], &json["runs"][0]["retries"]), (&1.into(), &1.into()));
+    nothing_left(id, &tool.folder());
+}
+
+#[test]
+fn the_environment_changes() {
+    // From the sixth trial on another test fails, whatever the circumstance.
+    let marks = Marks::new("changes");
+    let path = marks.0.display();
+    let script = format!("echo x >> {path}; test $(wc -l < {path}) -lt 6");
+    let test = format!("  - {{ name: machine, run: [\"sh\", \"-c\", \"{script}\"] }}\nfailing:");
+    let tool = tool_with(&decoys().replace("failing:", &test));
+    let words = ["debug", "--quiet", "--flaky", "off", "--sentinel-every", "1", "--test", "hello"];
+    assert_snapshot!(tool.run(words).exact(), @"
+    exit code 6
+    --- stderr
+    error: the environment changed: a known circumstance gave unresolved where it had given pass
+    ");
+    let refused = tool.run(["debug", "--flaky", "off", "--test", "hello", "--resume"]).expect(2).stderr;
+    assert!(refused.contains("the environment changed during it"), "{refused}");
+}
+
+#[test]
+fn bad_input() {
+    let complaint = |fixture: &Fixture, words: &[&str]| tool_with(fixture).run(words.iter().copied()).exact();
+    let text = "name: x\nservices:\n  a: { command: [a] }\n";
+    assert_snapshot!(complaint(&cells().application(text), &["debug"]), @r#"
+    exit code 3
+    --- stderr
+    error: the application has no tests
+
+    hint: add `tests:` to the file, for example `- { name: up, http: { get: "http://order:8080/health" } }`
+    "#);
+    let text = "name: x\nservices:\n  a: { command: [a] }\ntests:\n  - { name: t, run: [\"true\"] }\n";
+    assert_snapshot!(complaint(&cells().application(text), &["debug"]), @"
+    exit code 3
+    --- stderr
+    error: simplest and failing circumstance are the same, so there is nothing to search
+
+    hint: write what is different when the test fails, for example
+      failing: { instances: { order: 3 }, config: { order: { memory: 64MiB } } }
+    ");
+    assert_snapshot!(complaint(&cells(), &["debug", "--test", "helo"]), @"
+    exit code 2
+    --- stderr
+    error: there is no test `helo`
+
+    hint: tests: hello
+    ");
+    assert_snapshot!(complaint(&cells().replace("instances: { back: 3 }", "instances: { bakc: 3 }"), &["debug"]), @"
+    exit code 3
+    --- stderr
+    error: faultscope.yaml:15: failing.instances.bakc: there is no service `bakc`
+
+    hint: did you mean `back`?
+    ");
+    let against = "constraints:\n  - { not: [\"instance back\", \"config back.memory\"] }\n";
+    assert_snapshot!(complaint(&cells().more(against), &["debug"]), @"
+    exit code 3
+    --- stderr
+    error: faultscope.yaml:18: constraints.0: the failing circumstance itself breaks it: instance back and config back.memory exclude one another
+    ");
+    assert_snapshot!(complaint(&cells(), &["debug", "--resume"]), @"
+    exit code 2
+    --- stderr
+    error: the campaign cannot be resumed: no debug campaign of `cells` is unfinished
+
+    hint: leave `--resume` out to start anew; `faultscope runs ls` lists campaigns
+    ");
+    assert_snapshot!(complaint(&cells(), &["debug", "--resume=beef"]), @"
+    exit code 2
+    --- stderr
+    error: the campaign cannot be resumed: there is no campaign `beef`
+
+    hint: leave `--resume` out to start anew; `faultscope runs ls` lists campaigns
+    ");
+    assert_snapshot!(complaint(&cells(), &["debug", "--flaky", "2"]), @"
+    exit code 2
+    --- stderr
+    error: invalid value '2' for '--flaky <auto|off|RATE>': a rate lies between 0.01 and 1
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn ends_that_are_not_as_they_should_be() {
+    let with = |more: &str| cells().replace("failing:", &format!("{more}\nfailing:"));
+    let debugged = |fixture: &Fixture| tool_with(fixture).run(["debug", "--quiet", "--flaky", "off"]).shown();
+    // No failing test: nothing fails with all deltas.
+    assert_snapshot!(debugged(&cells().replace("env.BROKEN: \"true\", ", "")), @"
+    exit code 5
+    --- stdout
+    the test does not fail with all deltas: it is flaky, or a dimension is missing
+    See what passed with `faultscope runs show <run>.check-failing`
+    0 trials finished, 2 start-up checks, <time>
+    ");
+    // Two failing tests.
+    let second = "  - { name: again, http: { get: \"http://front:8080/hello\" } }";
+    assert_snapshot!(debugged(&with(second)), @"
+    exit code 5
+    --- stdout
+    more than one test fails with all deltas: hello, again
+    Look at one of them alone with `--test 'hello' --only`
+    0 trials finished, 2 start-up checks, <time>
+    ");
+    // A test that never passes.
+    let never = cells().replace("json: { said: hello world }", "json: { said: good bye }");
+    assert_snapshot!(debugged(&never.replace("env.BROKEN: \"true\", ", "")), @"
+    exit code 8
+    --- stdout
+    failure: hello: step 1: GET http://front:8080/hello: said: `hello world` does not match `good bye`
+    the test fails already in the simplest circumstance: look inside the service
+    See its calls with `faultscope runs show <run>.check-simplest`
+    0 trials finished, 2 start-up checks, <time>
+    ");
+}

@@ -1,0 +1,343 @@
+//! Delta debugging on the simulated platform: checks, causes, budgets, going on, flaky failures, trouble.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use faultscope_engine::debug::{self, DebugOptions, DebugReport, Flaky, Strategy, Verdict};
+use faultscope_engine::{EngineError, Session, SessionOptions, stored};
+use faultscope_model::event::Event;
+use faultscope_model::{Application, DeltaSet};
+use faultscope_platform::memory::{Condition, Cost, Effect, Fault, MemoryPlatform, Simulation};
+use faultscope_store::Store;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::bed::{fails, fault, instances};
+
+const FILE: &str = r#"
+name: shop
+services:
+  a: { command: [a] }
+  b: { command: [b] }
+  c: { command: [c] }
+  d: { command: [d] }
+  e: { command: [e] }
+  f: { command: [f] }
+tests:
+  - { name: pay, run: [pay] }
+failing:
+  instances: { a: 2, b: 2, c: 2, d: 2, e: 2, f: 2 }
+  config:
+    a: { memory: 64MiB, env.X: "1" }
+    b: { memory: 64MiB, env.X: "1" }
+    c: { memory: 64MiB, env.X: "1" }
+    d: { memory: 64MiB, env.X: "1" }
+    e: { memory: 64MiB, env.X: "1" }
+"#;
+
+fn config(service: &str, item: &str) -> Condition {
+    Condition::Config { service: service.parse().unwrap(), item: item.into(), equals: None }
+}
+
+/// An application that fails in known ways, in a folder that outlives its campaigns.
+struct Case {
+    folder: TempDir,
+    file: String,
+    faults: Vec<Fault>,
+    seed: u64,
+    slots: u16,
+    sentinel_every: u32,
+}
+
+impl Case {
+    fn new(faults: Vec<Fault>) -> Self {
+        let folder = TempDir::new().unwrap();
+        Self { folder, file: FILE.into(), faults, seed: 1, slots: 1, sentinel_every: 0 }
+    }
+
+    fn state(&self) -> std::path::PathBuf {
+        self.folder.path().join(".faultscope")
+    }
+
+    async fn debug(&self, options: DebugOptions) -> DebugReport {
+        self.try_debug(&options, false, &CancellationToken::new()).await.unwrap()
+    }
+
+    async fn resume(&self, options: DebugOptions) -> DebugReport {
+        self.try_debug(&options, true, &CancellationToken::new()).await.unwrap()
+    }
+
+    async fn try_debug(
+        &self,
+        options: &DebugOptions,
+        resume: bool,
+        stop: &CancellationToken,
+    ) -> Result<DebugReport, EngineError> {
+        let simulation = Simulation {
+            seed: self.seed,
+            apply: Cost::fixed(Duration::from_secs(10)),
+            exec: Cost::fixed(Duration::from_secs(5)),
+            faults: self.faults.clone(),
+        };
+        let mut own = SessionOptions::new("debug", self.folder.path().to_owned(), "faultscope".into());
+        own.slots = self.slots;
+        own.seed = self.seed;
+        own.sentinel_every = self.sentinel_every;
+        if resume {
+            let store = Store::open(self.state()).unwrap();
+            own.resume = Some(debug::unfinished(&store, "shop", None)?);
+        }
+        let application = Application::read_alone(&self.file, "shop.yaml").unwrap();
+        let platform = Arc::new(MemoryPlatform::new(simulation));
+        let session = Arc::new(Session::open(application, platform, own).await?);
+        let report = debug::debug(&session, options, stop).await;
+        if let Ok(report) = &report {
+            session.campaign().put_report(report).unwrap();
+        }
+        Arc::into_inner(session).unwrap().close("over").await.unwrap();
+        report
+    }
+}
+
+fn causes(report: &DebugReport) -> Vec<Vec<&str>> {
+    let mut causes: Vec<Vec<&str>> =
+        report.causes.iter().map(|c| c.deltas.iter().map(|d| d.name.as_str()).collect()).collect();
+    causes.sort();
+    causes
+}
+
+/// The sets that trials of the search had, in the only campaign of a folder: all that began, all that ended.
+fn tried(state: &Path) -> (Vec<DeltaSet>, Vec<DeltaSet>) {
+    let store = Store::open(state).unwrap();
+    let campaigns = store.campaigns().unwrap();
+    assert_eq!(campaigns.len(), 1, "it goes on in the same folder");
+    let started = campaigns[0].events::<Event>(0).unwrap().events.into_iter().filter_map(|e| match e.event {
+        Event::TrialStarted { trial, deltas, .. } if trial.is_chosen() => Some(deltas),
+        _ => None,
+    });
+    let runs = stored::runs(&campaigns[0].reader().unwrap()).unwrap();
+    let finished = runs.into_iter().filter(|run| run.trial.is_chosen()).map(|run| run.deltas);
+    (started.collect(), finished.collect())
+}
+
+fn repeated(mut sets: Vec<DeltaSet>) -> usize {
+    let all = sets.len();
+    sets.sort();
+    sets.dedup();
+    all - sets.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stable_failure_is_reduced_and_proven() {
+    let case = Case::new(vec![fault(
+        Condition::All(vec![instances("c", 2), config("e", "memory")]),
+        fails("broken"),
+    )]);
+    let report = case.debug(DebugOptions::default()).await;
+    assert_eq!(report.verdict, Verdict::Reduced);
+    assert_eq!(causes(&report), [["instance c", "config e.memory"]]);
+    assert!(report.causes[0].minimal && report.causes[0].run.is_some());
+    assert_eq!((report.trials.checks, report.trials.earlier), (4, 0), "the failing end is tried three times");
+    assert_eq!(report.calibration.unwrap().rate, 1.0);
+    assert_eq!(report.trials.finished, tried(&case.state()).1.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_causes_are_found_and_none_is_left() {
+    let either = Condition::Any(vec![
+        config("b", "memory"),
+        Condition::All(vec![instances("d", 2), config("a", "env.X")]),
+    ]);
+    for slots in [1, 4] {
+        let mut case = Case::new(vec![fault(either.clone(), fails("broken"))]);
+        case.slots = slots;
+        let report = case.debug(DebugOptions { all: true, ..DebugOptions::default() }).await;
+        let expected: [&[&str]; 2] = [&["config b.memory"], &["instance d", "config a.env.X"]];
+        assert_eq!(causes(&report), expected, "{slots} slots");
+        assert!(report.none_left, "{slots} slots");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_of_trials_ends_with_the_best_so_far_and_can_be_resumed() {
+    let faults = vec![fault(Condition::All(vec![instances("c", 2), config("e", "memory")]), fails("broken"))];
+    let whole = Case::new(faults.clone()).debug(DebugOptions::default()).await;
+    let case = Case::new(faults);
+    let report = case.debug(DebugOptions { most_trials: Some(4), ..DebugOptions::default() }).await;
+    assert_eq!(report.verdict, Verdict::OutOfBudget);
+    assert_eq!(report.trials.finished, 4);
+    assert!(report.causes.is_empty() && !report.best.is_empty());
+    let report = case.resume(DebugOptions::default()).await;
+    assert_eq!(report.verdict, Verdict::Reduced);
+    assert_eq!(causes(&report), causes(&whole));
+    assert_eq!(report.trials.earlier, 4);
+    assert_eq!(report.trials.checks, 4, "known checks are not repeated");
+    let (started, finished) = tried(&case.state());
+    assert_eq!((repeated(started), repeated(finished.clone())), (0, 0), "nothing is tried twice");
+    assert_eq!(finished.len(), report.trials.finished);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_of_time_counts_the_checks_too() {
+    let case = Case::new(vec![fault(instances("c", 2), fails("broken"))]);
+    let options =
+        |seconds| DebugOptions { most_time: Some(Duration::from_secs(seconds)), ..DebugOptions::default() };
+    let report = case.debug(options(20)).await;
+    assert_eq!((report.verdict, report.trials.finished), (Verdict::OutOfBudget, 0));
+    // One check had finished; three are left, and then there is time for three trials.
+    let report = case.resume(options(100)).await;
+    assert_eq!((report.verdict, report.trials.finished), (Verdict::OutOfBudget, 3));
+    assert_eq!(case.resume(DebugOptions::default()).await.verdict, Verdict::Reduced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_search_repeats_at_most_what_was_running() {
+    for (strategy, slots) in [(Strategy::Bayes, 3), (Strategy::Ddmin, 1), (Strategy::DdminPar, 3)] {
+        let mut case =
+            Case::new(vec![fault(Condition::All(vec![instances("a", 2), config("d", "env.X")]), fails("x"))]);
+        case.slots = slots;
+        let options = DebugOptions { strategy, ..DebugOptions::default() };
+        let stop = CancellationToken::new();
+        let later = async {
+            tokio::time::sleep(Duration::from_secs(82)).await;
+            stop.cancel();
+        };
+        let (report, ()) = tokio::join!(case.try_debug(&options, false, &stop), later);
+        let report = report.unwrap();
+        assert_eq!(report.verdict, Verdict::Stopped, "{strategy:?}");
+        let (started, finished) = tried(&case.state());
+        let lost = started.len() - finished.len() - report.trials.cancelled;
+        assert!((1..=usize::from(slots)).contains(&lost), "{strategy:?}: {lost} were running");
+        let report = case.resume(options).await;
+        assert_eq!(causes(&report), [["instance a", "config d.env.X"]], "{strategy:?}");
+        assert_eq!(report.trials.earlier, finished.len());
+        let (_, finished) = tried(&case.state());
+        assert_eq!(repeated(finished), 0, "{strategy:?}: what had finished is not repeated");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_rests_on_something_else_is_not_resumed() {
+    let mut case = Case::new(vec![fault(instances("c", 2), fails("broken"))]);
+    let stopped = DebugOptions { most_trials: Some(1), ..DebugOptions::default() };
+    case.debug(stopped.clone()).await;
+    let refused = async |case: &Case, options: &DebugOptions| {
+        case.try_debug(options, true, &CancellationToken::new()).await.unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(&case, &DebugOptions { all: true, ..DebugOptions::default() }).await,
+        "the campaign cannot be resumed: the option `all` has changed since it began"
+    );
+    case.file = case.file.replace("f: 2 }", "f: 3 }");
+    assert_eq!(
+        refused(&case, &stopped).await,
+        "the campaign cannot be resumed: the application file and the list of deltas have changed since it began"
+    );
+    case.file = FILE.into();
+    assert_eq!(case.resume(DebugOptions::default()).await.verdict, Verdict::Reduced);
+    assert_eq!(
+        refused(&case, &stopped).await,
+        "the campaign cannot be resumed: no debug campaign of `shop` is unfinished"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flaky_failure_is_calibrated_and_reduced() {
+    for seed in 1..=3 {
+        let shaky = Fault { probability: 0.3, ..fault(config("d", "memory"), fails("shaky")) };
+        let mut case = Case::new(vec![shaky]);
+        (case.seed, case.slots) = (seed, 4);
+        let report = case.debug(DebugOptions::default()).await;
+        let rate = report.calibration.unwrap().rate;
+        assert!((0.1..0.6).contains(&rate), "seed {seed}: {rate}");
+        assert_eq!(causes(&report), [["config d.memory"]], "seed {seed}");
+        assert!(report.causes[0].confirmations >= 1, "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_known_rate_needs_no_calibration() {
+    let shaky = Fault { probability: 0.5, ..fault(config("d", "memory"), fails("shaky")) };
+    let case = Case::new(vec![shaky]);
+    let report = case.debug(DebugOptions { flaky: Flaky::Rate(0.5), ..DebugOptions::default() }).await;
+    assert_eq!(report.calibration.unwrap().rate, 0.5);
+    assert_eq!(causes(&report), [["config d.memory"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_comes_at_times_without_deltas_too() {
+    let case = Case::new(vec![Fault { probability: 0.4, ..fault(Condition::Always, fails("shaky")) }]);
+    let report = case.debug(DebugOptions::default()).await;
+    assert!(matches!(report.verdict, Verdict::FailsAtTimes | Verdict::FailsAlready), "{:?}", report.verdict);
+    assert_eq!(report.trials.finished, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_that_are_not_as_they_should_be() {
+    let report =
+        Case::new(vec![fault(Condition::Always, fails("always"))]).debug(DebugOptions::default()).await;
+    assert_eq!(report.verdict, Verdict::FailsAlready);
+    let case = Case::new(Vec::new());
+    let report = case.debug(DebugOptions { flaky: Flaky::Off, ..DebugOptions::default() }).await;
+    assert_eq!((report.verdict, report.trials.checks), (Verdict::NotReproduced, 2));
+    let report = case.debug(DebugOptions::default()).await;
+    assert_eq!(report.verdict, Verdict::NotReproduced);
+    assert!(report.trials.checks > 10, "a flaky failure is waited for: {}", report.trials.checks);
+    let mut case = Case::new(vec![fault(instances("c", 2), fails("broken"))]);
+    case.file = case.file.replace("run: [pay] }", "run: [pay] }\n  - { name: list, run: [list] }");
+    let report = case.debug(DebugOptions::default()).await;
+    let failing = vec!["pay".to_owned(), "list".to_owned()];
+    assert_eq!(report.verdict, Verdict::OtherTestsFail { named: None, failing });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sentinel_that_disagrees_stops_the_search() {
+    // After twelve trials everything fails.
+    let seen = Arc::new(AtomicUsize::new(0));
+    let changed = Condition::Custom(Arc::new(move |_| seen.fetch_add(1, Ordering::Relaxed) >= 12));
+    let cause = Condition::All(vec![instances("a", 2), instances("b", 2), config("d", "env.X")]);
+    let mut case = Case::new(vec![fault(changed, fails("broken")), fault(cause, fails("broken"))]);
+    case.sentinel_every = 2;
+    let options = DebugOptions::default();
+    let end = case.try_debug(&options, false, &CancellationToken::new()).await;
+    assert!(matches!(end, Err(EngineError::Sentinel { .. })), "{end:?}");
+    let end = case.try_debug(&options, true, &CancellationToken::new()).await.unwrap_err().to_string();
+    assert_eq!(
+        end,
+        "the campaign cannot be resumed: the environment changed during it, so its trials cannot be trusted"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn sentinels_that_agree_cost_no_evidence() {
+    let faults = vec![fault(instances("c", 2), fails("broken"))];
+    let plain = Case::new(faults.clone()).debug(DebugOptions::default()).await;
+    let mut case = Case::new(faults);
+    case.sentinel_every = 1;
+    let report = case.debug(DebugOptions::default()).await;
+    assert_eq!(causes(&report), causes(&plain));
+    assert_eq!(report.trials.finished, plain.trials.finished);
+    assert!(report.trials.sentinels >= 2, "{}", report.trials.sentinels);
+}
+
+#[tokio::test(start_paused = true)]
+async fn spoiled_trials_are_no_evidence() {
+    let spoiled = Fault { probability: 0.2, ..fault(Condition::Always, Effect::Invalid) };
+    let cause = fault(instances("c", 2), fails("broken"));
+    let case = Case::new(vec![spoiled, cause.clone()]);
+    let report = case.debug(DebugOptions::default()).await;
+    assert_eq!(causes(&report), [["instance c"]]);
+    let plain = Case::new(vec![cause]).debug(DebugOptions::default()).await;
+    assert_eq!(report.trials.finished, plain.trials.finished);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_deltas_cost_is_remembered() {
+    let case = Case::new(vec![fault(instances("c", 2), fails("broken"))]);
+    case.debug(DebugOptions::default()).await;
+    let space = Application::read_alone(FILE, "shop.yaml").unwrap().space().unwrap();
+    let known = debug::Costs::load(&case.state(), "shop").apply(space.clone());
+    assert_ne!(known, space);
+}
