@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    debug_args::DebugArgs, deps::DepsArgs, serve::ServeArgs, services::ServicesArgs, traces::TracesArgs,
+    debug_args::DebugArgs, deps::DepsArgs, metrics::MetricsArgs, serve::ServeArgs, services::ServicesArgs,
+    traces::TracesArgs,
 };
 use crate::exit;
 
@@ -81,6 +82,8 @@ pub(crate) enum Command {
     Services(ServicesArgs),
     /// Shows who called whom, how often and with how many errors, by reported spans.
     Deps(DepsArgs),
+    /// Lists and draws metrics of instances and services over time.
+    Metrics(MetricsArgs),
     /// Removes what a killed tool left behind, and old campaigns.
     Clean(CleanArgs),
     /// Measures the tool against named peers and bounds.
@@ -269,6 +272,9 @@ pub(crate) struct RunsShowArgs {
     /// How many call trees to show.
     #[arg(long, default_value_t = 3)]
     pub(crate) traces: usize,
+    /// Show beside each call what the called instance used when it began.
+    #[arg(long)]
+    pub(crate) metrics: bool,
 }
 
 #[derive(Debug, Args)]

@@ -83,6 +83,7 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Traces(args) => commands::traces::run(args, printer).await,
         Command::Services(args) => commands::services::run(&args, printer),
         Command::Deps(args) => commands::deps::run(&args, printer),
+        Command::Metrics(args) => commands::metrics::run(&args, printer),
         Command::Clean(args) => commands::clean::run(args, printer).await,
         Command::Demo(args) => commands::demo::run(args, global, printer).await,
         Command::Bench(args) => bench::run(args, printer).await,

@@ -9,6 +9,8 @@ mod error;
 mod events;
 mod exits;
 mod live;
+mod sampler;
+mod scrape;
 mod session;
 pub mod stored;
 mod testing;
@@ -17,5 +19,6 @@ mod wire;
 
 pub use error::EngineError;
 pub use events::EventBus;
+pub use scrape::scrape;
 pub use session::{Session, SessionOptions};
 pub use trial::{TrialEnd, TrialRequest};

@@ -20,6 +20,8 @@ impl Session {
         let slot = self.slot(slot).await?;
         match self.deploy(slot, request, self.options.seed, cancel).await? {
             Deployed::Ready(deployment, took) => {
+                let sampler = self.measure(slot, request.trial).await;
+                *slot.sampler() = sampler;
                 let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
                 Ok(Cost {
                     deploy: took,
@@ -53,6 +55,10 @@ impl Session {
 
     /// Stores what was seen while the application was up.
     pub async fn take_down(&self, slot: SlotId, request: &TrialRequest) -> Result<(), EngineError> {
+        let sampler = self.slots.get(&slot).and_then(|slot| slot.sampler().take());
+        if let Some(sampler) = sampler {
+            sampler.finish().await;
+        }
         let evidence = Evidence {
             spans: self.recorded(slot),
             spans_dropped: self.campaign.dropped(),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use faultscope_mesh::{Hooks, Mesh, MeshOptions, MeshSlot};
@@ -19,6 +19,7 @@ use tokio::sync::OnceCell;
 
 use crate::error::EngineError;
 use crate::events::EventBus;
+use crate::sampler::Sampler;
 use crate::wire::{PlatformDialer, PlatformRestarter, SlotRecorder};
 
 /// What a session needs to know.
@@ -40,6 +41,8 @@ pub struct SessionOptions {
     pub seed: u64,
     /// How much the mesh records; as the application says when none.
     pub record: Option<RecordLevel>,
+    /// How often instances are measured while a trial runs; never when none.
+    pub metrics_every: Option<Duration>,
     /// Threads of the mesh.
     pub mesh_workers: usize,
     /// How long a whole trial may take.
@@ -64,6 +67,7 @@ impl SessionOptions {
             slots: 1,
             seed: 1,
             record: None,
+            metrics_every: Some(Duration::from_secs(1)),
             mesh_workers: 1,
             trial_within: Duration::from_secs(600),
             retries: 3,
@@ -97,6 +101,8 @@ pub(crate) struct SlotState {
     pub(crate) recorder: Arc<SlotRecorder>,
     pub(crate) expansion: Expansion,
     spec: SlotSpec,
+    /// What measures the instances of the deployment that is up, when one is kept up.
+    pub(crate) sampler: Mutex<Option<Sampler>>,
     opened: OnceCell<()>,
 }
 
@@ -156,7 +162,18 @@ impl Session {
             };
             let expansion = Expansion { program: options.program.to_string_lossy().into_owned(), slot: id };
             let mesh = mesh.as_ref().map(|mesh| mesh.open(id, hooks(recorder.clone())));
-            slots.insert(id, SlotState { id, mesh, recorder, expansion, spec, opened: OnceCell::new() });
+            slots.insert(
+                id,
+                SlotState {
+                    id,
+                    mesh,
+                    recorder,
+                    expansion,
+                    spec,
+                    sampler: Mutex::default(),
+                    opened: OnceCell::new(),
+                },
+            );
         }
         events.emit(match &options.resume {
             Some(_) => Event::CampaignResumed { slots: options.slots },

@@ -130,6 +130,7 @@ impl Session {
         let mut cost = Cost::default();
         let mut evidence = Evidence::default();
         let mut trouble = None;
+        let mut sampler = None;
         match deployed {
             Deployed::NotReady(found, reason) => {
                 (evidence, trouble) = (found, Some(reason));
@@ -141,6 +142,7 @@ impl Session {
                 cost.destroyed = count(deployment.destroyed);
                 cost.kept = count(deployment.kept);
                 self.events.emit(Event::TrialDeployed { trial: request.trial, took });
+                sampler = self.measure(slot, request.trial).await;
                 let tests_started = Instant::now();
                 match self.run_tests(slot, request, cancel).await {
                     Ok(results) => evidence.tests = results,
@@ -153,6 +155,9 @@ impl Session {
             return Ok(Attempt::Cancelled);
         }
         let reports = self.settle(slot).await;
+        if let Some(sampler) = sampler {
+            sampler.finish().await;
+        }
         if let Err(error) = self.platform.intact(slot.id).await {
             return self.spoiled(error.into());
         }

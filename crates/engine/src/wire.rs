@@ -1,8 +1,8 @@
 //! Joins platform, mesh and store: who dials, who records, who restarts, and the wiring of a plan.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_mesh::{Dialer, Recorder, Restarter};
 use faultscope_model::plan::Plan;
@@ -57,6 +57,14 @@ pub(crate) struct SlotRecorder {
     trial: AtomicU64,
     recorded: AtomicU64,
     broken: AtomicBool,
+    carried: Mutex<HashMap<InstanceId, Carried>>,
+}
+
+/// Bytes that the mesh carried for an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Carried {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
 }
 
 impl SlotRecorder {
@@ -67,6 +75,7 @@ impl SlotRecorder {
             trial: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
             broken: AtomicBool::new(false),
+            carried: Mutex::default(),
         }
     }
 
@@ -75,6 +84,33 @@ impl SlotRecorder {
         self.trial.store(trial.0, Ordering::Relaxed);
         self.recorded.store(0, Ordering::Relaxed);
         self.broken.store(false, Ordering::Relaxed);
+        self.all_carried().clear();
+    }
+
+    /// Bytes of calls that have ended since the trial began, to and from each instance.
+    pub(crate) fn carried(&self, instance: &InstanceId) -> Carried {
+        self.all_carried().get(instance).copied().unwrap_or_default()
+    }
+
+    fn all_carried(&self) -> MutexGuard<'_, HashMap<InstanceId, Carried>> {
+        self.carried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn carry(&self, span: &Span) {
+        let mut all = self.all_carried();
+        let mut add = |instance: &InstanceId, received: u64, sent: u64| {
+            // Looked up first: a name is copied once only.
+            let Some(carried) = all.get_mut(instance) else {
+                all.insert(instance.clone(), Carried { received, sent });
+                return;
+            };
+            carried.received += received;
+            carried.sent += sent;
+        };
+        add(&span.caller, span.response_bytes, span.request_bytes);
+        if let Some(callee) = &span.callee_instance {
+            add(callee, span.request_bytes, span.response_bytes);
+        }
     }
 
     /// Whether a callee broke off a call, or refused it, since the trial began.
@@ -95,6 +131,7 @@ impl Recorder for SlotRecorder {
         if span.error.as_deref().is_some_and(callee_broke) {
             self.broken.store(true, Ordering::Relaxed);
         }
+        self.carry(&span);
         self.sink.record(TrialId(self.trial.load(Ordering::Relaxed)), self.slot, span);
     }
 }

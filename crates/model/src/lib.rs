@@ -9,6 +9,7 @@ pub mod event;
 pub mod figures;
 pub mod ids;
 pub mod import;
+pub mod metrics;
 pub mod operation;
 pub mod outcome;
 pub mod plan;

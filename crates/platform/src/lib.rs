@@ -23,14 +23,15 @@ pub use error::{PlatformError, PlatformErrorKind};
 pub use memory::{MemoryPlatform, Simulation};
 pub use process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 pub use types::{
-    Action, Capabilities, Deployed, Deployment, Execution, Exit, InstanceMetrics, Isolation, LimitsBy,
-    MeshPlace, Place, PlatformEvent, Reaped, Reservation, ReservedListener, SlotSpec, Snapshot,
+    Action, Capabilities, Deployed, Deployment, Execution, Exit, Isolation, LimitsBy, MeshPlace, Place,
+    PlatformEvent, Reaped, Reservation, ReservedListener, SlotSpec, Snapshot,
 };
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use faultscope_model::metrics::Sample;
 use faultscope_model::plan::Plan;
 use faultscope_model::{InstanceId, SlotId};
 use tokio::net::TcpStream;
@@ -81,8 +82,9 @@ pub trait Platform: fmt::Debug + Send + Sync {
         cancel: &CancellationToken,
     ) -> Result<Exit, PlatformError>;
 
-    /// What each instance uses now.
-    async fn metrics(&self, slot: SlotId) -> Result<Vec<InstanceMetrics>, PlatformError>;
+    /// What each running instance uses now, at the wall clock's time. What this back end cannot tell is missing.
+    /// Counters go back only when their instance was started again.
+    async fn metrics(&self, slot: SlotId) -> Result<Vec<Sample>, PlatformError>;
 
     /// The last lines an instance printed, bounded.
     async fn logs(&self, slot: SlotId, instance: &InstanceId) -> Result<Vec<String>, PlatformError>;
@@ -118,4 +120,10 @@ pub trait Platform: fmt::Debug + Send + Sync {
     fn virtual_time(&self, _slot: SlotId) -> Option<Duration> {
         None
     }
+}
+
+/// Microseconds since 1970.
+pub(crate) fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -227,24 +227,6 @@ pub struct Exit {
     pub took: Duration,
 }
 
-/// What an instance uses at one moment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct InstanceMetrics {
-    /// Which.
-    pub instance: InstanceId,
-    /// CPU time since its start.
-    #[serde(with = "faultscope_model::units::duration")]
-    pub cpu: Duration,
-    /// Memory in use.
-    pub memory: ByteSize,
-    /// Its memory limit.
-    pub memory_limit: Option<ByteSize>,
-    /// Its CPU limit in cores.
-    pub cpu_limit: Option<f64>,
-    /// Threads, all its processes together.
-    pub threads: u32,
-}
-
 /// Durable data that was kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Snapshot {

@@ -16,6 +16,7 @@ use crate::folder::{LOCK, REPORT};
 use crate::meta::{CampaignFile, CampaignMeta};
 use crate::queue::{Entry, Queue};
 use crate::reader::Reader;
+use crate::samples::SampleWriter;
 use crate::schema::{DATABASE, open_writer};
 use crate::{FORMAT, files, writer};
 
@@ -41,6 +42,7 @@ pub struct Campaign {
     folder: PathBuf,
     queue: Arc<Queue>,
     events: EventLog,
+    samples: Arc<SampleWriter>,
     writer: Option<JoinHandle<()>>,
     /// Held while the campaign is written; the operating system lets go of it when the process dies.
     _lock: File,
@@ -89,6 +91,7 @@ impl Campaign {
         let database = folder.join(DATABASE);
         let connection = open_writer(&database)?;
         let events = EventLog::append_to(&folder)?;
+        let samples = Arc::new(SampleWriter::new(&folder));
         let queue = Arc::new(Queue::new(options.queued_spans, options.queued_bytes));
         let writer = std::thread::Builder::new()
             .name("store-writer".to_owned())
@@ -101,7 +104,7 @@ impl Campaign {
                 }
             })
             .map_err(StoreError::io("start the writer of", &folder))?;
-        Ok(Self { file, folder, queue, events, writer: Some(writer), _lock: lock })
+        Ok(Self { file, folder, queue, events, samples, writer: Some(writer), _lock: lock })
     }
 
     /// Its id.
@@ -127,6 +130,11 @@ impl Campaign {
     /// The log of its events.
     pub fn events(&self) -> &EventLog {
         &self.events
+    }
+
+    /// What writes samples of its instances.
+    pub fn samples(&self) -> &Arc<SampleWriter> {
+        &self.samples
     }
 
     /// Stores a run and waits until it is committed, and with it everything recorded before.

@@ -4,6 +4,7 @@
 //! .faultscope/campaigns/<id>/campaign.json   what it is, its format version
 //!                            events.jsonl    what happened, one object per line
 //!                            store.sqlite    spans, runs, logs
+//!                            metrics.sqlite  what instances used
 //!                            report.json     what was found
 //!                            writer.lock     held while it is being written
 //! ```
@@ -16,6 +17,7 @@ mod campaign;
 mod codec;
 mod error;
 mod events;
+mod exposition;
 mod files;
 mod folder;
 mod format;
@@ -24,6 +26,7 @@ mod names;
 mod queue;
 mod reader;
 mod retention;
+mod samples;
 mod schema;
 mod writer;
 
@@ -34,10 +37,12 @@ pub mod slices;
 pub use campaign::{Campaign, CampaignOptions, RunRecord, SpanSink};
 pub use error::{StoreError, StoreErrorKind};
 pub use events::{EventLog, Events, LoggedEvent};
+pub use exposition::{Asked, read_exposition};
 pub use folder::{Store, StoredCampaign};
 pub use meta::{CampaignMeta, new_campaign_id};
 pub use reader::{Edge, Reader, StoredLog, StoredRun};
 pub use retention::Retention;
+pub use samples::{SampleWriter, SeriesPoints};
 
 /// The version of every file this crate writes.
 pub const FORMAT: u32 = 1;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use faultscope_model::metrics::Sample;
 use faultscope_model::span::Span;
 use faultscope_model::{InstanceId, RunId, ServiceName, TraceId, TrialId};
 use rusqlite::types::ValueRef;
@@ -12,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use crate::codec::{COLUMNS, read_span};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::names::NameTable;
+use crate::samples::{EVER, SampleReader, SeriesPoints};
 use crate::schema::{DATABASE, open_reader};
 use crate::writer::trace_key;
 
@@ -198,6 +200,25 @@ impl Reader {
             logs.collect()
         };
         read().map_err(StoreError::sqlite("read", &self.path))
+    }
+
+    /// What instances used in a trial, or in all, by instance and time; nothing when nobody measured.
+    pub fn samples_of(&self, trial: Option<TrialId>) -> Result<Vec<Sample>, StoreError> {
+        self.samples()?.map_or_else(|| Ok(Vec::new()), |samples| samples.samples(trial, EVER))
+    }
+
+    /// What instances used between two moments, in all trials.
+    pub fn samples_between(&self, between: (u64, u64)) -> Result<Vec<Sample>, StoreError> {
+        self.samples()?.map_or_else(|| Ok(Vec::new()), |samples| samples.samples(None, between))
+    }
+
+    /// What services said about themselves in a trial, or in all, under one name or any.
+    pub fn points_of(&self, trial: Option<TrialId>, name: Option<&str>) -> Result<SeriesPoints, StoreError> {
+        self.samples()?.map_or_else(|| Ok(SeriesPoints::new()), |samples| samples.points(trial, name))
+    }
+
+    fn samples(&self) -> Result<Option<SampleReader>, StoreError> {
+        SampleReader::open(self.path.parent().unwrap_or(Path::new("")))
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {

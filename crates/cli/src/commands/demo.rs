@@ -72,7 +72,7 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
     }
     render::run::tests(&run, printer);
     render::map::map(&edges, MAP_CALLERS, printer);
-    render::tree::trees(&small_trace(&spans), 1, printer);
+    render::tree::trees(&small_trace(&spans), 1, None, printer);
     printer.line(format!(
         "\n{} services were ready after {}, each in its own network, and all {} calls between them were recorded.",
         project.application.services.len(),

@@ -2,7 +2,8 @@
 
 use faultscope_engine::stored;
 use faultscope_model::event::Event;
-use faultscope_model::{Run, Span};
+use faultscope_model::metrics::{History, Moment, Summary};
+use faultscope_model::{InstanceId, Run, Span, SpanId};
 use faultscope_store::{CampaignMeta, Edge, Reader, Store, StoreError, StoreErrorKind, StoredCampaign};
 use serde::Serialize;
 
@@ -24,7 +25,19 @@ struct Listed {
 struct Shown {
     run: Run,
     map: Vec<Edge>,
+    metrics: Vec<Summary>,
+    /// What the called instance used when each call began.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    used: Vec<Used>,
     spans: Vec<Span>,
+}
+
+#[derive(Debug, Serialize)]
+struct Used {
+    span: SpanId,
+    instance: InstanceId,
+    #[serde(flatten)]
+    used: Moment,
 }
 
 pub(crate) async fn run(args: RunsArgs, printer: &Printer) -> Result<Exit, CommandError> {
@@ -92,17 +105,20 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
     let Found { reader, run, summary } = find(&store, &args.run)?;
     let spans = reader.spans_of(run.trial)?;
     let map = reader.edges(Some(run.trial))?;
+    let history = History::new(reader.samples_of(Some(run.trial))?);
     if printer.json {
-        printer.result(&Shown { run, map, spans })?;
+        let used = if args.metrics { used(&history, &spans) } else { Vec::new() };
+        printer.result(&Shown { run, map, metrics: history.summaries(), used, spans })?;
         return Ok(Exit::Done);
     }
+    let joined = args.metrics.then_some(&history);
     if let Some(wanted) = &args.trace {
         let chosen: Vec<_> =
             spans.iter().filter(|s| s.trace.to_string().starts_with(wanted.as_str())).cloned().collect();
         if chosen.is_empty() {
             return Err(CommandError::usage(format!("the run has no trace `{wanted}`")));
         }
-        render::tree::trees(&chosen, usize::MAX, printer);
+        render::tree::trees(&chosen, usize::MAX, joined, printer);
         return Ok(Exit::Done);
     }
     if let Some(summary) = summary {
@@ -112,18 +128,29 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
     render::run::endings(&run, usize::MAX, printer);
     render::run::evidence(&run, printer);
     render::map::map(&map, usize::MAX, printer);
-    render::tree::trees(&spans, args.traces, printer);
+    render::usage::summaries(&history.summaries(), printer);
+    render::tree::trees(&spans, args.traces, joined, printer);
     Ok(Exit::Done)
 }
 
+fn used(history: &History, spans: &[Span]) -> Vec<Used> {
+    let one = |span: &Span| {
+        let instance = span.callee_instance.clone()?;
+        let used = history.at(&instance, span.start_us, render::usage::MOST_AGE_US)?;
+        Some(Used { span: span.id, instance, used })
+    };
+    spans.iter().filter_map(one).collect()
+}
+
 /// A run and, where its campaign was asked for, what that came to.
-struct Found {
-    reader: Reader,
-    run: Run,
+pub(super) struct Found {
+    pub(super) reader: Reader,
+    pub(super) run: Run,
     summary: Option<String>,
 }
 
-fn find(store: &Store, wanted: &str) -> Result<Found, CommandError> {
+/// A run by its id, its campaign or `last`, with the reader of its campaign.
+pub(super) fn find(store: &Store, wanted: &str) -> Result<Found, CommandError> {
     if wanted == "last" {
         for campaign in store.campaigns()? {
             if let Some(found) = best_of(&campaign)? {

@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use super::scrape::{self, ScrapeTarget};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -20,6 +21,8 @@ use crate::project;
 
 /// How long open requests get to end.
 const DRAIN: Duration = Duration::from_secs(10);
+/// The shortest time between two questions to one target.
+const MOST_OFTEN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -53,6 +56,13 @@ pub(crate) struct ServeArgs {
     /// Offer the values of this tag for choice; repeat for several.
     #[arg(long = "autocomplete", value_name = "TAG")]
     pub(crate) tag_values: Vec<String>,
+    /// Ask here for metrics in Prometheus' text format; repeat for several. The service may stand behind it:
+    /// `http://127.0.0.1:8080/metrics=order`.
+    #[arg(long, value_name = "URL")]
+    pub(crate) scrape: Vec<ScrapeTarget>,
+    /// How often to ask.
+    #[arg(long, default_value = "15s", value_name = "DURATION")]
+    pub(crate) scrape_every: String,
     /// End by itself after this time.
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) duration: Option<String>,
@@ -70,6 +80,12 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
     let wrong = |e: units::InvalidUnit| CommandError::usage(e.to_string());
     let (within, most_age) =
         (duration(&args.duration).map_err(wrong)?, duration(&args.keep_for).map_err(wrong)?);
+    let every = units::parse_duration(&args.scrape_every).map_err(wrong)?;
+    if every < MOST_OFTEN {
+        return Err(
+            CommandError::usage("metrics are asked for every 100ms at most").hint("--scrape-every 15s")
+        );
+    }
     let (otlp, grpc) = (address("--otlp", &args.otlp)?, address("--grpc", &args.grpc)?);
     for address in [Some(args.listen), otlp, grpc].into_iter().flatten() {
         check(address.ip(), args.token.as_deref(), printer)?;
@@ -111,6 +127,10 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
         });
     }
     say(&listening, printer)?;
+    let mut scrapers = JoinSet::new();
+    for target in args.scrape {
+        scrapers.spawn(scrape::follow(target, every, Arc::clone(&served), stop.clone(), printer.clone()));
+    }
     match within {
         None => stop.cancelled().await,
         Some(within) => {
@@ -123,6 +143,7 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
         printer.warn("some requests did not end in time and were cut off");
         servers.shutdown().await;
     }
+    scrapers.shutdown().await;
     close(served, printer).await;
     Ok(Exit::Done)
 }

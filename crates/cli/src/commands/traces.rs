@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
+use faultscope_model::metrics::History;
 use faultscope_model::trace::{ReportedSpan, TraceQuery};
 use faultscope_model::units::{self, show_duration};
 use faultscope_store::interop::query::{annotation_query, matches};
@@ -91,6 +92,9 @@ struct ShowArgs {
     /// Show times as they were reported, without correcting clocks.
     #[arg(long)]
     raw: bool,
+    /// Show beside each span what the instance that handled it used when it began.
+    #[arg(long)]
+    metrics: bool,
 }
 
 #[derive(Debug, Args)]
@@ -175,7 +179,8 @@ fn show(args: &ShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
         let json = zipkin::to_json(&spans);
         printer.line(String::from_utf8_lossy(&json));
     } else {
-        render::waterfall::waterfall(spans, args.raw, printer);
+        let used = if args.metrics { used(&args.folder, &spans)? } else { History::default() };
+        render::waterfall::waterfall(spans, args.raw, &used, printer);
     }
     Ok(Exit::Done)
 }
@@ -197,6 +202,26 @@ fn find(folder: &std::path::Path, id: &str) -> Result<Vec<ReportedSpan>, Command
         }
     }
     if spans.is_empty() { Err(unknown("is not known")) } else { Ok(spans) }
+}
+
+/// What instances used while a trace ran, in the campaigns that saw it.
+fn used(folder: &std::path::Path, spans: &[ReportedSpan]) -> Result<History, CommandError> {
+    let starts = || spans.iter().filter_map(|span| span.start_us);
+    let (Some(first), Some(last)) = (starts().min(), starts().max()) else { return Ok(History::default()) };
+    // One sample behind the end, for rates.
+    let age = render::usage::MOST_AGE_US;
+    let between = (first.saturating_sub(age), last.saturating_add(age));
+    let mut samples = Vec::new();
+    for campaign in Store::open(project::state_folder(folder))?.campaigns()?.into_iter().take(MOST_CAMPAIGNS)
+    {
+        match campaign.reader().and_then(|reader| reader.samples_between(between)) {
+            Ok(found) => samples.extend(found),
+            // Just being removed.
+            Err(error) if error.kind == StoreErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(History::new(samples))
 }
 
 fn export(args: &ExportArgs, printer: &Printer) -> Result<Exit, CommandError> {

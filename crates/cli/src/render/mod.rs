@@ -2,7 +2,9 @@
 
 pub(crate) mod map;
 pub(crate) mod run;
+pub(crate) mod spark;
 pub(crate) mod table;
 pub(crate) mod time;
 pub(crate) mod tree;
+pub(crate) mod usage;
 pub(crate) mod waterfall;

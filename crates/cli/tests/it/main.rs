@@ -8,6 +8,7 @@ mod clients;
 mod debug;
 mod init;
 mod isolation;
+mod metrics;
 mod outcomes;
 mod runs;
 mod sequences;

@@ -33,6 +33,7 @@ fn help() {
       traces       Lists, shows, imports and exports traces that services reported
       services     Lists services that reported spans
       deps         Shows who called whom, how often and with how many errors, by reported spans
+      metrics      Lists and draws metrics of instances and services over time
       clean        Removes what a killed tool left behind, and old campaigns
       bench        Measures the tool against named peers and bounds
       fetch        Sends one HTTP request and prints the answer; fails when the status is 400 or above

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use faultscope_engine::{EngineError, TrialEnd, stored};
-use faultscope_model::{DeltaSet, Outcome, Run, SlotId};
+use faultscope_model::metrics::History;
+use faultscope_model::{DeltaSet, Outcome, Run, SlotId, TrialId};
 use faultscope_platform::memory::{Condition, Effect, Fault};
 use tokio_util::sync::CancellationToken;
 
@@ -119,4 +120,30 @@ async fn a_cancelled_trial_ends_at_once() {
     assert_eq!(bed.logged().last().unwrap(), "trial_cancelled");
     // The slot can be used again.
     assert_eq!(one(&bed, DeltaSet::new()).await.outcome, Outcome::Pass);
+}
+
+#[tokio::test(start_paused = true)]
+async fn instances_are_measured_from_the_first_to_the_last_moment() {
+    let bed = Bed::new(Vec::new(), |_| {}).await;
+    one(&bed, DeltaSet::new()).await;
+    let reader = bed.session.campaign().reader().unwrap();
+    let history = History::new(reader.samples_of(Some(TrialId(1))).unwrap());
+    let summaries = history.summaries();
+    let names: Vec<_> = summaries.iter().map(|s| s.instance.to_string()).collect();
+    assert_eq!(names, ["order-1", "stock-1"]);
+    // The test takes five seconds, and a simulated instance a quarter of a core.
+    for summary in &summaries {
+        assert!((6..=7).contains(&summary.samples), "{summary:?}");
+        assert!(summary.cpu_seconds.is_some_and(|cpu| (1.2..1.3).contains(&cpu)), "{summary:?}");
+        assert_eq!(summary.network_sent, None, "nobody knows of a network here");
+    }
+    assert!(reader.samples_of(Some(TrialId(2))).unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_measured_when_nobody_wants_it() {
+    let bed = Bed::new(Vec::new(), |options| options.metrics_every = None).await;
+    one(&bed, DeltaSet::new()).await;
+    assert!(bed.session.campaign().reader().unwrap().samples_of(None).unwrap().is_empty());
+    assert!(!bed.session.campaign().folder().join("metrics.sqlite").exists());
 }

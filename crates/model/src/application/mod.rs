@@ -106,9 +106,21 @@ pub struct Service {
     pub balance: Balance,
     /// Other versions of it, by name.
     pub versions: BTreeMap<String, Version>,
+    /// Where it tells its own metrics, in Prometheus' text format.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<MetricsEndpoint>,
     /// How long it may take to end by itself.
     #[serde(with = "crate::units::duration")]
     pub stop_within: Duration,
+}
+
+/// Where a service tells its own metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MetricsEndpoint {
+    /// One of its ports.
+    pub port: u16,
+    /// The path.
+    pub path: String,
 }
 
 /// What another version of a service has different.

@@ -62,6 +62,14 @@ pub(super) struct RawService {
     pub(super) versions: IndexMap<String, RawVersion>,
     #[serde(default, with = "units::duration::option")]
     pub(super) stop_within: Option<Duration>,
+    pub(super) metrics: Option<RawMetrics>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawMetrics {
+    pub(super) port: Option<u16>,
+    pub(super) path: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::raw::{self, RawReadiness, RawService};
+use super::raw::{self, RawMetrics, RawReadiness, RawService};
 use super::read::{Names, Reader, SpecError, one_line_regex};
-use super::{Service, Version};
+use super::{MetricsEndpoint, Service, Version};
 use crate::ids::ServiceName;
 use crate::plan::{PortPlan, Probe, Readiness};
 use crate::protocol::Protocol;
@@ -99,6 +99,7 @@ impl Reader<'_> {
             build: raw.build.clone(),
             directory: raw.directory.clone().unwrap_or_default(),
             ready: self.readiness(name, raw.ready.clone(), &ports)?,
+            metrics: raw.metrics.as_ref().map(|raw| self.metrics(name, raw, &ports)).transpose()?,
             ports,
             env: text(&raw.env),
             after,
@@ -110,6 +111,26 @@ impl Reader<'_> {
             versions: versions.collect(),
             stop_within: raw.stop_within.unwrap_or(Duration::from_secs(5)),
         })
+    }
+
+    fn metrics(
+        &self,
+        name: &str,
+        raw: &RawMetrics,
+        ports: &[PortPlan],
+    ) -> Result<MetricsEndpoint, SpecError> {
+        let here = ["services", name, "metrics"];
+        let port = raw.port.or_else(|| ports.first().map(|p| p.port));
+        let port =
+            port.filter(|port| ports.iter().any(|p| p.port == *port)).ok_or_else(|| match raw.port {
+                Some(port) => self.error(&here, format!("{port} is none of its ports")),
+                None => self.error(&here, "it has no port to look at"),
+            })?;
+        let path = raw.path.clone().unwrap_or_else(|| "/metrics".to_owned());
+        if !path.starts_with('/') || path.contains(|c: char| c.is_control() || c == ' ') {
+            return Err(self.error(&here, format!("the path `{path}` starts with `/` and has no blanks")));
+        }
+        Ok(MetricsEndpoint { port, path })
     }
 
     fn readiness(

@@ -51,6 +51,23 @@ fn reads_the_whole_file() {
 }
 
 #[test]
+fn metrics_have_a_port_of_the_service_and_a_path() {
+    let with = |metrics: &str| {
+        let text = format!("services: {{ a: {{ command: [a], ports: [80, 81], metrics: {metrics} }} }}");
+        read(&text).map(|application| application.services["a"].metrics.clone().unwrap())
+    };
+    assert_eq!(with("{ }").unwrap(), MetricsEndpoint { port: 80, path: "/metrics".into() });
+    assert_eq!(with("{ port: 81, path: /m }").unwrap(), MetricsEndpoint { port: 81, path: "/m".into() });
+    for (bad, problem) in [
+        ("{ port: 82 }", "82 is none of its ports"),
+        ("{ path: m }", "the path `m` starts with `/` and has no blanks"),
+    ] {
+        let error = with(bad).unwrap_err();
+        assert_eq!((error.key.as_str(), error.problem.as_str()), ("services.a.metrics", problem));
+    }
+}
+
+#[test]
 fn plans_instances_over_nodes() {
     let shop = read(SHOP).unwrap();
     let expansion = Expansion { program: "/bin/fs".into(), slot: SlotId(7) };

@@ -4,6 +4,7 @@
 //! what must not happen is bounded by a short wait.
 
 mod data;
+mod measuring;
 mod running;
 mod service;
 
@@ -38,6 +39,7 @@ pub async fn contract(platform: &dyn Platform, application: ContractApp) {
     platform.open_slot(&(case.application.slot)(case.slot)).await.expect("a slot opens");
     case.counts_only_differences().await;
     case.cancels_at_once().await;
+    case.measures_what_instances_use(simulated).await;
     if !simulated {
         case.runs_dials_and_logs().await;
         case.carries_calls_to_listeners().await;

@@ -5,11 +5,14 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Runs the service: `PORT [say TEXT] [exit CODE] [eat BYTES] [flood BYTES]`, done in this order; then it
 /// listens on all addresses, unless the port is 0.
 ///
-/// It answers `/health`, `/name`, `/append/FILE`, `/size/FILE`, and `/peer/PATH`, for which it asks the
+/// It answers `/health`, `/name`, `/append/FILE`, `/size/FILE`, `/burn/MILLISECONDS`, and `/peer/PATH`, for which it asks the
 /// host and port that the variable `PEER` names.
 pub fn service_main(args: Vec<OsString>) -> ExitCode {
     match serve(&args) {
@@ -87,6 +90,15 @@ fn answer(path: &str) -> io::Result<String> {
             let mut file = fs::File::options().create(true).append(true).open(file)?;
             file.write_all(b"x")?;
             Ok(file.metadata()?.len().to_string())
+        }
+        ["burn", millis] => {
+            let millis = millis.parse().map_err(io::Error::other)?;
+            let until = Instant::now() + Duration::from_millis(millis);
+            let mut turns: u64 = 0;
+            while Instant::now() < until {
+                turns = turns.wrapping_add(1);
+            }
+            Ok(turns.to_string())
         }
         ["size", file] => Ok(fs::metadata(file).map_or(0, |m| m.len()).to_string()),
         ["peer", path] => {

@@ -26,7 +26,7 @@ use super::{NAME, bad_plan, image, trouble};
 use crate::log::{Log, LogFile};
 use crate::process::parts::name_own;
 use crate::readiness::{Reach, wait_until_ready};
-use crate::{PlatformError, PlatformErrorKind, PlatformEvent};
+use crate::{PlatformError, PlatformErrorKind, PlatformEvent, now_us};
 
 /// How long the last words of a dead instance are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -42,6 +42,12 @@ pub(super) struct Life {
     process: Option<OwnedFd>,
     volumes: Vec<(String, String)>,
     started: Instant,
+    /// Microseconds since 1970 at its start.
+    pub(super) started_us: u64,
+    /// How many lives of this instance came before.
+    pub(super) restarts: u32,
+    /// How many of them ended because memory ran out.
+    pub(super) kills: u32,
     /// Its end was asked for, so nobody needs to be told.
     asked: AtomicBool,
     paused: AtomicBool,
@@ -56,7 +62,7 @@ impl Life {
         plan: InstancePlan,
         before: Option<&Self>,
     ) -> Result<Arc<Self>, PlatformError> {
-        let (started, name) = (Instant::now(), plan.id.to_string());
+        let (started, started_us, name) = (Instant::now(), now_us(), plan.id.to_string());
         let action = format!("start {name}");
         let (mut body, directory) = base(slot, &plan).await?;
         let volumes = match before {
@@ -108,6 +114,9 @@ impl Life {
             log,
             volumes,
             started,
+            started_us,
+            restarts: before.map_or(0, |life| life.restarts + 1),
+            kills: before.map_or(0, |life| life.kills + u32::from(life.ran_out_of_memory())),
             asked: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             ready_after: Mutex::new(None),
@@ -121,6 +130,10 @@ impl Life {
             watched.bury(&slot, ended).await;
         });
         Ok(life)
+    }
+
+    fn ran_out_of_memory(&self) -> bool {
+        self.ended.borrow().as_ref().is_some_and(|ended| ended.out_of_memory)
     }
 
     /// Returns when the instance is ready, or says why it will not be.

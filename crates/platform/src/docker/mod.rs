@@ -19,8 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bollard::models::ContainerNetworkStats;
+use faultscope_model::metrics::{Metric, Sample, Values};
 use faultscope_model::plan::Plan;
-use faultscope_model::units::ByteSize;
 use faultscope_model::{InstanceId, SlotId};
 use futures_util::future::join_all;
 use tokio::net::TcpStream;
@@ -32,8 +33,8 @@ use self::life::Life;
 use self::slot::Slot;
 use crate::process::parts::{is_dead, reap};
 use crate::{
-    Action, Capabilities, Deployment, Execution, Exit, InstanceMetrics, Isolation, LimitsBy, MeshPlace,
-    Platform, PlatformError, PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec, Snapshot,
+    Action, Capabilities, Deployment, Execution, Exit, Isolation, LimitsBy, MeshPlace, Platform,
+    PlatformError, PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec, Snapshot, now_us,
 };
 
 const NAME: &str = "docker";
@@ -162,7 +163,7 @@ impl Platform for DockerPlatform {
         self.slot(slot)?.exec(run, cancel).await
     }
 
-    async fn metrics(&self, slot: SlotId) -> Result<Vec<InstanceMetrics>, PlatformError> {
+    async fn metrics(&self, slot: SlotId) -> Result<Vec<Sample>, PlatformError> {
         let slot = self.slot(slot)?;
         let lives: Vec<_> = slot.lives().values().filter(|l| !l.is_over()).cloned().collect();
         let measured = join_all(lives.iter().map(|life| measure(&slot, life))).await;
@@ -233,19 +234,36 @@ impl Platform for DockerPlatform {
     }
 }
 
-async fn measure(slot: &Slot, life: &Life) -> Option<InstanceMetrics> {
+async fn measure(slot: &Slot, life: &Life) -> Option<Sample> {
+    let at_us = now_us();
     let stats = slot.engine.stats(&life.container).await?;
     let cpu = stats.cpu_stats.and_then(|c| c.cpu_usage?.total_usage);
-    let memory = stats.memory_stats.and_then(|m| m.usage);
-    let threads = stats.pids_stats.and_then(|p| p.current);
-    Some(InstanceMetrics {
-        instance: life.plan.id.clone(),
-        cpu: Duration::from_nanos(cpu.unwrap_or_default()),
-        memory: ByteSize(memory.unwrap_or_default()),
-        memory_limit: life.plan.limits.memory,
-        cpu_limit: life.plan.limits.cpu,
-        threads: u32::try_from(threads.unwrap_or_default()).unwrap_or(u32::MAX),
-    })
+    let memory = stats.memory_stats.unwrap_or_default();
+    let parts = memory.stats.unwrap_or_default();
+    let part = |names: &[&str]| names.iter().find_map(|name| parts.get(*name)).copied();
+    // The engine hands on what its control groups say; version 1 and 2 name things differently.
+    let idle = part(&["total_inactive_file", "inactive_file"]).unwrap_or_default();
+    let mapped = part(&["total_mapped_file", "file_mapped"]).unwrap_or_default();
+    let networks = stats.networks.unwrap_or_default();
+    let carried = |bytes: fn(&ContainerNetworkStats) -> Option<u64>| {
+        let all: Vec<u64> = networks.values().filter_map(bytes).collect();
+        (!all.is_empty()).then(|| all.iter().sum::<u64>())
+    };
+    let limits = &life.plan.limits;
+    let number = |value: Option<u64>| value.map(|value| value as f64);
+    let values = Values::default()
+        .with(Metric::CpuSeconds, cpu.map(|nanos| nanos as f64 / 1e9))
+        .with(Metric::CpuLimit, limits.cpu)
+        .with(Metric::MemoryWorkingSet, number(memory.usage.map(|bytes| bytes.saturating_sub(idle))))
+        .with(Metric::MemoryResident, number(part(&["total_rss", "anon"]).map(|bytes| bytes + mapped)))
+        .with(Metric::MemoryLimit, number(limits.memory.map(|bytes| bytes.0)))
+        .with(Metric::NetworkReceived, number(carried(|n| n.rx_bytes)))
+        .with(Metric::NetworkSent, number(carried(|n| n.tx_bytes)))
+        .with(Metric::Threads, number(stats.pids_stats.and_then(|p| p.current)))
+        .with(Metric::StartTime, Some(life.started_us as f64 / 1e6))
+        .with(Metric::Restarts, Some(life.restarts.into()))
+        .with(Metric::OutOfMemoryKills, Some(life.kills.into()));
+    Some(Sample { instance: life.plan.id.clone(), at_us, values })
 }
 
 /// Something the engine or the machine refused.

@@ -8,30 +8,37 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use faultscope_model::metrics::{Metric, Sample, Values};
 use faultscope_model::plan::{InstancePlan, Plan};
-use faultscope_model::units::ByteSize;
 use faultscope_model::wiring::{Caller, Endpoint};
 use faultscope_model::{InstanceId, NodeId, SlotId};
 use tokio::net::TcpStream;
 use tokio::sync::broadcast;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use simulation::{Condition, Cost, Effect, Fault, Simulation};
 
 use self::simulation::Chance;
 use crate::{
-    Action, Capabilities, Deployed, Deployment, Execution, Exit, InstanceMetrics, Isolation, LimitsBy,
-    MeshPlace, Platform, PlatformError, PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec,
-    Snapshot,
+    Action, Capabilities, Deployed, Deployment, Execution, Exit, Isolation, LimitsBy, MeshPlace, Platform,
+    PlatformError, PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec, Snapshot, now_us,
 };
 
 const NAME: &str = "memory";
+/// What a simulated instance uses: cores, and bytes of memory.
+const CORES: f64 = 0.25;
+const MEMORY: u64 = 32 << 20;
+/// How long a simulated instance takes to start again.
+const RESTART: Duration = Duration::from_millis(100);
 
 /// The simulated back end.
 #[derive(Debug)]
 pub struct MemoryPlatform {
     simulation: Simulation,
     slots: Mutex<BTreeMap<SlotId, Slot>>,
+    /// A moment on the runtime's clock, and what the wall clock said then.
+    epoch: (Instant, u64),
     /// How often each circumstance was met, so that repetitions differ and yet can be repeated.
     met: Mutex<BTreeMap<String, u64>>,
 }
@@ -40,6 +47,8 @@ pub struct MemoryPlatform {
 struct Slot {
     events: broadcast::Sender<PlatformEvent>,
     running: Vec<InstancePlan>,
+    /// When each instance was started, and how often again.
+    started: BTreeMap<InstanceId, (Instant, u32)>,
     plan: Option<Plan>,
     destroyed: usize,
     passed: Duration,
@@ -49,7 +58,7 @@ struct Slot {
 impl MemoryPlatform {
     /// Simulates this.
     pub fn new(simulation: Simulation) -> Self {
-        Self { simulation, slots: Mutex::default(), met: Mutex::default() }
+        Self { simulation, slots: Mutex::default(), epoch: (Instant::now(), now_us()), met: Mutex::default() }
     }
 
     fn slots(&self) -> MutexGuard<'_, BTreeMap<SlotId, Slot>> {
@@ -60,6 +69,29 @@ impl MemoryPlatform {
         let mut slots = self.slots();
         let missing = || error(PlatformErrorKind::BadPlan, format!("find {id}")).because("it is not open");
         slots.get_mut(&id).map(action).ok_or_else(missing)
+    }
+
+    /// Microseconds since 1970 at a moment of the runtime's clock.
+    fn wall_us(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.epoch.0).as_micros();
+        self.epoch.1.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+    }
+
+    fn measure(&self, plan: &InstancePlan, (started, restarts): (Instant, u32)) -> Sample {
+        let now = Instant::now();
+        let memory = plan.limits.memory.map_or(MEMORY, |limit| MEMORY.min(limit.0 / 2));
+        let values = Values::default()
+            .with(Metric::CpuSeconds, Some((now - started).as_secs_f64() * CORES))
+            .with(Metric::CpuLimit, plan.limits.cpu)
+            .with(Metric::MemoryWorkingSet, Some(memory as f64))
+            .with(Metric::MemoryResident, Some(memory as f64))
+            .with(Metric::MemoryLimit, plan.limits.memory.map(|limit| limit.0 as f64))
+            .with(Metric::Processes, Some(1.0))
+            .with(Metric::Threads, Some(1.0))
+            .with(Metric::StartTime, Some(self.wall_us(started) as f64 / 1e6))
+            .with(Metric::Restarts, Some(restarts.into()))
+            .with(Metric::OutOfMemoryKills, Some(0.0));
+        Sample { instance: plan.id.clone(), at_us: self.wall_us(now), values }
     }
 
     async fn pass(
@@ -112,6 +144,7 @@ impl Platform for MemoryPlatform {
         let slot = Slot {
             events: broadcast::Sender::new(1024),
             running: Vec::new(),
+            started: BTreeMap::new(),
             plan: None,
             destroyed: 0,
             passed: Duration::ZERO,
@@ -177,7 +210,9 @@ impl Platform for MemoryPlatform {
             ));
         }
         self.with(id, |slot| {
+            slot.started.retain(|id, _| actions.keep.contains(id));
             for instance in &actions.create {
+                slot.started.insert(instance.id.clone(), (Instant::now(), 0));
                 let _ = slot.events.send(PlatformEvent::Ready { instance: instance.id.clone() });
             }
             slot.running.clone_from(&plan.instances);
@@ -203,12 +238,22 @@ impl Platform for MemoryPlatform {
         events.unwrap_or_else(|_| broadcast::Sender::new(1).subscribe())
     }
 
-    async fn act(&self, slot: SlotId, instance: &InstanceId, _: Action) -> Result<(), PlatformError> {
+    async fn act(&self, slot: SlotId, instance: &InstanceId, action: Action) -> Result<(), PlatformError> {
         let known = self.with(slot, |slot| slot.running.iter().any(|i| i.id == *instance))?;
-        if known {
-            return Ok(());
+        if !known {
+            return Err(
+                error(PlatformErrorKind::BadPlan, format!("find {instance}")).because("no such instance")
+            );
         }
-        Err(error(PlatformErrorKind::BadPlan, format!("find {instance}")).because("no such instance"))
+        if action == Action::Restart {
+            self.pass(slot, RESTART, &CancellationToken::new()).await?;
+            self.with(slot, |slot| {
+                if let Some((started, restarts)) = slot.started.get_mut(instance) {
+                    (*started, *restarts) = (Instant::now(), *restarts + 1);
+                }
+            })?;
+        }
+        Ok(())
     }
 
     async fn exec(
@@ -235,16 +280,11 @@ impl Platform for MemoryPlatform {
         Ok(Exit { code: Some(code), signal: None, timed_out: false, stdout, stderr: String::new(), took })
     }
 
-    async fn metrics(&self, slot: SlotId) -> Result<Vec<InstanceMetrics>, PlatformError> {
-        let idle = |i: &InstancePlan| InstanceMetrics {
-            instance: i.id.clone(),
-            cpu: Duration::ZERO,
-            memory: ByteSize(0),
-            memory_limit: i.limits.memory,
-            cpu_limit: i.limits.cpu,
-            threads: 1,
-        };
-        self.with(slot, |slot| slot.running.iter().map(idle).collect())
+    async fn metrics(&self, slot: SlotId) -> Result<Vec<Sample>, PlatformError> {
+        self.with(slot, |slot| {
+            let one = |plan: &InstancePlan| Some(self.measure(plan, *slot.started.get(&plan.id)?));
+            slot.running.iter().filter_map(one).collect()
+        })
     }
 
     async fn logs(&self, slot: SlotId, _: &InstanceId) -> Result<Vec<String>, PlatformError> {
@@ -262,6 +302,7 @@ impl Platform for MemoryPlatform {
     async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {
         self.with(slot, |slot| {
             slot.running.clear();
+            slot.started.clear();
             slot.plan = None;
             slot.destroyed = 0;
         })

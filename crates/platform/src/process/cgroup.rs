@@ -8,6 +8,7 @@ use std::time::Duration;
 use faultscope_model::plan::Limits;
 
 use super::reap::this_owner;
+use super::usage::Usage;
 use crate::types::LimitsBy;
 
 /// All groups of the tool begin with it.
@@ -28,14 +29,6 @@ pub(crate) struct Limiter {
 pub(crate) struct Group {
     v2: bool,
     folders: Vec<(String, PathBuf)>,
-}
-
-/// What a group uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Usage {
-    pub(crate) cpu: Duration,
-    pub(crate) memory: u64,
-    pub(crate) threads: u32,
 }
 
 impl Limiter {
@@ -127,19 +120,36 @@ impl Group {
         self.write("freezer", file, value).is_ok()
     }
 
-    /// What it uses now.
+    /// What it uses now. The init of the instance, which is ours, is left out where things are counted.
     pub(crate) fn usage(&self) -> Usage {
-        if self.v2 {
-            let cpu =
-                Duration::from_micros(field(&self.read("cpu", "cpu.stat").unwrap_or_default(), "usage_usec"));
-            let threads = self.number("pids", "pids.current") as u32;
-            return Usage { cpu, memory: self.number("memory", "memory.current"), threads };
-        }
-        let cpu = Duration::from_nanos(self.number("cpuacct", "cpuacct.usage"));
-        let threads = self.number("pids", "pids.current") as u32;
-        // The page cache of files read by chance is not what people mean by the memory of a service.
         let stat = self.read("memory", "memory.stat").unwrap_or_default();
-        Usage { cpu, memory: field(&stat, "rss") + field(&stat, "mapped_file"), threads }
+        let (cpu, charged, anonymous, mapped) = if self.v2 {
+            let cpu = self.read("cpu", "cpu.stat").ok().and_then(|text| find(&text, "usage_usec"));
+            (
+                cpu.map(Duration::from_micros),
+                self.number("memory", "memory.current"),
+                find(&stat, "anon"),
+                find(&stat, "file_mapped"),
+            )
+        } else {
+            (
+                self.number("cpuacct", "cpuacct.usage").map(Duration::from_nanos),
+                self.number("memory", "memory.usage_in_bytes"),
+                find(&stat, "rss"),
+                find(&stat, "mapped_file"),
+            )
+        };
+        // As Kubernetes counts: pages of files that nobody used lately go first when memory gets scarce.
+        let idle = find(&stat, "inactive_file").unwrap_or_default();
+        let processes = self.read("memory", "cgroup.procs").ok().map(|text| text.lines().count() as u64);
+        let without_init = |n: u64| n.saturating_sub(1);
+        Usage {
+            cpu,
+            working_set: charged.map(|bytes| bytes.saturating_sub(idle)),
+            resident: anonymous.map(|bytes| bytes + mapped.unwrap_or_default()),
+            processes: processes.map(without_init),
+            threads: self.number("pids", "pids.current").map(without_init),
+        }
     }
 
     /// Gives the group up; says whether it could. For a moment after the last process has gone it cannot.
@@ -188,8 +198,8 @@ impl Group {
         fs::read_to_string(self.file(controller, name)?)
     }
 
-    fn number(&self, controller: &str, name: &str) -> u64 {
-        self.read(controller, name).ok().and_then(|t| t.trim().parse().ok()).unwrap_or_default()
+    fn number(&self, controller: &str, name: &str) -> Option<u64> {
+        self.read(controller, name).ok()?.trim().parse().ok()
     }
 
     fn write(&self, controller: &str, name: &str, value: &str) -> io::Result<()> {
@@ -284,6 +294,9 @@ fn try_group(base: &Path) -> io::Result<()> {
 }
 
 fn field(text: &str, name: &str) -> u64 {
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
-    value.unwrap_or_default()
+    find(text, name).unwrap_or_default()
+}
+
+fn find(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }

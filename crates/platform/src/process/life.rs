@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use super::tree::{End, Tree};
 use super::{bad_plan, trouble};
 use crate::log::{Log, LogFile};
 use crate::readiness::{Reach, wait_until_ready};
-use crate::{PlatformError, PlatformErrorKind, PlatformEvent};
+use crate::{PlatformError, PlatformErrorKind, PlatformEvent, now_us};
 
 /// How long the last words of a dead instance are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -40,6 +40,12 @@ pub(crate) struct Life {
     pub(crate) own: PathBuf,
     pub(crate) group: Option<Group>,
     started: Instant,
+    /// Microseconds since 1970 at its start.
+    pub(crate) started_us: u64,
+    /// How many lives of this instance came before.
+    pub(crate) restarts: u32,
+    /// How often memory had run out in them, and in this one once it is over.
+    kills: AtomicU64,
     /// Its end was asked for, so nobody needs to be told.
     asked: AtomicBool,
     paused: AtomicBool,
@@ -62,7 +68,7 @@ impl Life {
         plan: InstancePlan,
         before: Option<&Self>,
     ) -> Result<Arc<Self>, PlatformError> {
-        let started = Instant::now();
+        let (started, started_us) = (Instant::now(), now_us());
         let name = plan.id.to_string();
         let key = slot.next_key();
         let action = || format!("start {name}");
@@ -88,6 +94,9 @@ impl Life {
             own,
             group,
             started,
+            started_us,
+            restarts: before.map_or(0, |life| life.restarts + 1),
+            kills: AtomicU64::new(before.map_or(0, |life| life.all_kills())),
             asked: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             ready_after: Mutex::new(None),
@@ -188,6 +197,13 @@ impl Life {
         self.group.as_ref().map_or(0, Group::out_of_memory_kills)
     }
 
+    /// How often memory ran out in this life and those before.
+    pub(crate) fn all_kills(&self) -> u64 {
+        // Its own ones are added for good when its group goes.
+        let own = if self.is_over() { 0 } else { self.out_of_memory_kills() };
+        self.kills.load(Ordering::Acquire) + own
+    }
+
     async fn thaw(&self) {
         if self.paused.load(Ordering::Acquire) {
             let _ = self.pause(false).await;
@@ -195,7 +211,9 @@ impl Life {
     }
 
     fn bury(&self, end: End, events: &tokio::sync::broadcast::Sender<PlatformEvent>) {
-        let out_of_memory = self.out_of_memory_kills() > 0;
+        let kills = self.out_of_memory_kills();
+        let out_of_memory = kills > 0;
+        self.kills.fetch_add(kills, Ordering::AcqRel);
         let expected = self.asked.load(Ordering::Acquire) || end.agent_lost || end.refused.is_some();
         let (code, signal) = (end.code, end.signal);
         self.ended.send_replace(Some(LifeEnd { end, out_of_memory }));

@@ -21,6 +21,7 @@ mod slot;
 mod specs;
 mod stage;
 mod tree;
+mod usage;
 mod wire;
 
 #[cfg(feature = "docker")]
@@ -42,20 +43,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use faultscope_model::metrics::Sample;
 use faultscope_model::plan::Plan;
-use faultscope_model::units::ByteSize;
 use faultscope_model::{InstanceId, SlotId};
 use tokio::net::TcpStream;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use self::cgroup::{Limiter, Usage};
+use self::cgroup::Limiter;
 use self::launch::Probed;
 use self::life::Life;
 use self::slot::Slot;
 use crate::{
-    Action, Capabilities, Deployment, Execution, Exit, InstanceMetrics, Isolation, MeshPlace, Platform,
-    PlatformError, PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec, Snapshot,
+    Action, Capabilities, Deployment, Execution, Exit, Isolation, MeshPlace, Platform, PlatformError,
+    PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec, Snapshot,
 };
 
 pub(crate) const NAME: &str = "process";
@@ -236,22 +237,13 @@ impl Platform for ProcessPlatform {
         self.slot(slot)?.exec(run, cancel).await
     }
 
-    async fn metrics(&self, slot: SlotId) -> Result<Vec<InstanceMetrics>, PlatformError> {
-        let stage = self.slot(slot)?.stage();
-        let lives: Vec<_> = stage.lives().values().cloned().collect();
-        let measure = |life: Arc<Life>| {
-            let Usage { cpu, memory, threads } =
-                life.group.as_ref().map(cgroup::Group::usage).unwrap_or_default();
-            InstanceMetrics {
-                instance: life.plan.id.clone(),
-                cpu,
-                memory: ByteSize(memory),
-                memory_limit: life.plan.limits.memory,
-                cpu_limit: life.plan.limits.cpu,
-                threads,
-            }
-        };
-        Ok(lives.into_iter().filter(|life| !life.is_over()).map(measure).collect())
+    async fn metrics(&self, slot: SlotId) -> Result<Vec<Sample>, PlatformError> {
+        let slot = self.slot(slot)?;
+        let lives: Vec<_> = slot.stage().lives().values().filter(|l| !l.is_over()).cloned().collect();
+        let label = slot.spec.label.clone();
+        // Half a dozen small files for each instance.
+        let measuring = tokio::task::spawn_blocking(move || usage::measure(&lives, &label));
+        measuring.await.map_err(|e| trouble("measure instances", e))
     }
 
     async fn logs(&self, slot: SlotId, instance: &InstanceId) -> Result<Vec<String>, PlatformError> {

@@ -102,7 +102,7 @@ impl<T> Batch<T> {
         Some(format!("{n} of {of} were not taken; the first is number {}: {}", first.index, first.reason))
     }
 
-    fn reject(&mut self, index: usize, reason: impl Into<String>) {
+    pub(crate) fn reject(&mut self, index: usize, reason: impl Into<String>) {
         self.n_rejected += 1;
         if self.rejected.len() < TOLD {
             self.rejected.push(Rejected { index, reason: reason.into() });

@@ -54,8 +54,15 @@ impl Active {
             for span in batches.iter().flat_map(|batch| &batch.spans) {
                 known.write(connection, &mut insert, &mut insert_name, span, keys)?;
             }
+            let mut left_out = 0_u64;
             for point in batches.iter().flat_map(|batch| &batch.points) {
-                known.series.write(connection, point)?;
+                left_out += u64::from(!known.series.write(connection, point)?);
+            }
+            if left_out > 0 {
+                tracing::warn!(
+                    left_out,
+                    "there are too many series of metrics; points of new ones are not kept"
+                );
             }
             connection.prepare_cached("COMMIT")?.execute([])?;
             Ok(())
@@ -78,6 +85,11 @@ impl Active {
         // Readers may hold the log back; then it stays beside the file, which is as good.
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         Ok(self.connection)
+    }
+
+    /// Whether nothing was written to it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.known.next_row == 1 && self.known.series.is_empty()
     }
 
     /// Its spans and bytes so far.

@@ -2,21 +2,25 @@
 
 use std::collections::HashMap;
 
+use faultscope_model::metrics::Kind;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
-use crate::interop::otlp::{MetricPoint, MetricValue};
+use crate::interop::otlp::{MetricPoint, MetricValue, Temporality};
 
 /// The most series of a slice; points of later ones are left out.
 const MOST_SERIES: usize = 20_000;
 
 /// What a line of values is about.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Series {
     /// The metric, with `.count`, `.sum`, `.min`, `.max` or a quantile behind it where it holds many values.
     pub name: String,
     /// The service that it is about; empty where nobody says.
     pub service: String,
+    /// How its values follow one another.
+    #[serde(default, skip_serializing_if = "is_gauge")]
+    pub kind: Kind,
     /// Its unit.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
@@ -35,16 +39,18 @@ pub struct Point {
     pub value: f64,
 }
 
-/// The points that one reported metric stands for.
+/// The points that one reported metric stands for. A histogram becomes the count and sum of its values, the
+/// least and the greatest, and for each of its buckets the count of values up to its bound, as Prometheus does.
 pub fn points_of(metric: &MetricPoint) -> Vec<Point> {
     let service = metric.resource.iter().find(|(key, _)| key == "service.name");
     let mut about: Vec<_> = metric.resource.iter().chain(&metric.attributes).cloned().collect();
     about.retain(|(key, _)| key != "service.name");
     about.sort();
-    let point = |suffix: &str, value: f64| Point {
+    let point = |suffix: &str, kind: Kind, value: f64| Point {
         series: Series {
             name: format!("{}{suffix}", metric.name),
             service: service.map(|(_, name)| name.clone()).unwrap_or_default(),
+            kind,
             unit: metric.unit.to_string(),
             about: about.clone(),
         },
@@ -52,27 +58,50 @@ pub fn points_of(metric: &MetricPoint) -> Vec<Point> {
         value,
     };
     match &metric.value {
-        MetricValue::Gauge(value) | MetricValue::Sum { value, .. } => vec![point("", *value)],
-        MetricValue::Histogram { count, sum, min, max, .. } => {
-            let others = [(".sum", sum), (".min", min), (".max", max)];
-            let others = others.into_iter().filter_map(|(suffix, value)| Some(point(suffix, (*value)?)));
-            [point(".count", *count as f64)].into_iter().chain(others).collect()
+        MetricValue::Gauge(value) => vec![point("", Kind::Gauge, *value)],
+        MetricValue::Sum { value, monotonic, temporality } => {
+            let kind = if *monotonic { kind_of(*temporality) } else { Kind::Gauge };
+            vec![point("", kind, *value)]
+        }
+        MetricValue::Histogram { count, sum, min, max, buckets, temporality } => {
+            let kind = kind_of(*temporality);
+            let others = [(".sum", kind, sum), (".min", Kind::Gauge, min), (".max", Kind::Gauge, max)];
+            let others =
+                others.into_iter().filter_map(|(suffix, kind, value)| Some(point(suffix, kind, (*value)?)));
+            let buckets = buckets.iter().map(|(bound, count)| {
+                let mut bucket = point(".bucket", kind, *count as f64);
+                bucket.series.unit = String::new();
+                bucket.series.about.push(("le".to_owned(), bound.to_string()));
+                bucket.series.about.sort();
+                bucket
+            });
+            [point(".count", kind, *count as f64)].into_iter().chain(others).chain(buckets).collect()
         }
         MetricValue::Summary { count, sum, quantiles } => {
-            let quantiles = quantiles.iter().map(|(q, value)| point(&format!(".p{}", q * 100.0), *value));
-            [point(".count", *count as f64), point(".sum", *sum)].into_iter().chain(quantiles).collect()
+            let quantiles =
+                quantiles.iter().map(|(q, value)| point(&format!(".p{}", q * 100.0), Kind::Gauge, *value));
+            let counted = [(".count", *count as f64), (".sum", *sum)];
+            let counted = counted.into_iter().map(|(suffix, value)| point(suffix, Kind::Counter, value));
+            counted.chain(quantiles).collect()
         }
+    }
+}
+
+fn kind_of(temporality: Temporality) -> Kind {
+    match temporality {
+        Temporality::Delta => Kind::Delta,
+        Temporality::Cumulative | Temporality::Unknown => Kind::Counter,
     }
 }
 
 /// The numbers of series, as the writer knows them.
 #[derive(Debug, Default)]
-pub(super) struct SeriesNumbers {
+pub(crate) struct SeriesNumbers {
     numbers: HashMap<Series, i64>,
 }
 
 impl SeriesNumbers {
-    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Self> {
         let mut numbers = HashMap::new();
         let mut statement = connection.prepare("SELECT id, text FROM series")?;
         let mut rows = statement.query([])?;
@@ -84,24 +113,33 @@ impl SeriesNumbers {
         Ok(Self { numbers })
     }
 
-    /// Writes a point; of several for one moment the last stays.
-    pub(super) fn write(&mut self, connection: &Connection, point: &Point) -> rusqlite::Result<()> {
-        let number = match self.numbers.get(&point.series) {
-            Some(number) => *number,
-            None if self.numbers.len() >= MOST_SERIES => return Ok(()),
-            None => {
-                let number = self.numbers.len() as i64 + 1;
-                let text = serde_json::to_string(&point.series).unwrap_or_default();
-                connection.prepare_cached("INSERT INTO series VALUES (?1, ?2, ?3, ?4)")?.execute((
-                    number,
-                    &point.series.name,
-                    &point.series.service,
-                    text,
-                ))?;
-                self.numbers.insert(point.series.clone(), number);
-                number
-            }
-        };
+    /// The number of a series, which is written when it is new; none when there are too many.
+    pub(crate) fn number(
+        &mut self,
+        connection: &Connection,
+        series: &Series,
+    ) -> rusqlite::Result<Option<i64>> {
+        if let Some(number) = self.numbers.get(series) {
+            return Ok(Some(*number));
+        }
+        if self.numbers.len() >= MOST_SERIES {
+            return Ok(None);
+        }
+        let number = self.numbers.len() as i64 + 1;
+        let text = serde_json::to_string(series).unwrap_or_default();
+        connection.prepare_cached("INSERT INTO series VALUES (?1, ?2, ?3, ?4)")?.execute((
+            number,
+            &series.name,
+            &series.service,
+            text,
+        ))?;
+        self.numbers.insert(series.clone(), number);
+        Ok(Some(number))
+    }
+
+    /// Writes a point; of several for one moment the last stays. Says whether there was room.
+    pub(super) fn write(&mut self, connection: &Connection, point: &Point) -> rusqlite::Result<bool> {
+        let Some(number) = self.number(connection, &point.series)? else { return Ok(false) };
         // The database has no word for what is not a number.
         if point.value.is_finite() {
             connection.prepare_cached("INSERT OR REPLACE INTO points VALUES (?1, ?2, ?3)")?.execute((
@@ -110,8 +148,17 @@ impl SeriesNumbers {
                 point.value,
             ))?;
         }
-        Ok(())
+        Ok(true)
     }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+}
+
+fn is_gauge(kind: &Kind) -> bool {
+    *kind == Kind::Gauge
 }
 
 /// Reads the points of a metric between two moments, of one service or all.
@@ -136,6 +183,38 @@ pub(super) fn read(
         while let Some(point) = found.next()? {
             take(series.clone(), point.get::<_, i64>(0)?.cast_unsigned(), point.get(1)?);
         }
+    }
+    Ok(())
+}
+
+/// A series and what there is of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeriesEntry {
+    /// What it is about.
+    pub series: Series,
+    /// How many points it has.
+    pub points: u64,
+    /// Microseconds since 1970 at its first one.
+    pub first_us: u64,
+    /// And at its last one.
+    pub last_us: u64,
+    /// The last value.
+    pub last: f64,
+}
+
+/// Hands all series with points to a function.
+pub(super) fn list(connection: &Connection, take: &mut dyn FnMut(SeriesEntry)) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "SELECT text, count(at_us), min(at_us), max(at_us),
+           (SELECT value FROM points l WHERE l.series = s.id ORDER BY at_us DESC LIMIT 1)
+         FROM series s JOIN points p ON p.series = s.id GROUP BY s.id",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let Ok(series) = serde_json::from_str::<Series>(row.get_ref(0)?.as_str()?) else { continue };
+        let number = |column: usize| row.get::<_, i64>(column).map(i64::cast_unsigned);
+        let (points, first_us, last_us) = (number(1)?, number(2)?, number(3)?);
+        take(SeriesEntry { series, points, first_us, last_us, last: row.get(4)? });
     }
     Ok(())
 }

@@ -28,7 +28,8 @@ mod store;
 mod writer;
 
 pub use catalogue::{SliceEntry, SpanRetention};
-pub use metrics::{Point, Series, points_of};
+pub(crate) use metrics::SeriesNumbers;
+pub use metrics::{Point, Series, SeriesEntry, points_of};
 pub use reader::{Matching, SpanReader};
 pub use store::{Ack, Refused, SpanCounts, SpanStore, SpanStoreOptions};
 

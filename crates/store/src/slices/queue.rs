@@ -86,7 +86,8 @@ impl Queue {
 
     /// Takes a batch, or refuses and counts it when the writer is behind.
     pub(super) fn offer(&self, batch: Batch) -> Offer {
-        let (items, bytes) = (batch.len(), batch.spans.iter().map(size).sum::<usize>());
+        let bytes = batch.spans.iter().map(size).chain(batch.points.iter().map(point_size)).sum::<usize>();
+        let items = batch.len();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {
             return Offer::Closed;
@@ -155,4 +156,10 @@ fn size(span: &ReportedSpan) -> usize {
     let tags: usize = span.tags.iter().map(|(key, value)| key.len() + value.len() + 48).sum();
     let annotations: usize = span.annotations.iter().map(|(_, text)| text.len() + 32).sum();
     size_of::<ReportedSpan>() + span.name.len() + tags + annotations
+}
+
+/// About how many bytes a point takes in memory.
+fn point_size(point: &Point) -> usize {
+    let about: usize = point.series.about.iter().map(|(key, value)| key.len() + value.len() + 48).sum();
+    size_of::<Point>() + point.series.name.len() + point.series.service.len() + about
 }

@@ -8,7 +8,7 @@ use faultscope_model::TraceId;
 use faultscope_model::trace::{ReportedSpan, TraceQuery};
 
 use super::catalogue::{Catalogue, SliceEntry};
-use super::metrics::Series;
+use super::metrics::{Series, SeriesEntry};
 use super::scan::{Part, Scan};
 use super::search::search;
 use super::seen;
@@ -133,6 +133,25 @@ impl SpanReader {
             })?;
         }
         Ok(found.into_iter().map(|(series, points)| (series, points.into_iter().collect())).collect())
+    }
+
+    /// All series with what there is of them, sorted.
+    pub fn series(&self) -> Result<Vec<SeriesEntry>, StoreError> {
+        let mut found: BTreeMap<Series, SeriesEntry> = BTreeMap::new();
+        for (_, slice) in self.snapshot()?.0.iter().rev() {
+            slice.series(&mut |entry| {
+                let Some(known) = found.get_mut(&entry.series) else {
+                    found.insert(entry.series.clone(), entry);
+                    return;
+                };
+                known.points += entry.points;
+                known.first_us = known.first_us.min(entry.first_us);
+                if entry.last_us >= known.last_us {
+                    (known.last_us, known.last) = (entry.last_us, entry.last);
+                }
+            })?;
+        }
+        Ok(found.into_values().collect())
     }
 
     /// How many spans there are.

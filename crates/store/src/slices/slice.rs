@@ -210,6 +210,11 @@ impl Slice {
         metrics::read(&self.lock().connection, name, service, between, take).map_err(self.failed())
     }
 
+    /// Hands all series with points to a function.
+    pub(super) fn series(&self, take: &mut dyn FnMut(metrics::SeriesEntry)) -> Result<(), StoreError> {
+        metrics::list(&self.lock().connection, take).map_err(self.failed())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -105,7 +105,8 @@ impl Writer {
             return self.retain();
         }
         let full = spans >= options.slice_spans || bytes >= options.slice_bytes;
-        if full || spans > 0 && age >= options.slice_age {
+        // Points alone fill a slice too; only an empty one stays open.
+        if full || !active.is_empty() && age >= options.slice_age {
             self.close()?;
             self.retain()?;
             self.activate()?;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use faultscope_model::metrics::Kind;
 use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind, TraceQuery};
 use faultscope_model::{SpanId, TraceId};
 use faultscope_store::StoreErrorKind;
@@ -265,6 +266,23 @@ fn slices_close_by_age() {
 }
 
 #[test]
+fn points_alone_fill_slices_that_close_and_go_by_age() {
+    let folder = tempfile::tempdir().unwrap();
+    let retention = SpanRetention { most_bytes: None, most_age: Some(Duration::ZERO) };
+    let options = SpanStoreOptions { slice_age: Duration::ZERO, retention, ..SpanStoreOptions::default() };
+    let store = SpanStore::open(folder.path(), options).unwrap();
+    let series = Series { name: "cpu".into(), service: "a".into(), ..Series::default() };
+    for at_us in [1, 2, 3] {
+        let point = Point { series: series.clone(), at_us, value: 0.5 };
+        store.put_points(vec![point]).unwrap().committed_blocking().unwrap();
+    }
+    drop(store);
+    let reader = SpanReader::open(folder.path(), true);
+    assert!(reader.points("cpu", None, (0, 1)).unwrap().is_empty(), "the oldest is gone");
+    assert!(reader.slices().unwrap().len() <= 2);
+}
+
+#[test]
 fn points_of_metrics_are_kept_by_series() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), 10);
@@ -273,6 +291,7 @@ fn points_of_metrics_are_kept_by_series() {
             name: "cpu".into(),
             service: service.into(),
             unit: "1".into(),
+            kind: Kind::Gauge,
             about: vec![("cpu".into(), "0".into())],
         },
         at_us,
@@ -285,4 +304,8 @@ fn points_of_metrics_are_kept_by_series() {
     assert_eq!(found.values().next().unwrap(), &[(5, 1.0), (7, 3.0)]);
     assert_eq!(reader.points("cpu", None, (6, 6)).unwrap().len(), 1);
     assert!(reader.points("memory", None, (0, 9)).unwrap().is_empty());
+    let listed = reader.series().unwrap();
+    let told: Vec<_> =
+        listed.iter().map(|e| (e.series.service.as_str(), e.points, e.first_us, e.last_us, e.last)).collect();
+    assert_eq!(told, [("a", 2, 5, 7, 3.0), ("b", 1, 6, 6, 2.0)]);
 }

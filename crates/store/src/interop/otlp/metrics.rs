@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::buckets;
 use super::containers::{Item, Sink, walk_json, walk_proto};
 use super::wire::{KeyValue, Resource, Scope};
 use super::wire_metrics::{Metric, NumberPoint};
@@ -50,7 +51,7 @@ pub enum MetricValue {
         /// Since when it was counted.
         temporality: Temporality,
     },
-    /// Many values in short; their buckets are not kept.
+    /// Many values in short.
     Histogram {
         /// How many.
         count: u64,
@@ -60,6 +61,8 @@ pub enum MetricValue {
         min: Option<f64>,
         /// The greatest.
         max: Option<f64>,
+        /// Bounds, and how many values are not above each.
+        buckets: Vec<(f64, u64)>,
         /// Since when they were counted.
         temporality: Temporality,
     },
@@ -165,7 +168,8 @@ impl Reading<'_> {
             let (start_ns, time_ns) = (point.start_time_unix_nano, point.time_unix_nano);
             let common = Common { start_ns, time_ns, attributes: point.attributes, flags: point.flags };
             let (count, sum, min, max) = (point.count, point.sum, point.min, point.max);
-            let value = MetricValue::Histogram { count, sum, min, max, temporality };
+            let buckets = buckets::explicit(&point.explicit_bounds, &point.bucket_counts);
+            let value = MetricValue::Histogram { count, sum, min, max, buckets, temporality };
             self.push(&name, &unit, common, Some(value))?;
         }
         let histogram = metric.exponential_histogram.unwrap_or_default();
@@ -174,7 +178,12 @@ impl Reading<'_> {
             let (start_ns, time_ns) = (point.start_time_unix_nano, point.time_unix_nano);
             let common = Common { start_ns, time_ns, attributes: point.attributes, flags: point.flags };
             let (count, sum, min, max) = (point.count, point.sum, point.min, point.max);
-            let value = MetricValue::Histogram { count, sum, min, max, temporality };
+            let below = point.negative.iter().flat_map(|negative| &negative.bucket_counts);
+            let not_above_zero = below.fold(point.zero_count, |all, count| all.saturating_add(*count));
+            let positive = point.positive.unwrap_or_default();
+            let (offset, counts) = (positive.offset, &positive.bucket_counts);
+            let buckets = buckets::exponential(point.scale, not_above_zero, offset, counts);
+            let value = MetricValue::Histogram { count, sum, min, max, buckets, temporality };
             self.push(&name, &unit, common, Some(value))?;
         }
         for point in metric.summary.unwrap_or_default().data_points {

@@ -1,5 +1,6 @@
 //! OpenTelemetry's protocol: traces as protobuf and JSON both ways, metrics inwards.
 
+mod buckets;
 mod containers;
 mod metrics;
 mod read;

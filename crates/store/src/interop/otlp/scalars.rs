@@ -80,6 +80,18 @@ pub(super) fn signed_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
     Ok(Option::<Inner>::deserialize(deserializer)?.map(|Inner(number)| number))
 }
 
+/// A list of unsigned 64-bit numbers.
+pub(super) fn bigs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
+    struct Inner(u64);
+    impl<'de> Deserialize<'de> for Inner {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            big::deserialize(deserializer).map(Self)
+        }
+    }
+    let list = Option::<Vec<Inner>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(list.into_iter().map(|Inner(number)| number).collect())
+}
+
 /// A fraction: a number, or one of the texts that stand for what JSON cannot write.
 pub(super) fn double<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     deserializer.deserialize_any(DoubleVisitor)

@@ -3,7 +3,7 @@
 use prost::Message;
 use serde::Deserialize;
 
-use super::scalars::{big, double, double_or_none, nullable, signed_or_none};
+use super::scalars::{big, bigs, double, double_or_none, nullable, signed_or_none};
 use super::wire::KeyValue;
 
 /// A metric with its points, which are of one kind.
@@ -109,7 +109,7 @@ pub(super) struct NumberPoint {
     pub(super) flags: u32,
 }
 
-/// One spread of values; its buckets are not kept.
+/// One spread of values.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct HistogramPoint {
@@ -125,6 +125,12 @@ pub(super) struct HistogramPoint {
     #[prost(double, optional, tag = "5")]
     #[serde(deserialize_with = "double_or_none")]
     pub(super) sum: Option<f64>,
+    #[prost(fixed64, repeated, tag = "6")]
+    #[serde(deserialize_with = "bigs")]
+    pub(super) bucket_counts: Vec<u64>,
+    #[prost(double, repeated, tag = "7")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) explicit_bounds: Vec<f64>,
     #[prost(message, repeated, tag = "9")]
     #[serde(deserialize_with = "nullable")]
     pub(super) attributes: Vec<KeyValue>,
@@ -139,7 +145,19 @@ pub(super) struct HistogramPoint {
     pub(super) max: Option<f64>,
 }
 
-/// One spread of values; its buckets are not kept.
+/// Counts of buckets that grow, from one on.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Buckets {
+    #[prost(sint32, tag = "1")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) offset: i32,
+    #[prost(uint64, repeated, tag = "2")]
+    #[serde(deserialize_with = "bigs")]
+    pub(super) bucket_counts: Vec<u64>,
+}
+
+/// One spread of values.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ExponentialHistogramPoint {
@@ -158,6 +176,16 @@ pub(super) struct ExponentialHistogramPoint {
     #[prost(double, optional, tag = "5")]
     #[serde(deserialize_with = "double_or_none")]
     pub(super) sum: Option<f64>,
+    #[prost(sint32, tag = "6")]
+    #[serde(deserialize_with = "nullable")]
+    pub(super) scale: i32,
+    #[prost(fixed64, tag = "7")]
+    #[serde(with = "big")]
+    pub(super) zero_count: u64,
+    #[prost(message, optional, tag = "8")]
+    pub(super) positive: Option<Buckets>,
+    #[prost(message, optional, tag = "9")]
+    pub(super) negative: Option<Buckets>,
     #[prost(uint32, tag = "10")]
     #[serde(deserialize_with = "nullable")]
     pub(super) flags: u32,

@@ -30,7 +30,8 @@ fn all_kinds_are_read() {
             "aggregationTemporality": 2 } },
         { "name": "c", "histogram": { "aggregationTemporality": 1, "dataPoints": point(json!({ "count": "3", "sum": 6,
             "min": 1, "max": 3, "bucketCounts": ["1", "2"], "explicitBounds": [2] })) } },
-        { "name": "d", "exponentialHistogram": { "dataPoints": point(json!({ "count": 2, "scale": 1 })) } },
+        { "name": "d", "exponentialHistogram": { "dataPoints": point(json!({ "count": 2, "scale": 1,
+            "positive": { "offset": 2, "bucketCounts": ["1", 1] } })) } },
         { "name": "e", "summary": { "dataPoints": point(json!({ "count": "4", "sum": 8,
             "quantileValues": [{ "quantile": 0.5, "value": 2 }] })) } },
         { "name": "gone", "gauge": { "dataPoints": point(json!({ "flags": 1 })) } },
@@ -51,9 +52,17 @@ fn all_kinds_are_read() {
                 sum: Some(6.0),
                 min: Some(1.0),
                 max: Some(3.0),
+                buckets: vec![(2.0, 1)],
                 temporality: delta
             },
-            MetricValue::Histogram { count: 2, sum: None, min: None, max: None, temporality: unknown },
+            MetricValue::Histogram {
+                count: 2,
+                sum: None,
+                min: None,
+                max: None,
+                buckets: vec![(4.0, 2)],
+                temporality: unknown
+            },
             MetricValue::Summary { count: 4, sum: 8.0, quantiles: vec![(0.5, 2.0)] },
         ]
     );

@@ -1,0 +1,67 @@
+//! What instances used, in words.
+
+use std::time::Duration;
+
+use faultscope_model::metrics::{Metric, Moment, Summary};
+use faultscope_model::units::{ByteSize, show_duration};
+
+use crate::printer::Printer;
+
+/// A sample that is older than this says nothing about a call.
+pub(crate) const MOST_AGE_US: u64 = 5_000_000;
+
+/// One line for each instance.
+pub(crate) fn summaries(summaries: &[Summary], printer: &Printer) {
+    let Some(most) = summaries.iter().map(|summary| summary.samples).max() else { return };
+    let heading = format!("use of {} instances, up to {most} samples of each", summaries.len());
+    printer.line(format!("\n{}", printer.strong(&heading)));
+    let widest = summaries.iter().map(|s| s.instance.to_string().chars().count()).max().unwrap_or_default();
+    for summary in summaries {
+        printer.line(format!("  {:<widest$}  {}", summary.instance.to_string(), line(summary, printer)));
+    }
+}
+
+fn line(summary: &Summary, printer: &Printer) -> String {
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
+    let mut parts = vec![format!("cpu {:>7}", or_unknown(summary.cpu_seconds.map(seconds)))];
+    let memory = or_unknown(summary.memory_peak.map(bytes));
+    parts.push(match summary.memory_limit {
+        None => format!("memory {memory:>8}"),
+        Some(limit) => {
+            let share = summary.memory_peak.map_or(0.0, |peak| peak * 100.0 / limit.max(1.0));
+            let text = format!("memory {memory:>8} ({share:.0} % of {})", bytes(limit));
+            if share >= 90.0 { printer.bad(&text) } else { text }
+        }
+    });
+    if let (Some(received), Some(sent)) = (summary.network_received, summary.network_sent) {
+        parts.push(format!("in {:>8}  out {:>8}", bytes(received), bytes(sent)));
+    }
+    parts.extend(summary.threads_peak.map(|threads| format!("threads {threads:>3}")));
+    let count = |value: Option<f64>, what: &str| {
+        value.filter(|n| *n > 0.0).map(|n| printer.bad(&format!("{n} {what}")))
+    };
+    parts.extend(count(summary.restarts, "restarts"));
+    parts.extend(count(summary.oom_kills, "times out of memory"));
+    parts.join("  ")
+}
+
+/// What was used at one moment, short enough for the end of a line.
+pub(crate) fn moment(moment: &Moment) -> String {
+    let cpu = moment.cpu_cores.map(|cores| format!("{cores:.2} cores"));
+    let memory = moment.values.get(Metric::MemoryWorkingSet).or(moment.values.get(Metric::MemoryResident));
+    let threads = moment.values.get(Metric::Threads).map(|threads| format!("{threads} threads"));
+    let parts: Vec<_> = [cpu, memory.map(bytes), threads].into_iter().flatten().collect();
+    let age = show_duration(Duration::from_micros(moment.age_us));
+    format!("[{}, {age} before]", parts.join(", "))
+}
+
+/// Seconds as a duration.
+pub(crate) fn seconds(seconds: f64) -> String {
+    Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".to_owned(), show_duration)
+}
+
+/// Bytes with a unit, short.
+pub(crate) fn bytes(bytes: f64) -> String {
+    // Beyond the range it is the greatest or zero, which is what people can make sense of.
+    ByteSize(bytes as u64).to_string()
+}
