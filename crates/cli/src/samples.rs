@@ -18,7 +18,14 @@ macro_rules! sample {
 /// About 40 services modelled on a railway ticketing system.
 pub(crate) const TICKETING: Sample = sample!("ticketing":
     "faultscope.yaml", "cells.yaml", "README.md",
-    "cases/dd-f1.yaml", "cases/dd-f2.yaml", "cases/dd-f3.yaml", "cases/dd-f4.yaml");
+    "cases/dd-f1.yaml", "cases/dd-f2.yaml", "cases/dd-f3.yaml", "cases/dd-f4.yaml", "cases/expected.yaml",
+    "cases/counter/faultscope.yaml", "cases/counter/cells.yaml", "cases/counter/two-causes.yaml",
+    "cases/counter/three-dimensions.yaml", "cases/counter/flaky.yaml", "cases/counter/nodes.yaml",
+    "cases/counter/fails-already.yaml", "cases/counter/not-reproduced.yaml", "cases/counter/unresolved.yaml",
+    "cases/counter/good.yaml", "cases/counter/bad.yaml");
+
+/// The answers to the cases of the sample.
+pub(crate) const EXPECTED: &str = include_str!("../../../apps/ticketing/cases/expected.yaml");
 
 impl Sample {
     /// Writes the files below a folder. Files that are there already with other content stay.

@@ -11,6 +11,20 @@ pub struct BenchReport {
     pub environment: Environment,
     /// What came out.
     pub figures: Vec<Figure>,
+    /// The same or more as tables, where single figures would not be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<FigureTable>,
+}
+
+/// A table of a bench.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FigureTable {
+    /// What it shows.
+    pub title: String,
+    /// The names of its columns.
+    pub head: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
 }
 
 /// Where and how a bench ran.

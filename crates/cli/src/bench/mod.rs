@@ -1,6 +1,7 @@
 //! `faultscope bench`: figures beside goals and peers, all from one run.
 
 mod client;
+mod debug;
 mod ingest;
 mod mesh;
 mod part;
@@ -9,7 +10,7 @@ mod query;
 mod spans;
 mod usage;
 
-use faultscope_model::figures::{BenchReport, Better, Environment, Figure};
+use faultscope_model::figures::{BenchReport, Better, Environment, Figure, FigureTable};
 
 use crate::args::{BenchArgs, BenchName, BenchPartArgs};
 use crate::error::CommandError;
@@ -19,13 +20,16 @@ use crate::render::table::Table;
 
 pub(crate) async fn run(args: BenchArgs, printer: &Printer) -> Result<Exit, CommandError> {
     let mut notes = Vec::new();
+    let mut tables = Vec::new();
     let (bench, figures) = match args.name {
         BenchName::Mesh => ("mesh", mesh::run(&args, printer, &mut notes).await?),
         BenchName::Ingest => ("ingest", ingest::run(&args, printer, &mut notes).await?),
         BenchName::Query => ("query", query::run(&args, printer, &mut notes).await?),
         BenchName::Platform => ("platform", platform::run(&args, printer, &mut notes).await?),
+        BenchName::Debug => ("debug", debug::run(&args, printer, &mut notes, &mut tables).await?),
     };
-    let report = BenchReport { bench: bench.to_owned(), environment: environment(args.seed, notes), figures };
+    let environment = environment(args.seed, notes);
+    let report = BenchReport { bench: bench.to_owned(), environment, figures, tables };
     if printer.json {
         printer.result(&report)?;
     } else {
@@ -86,6 +90,12 @@ fn show(report: &BenchReport, printer: &Printer) {
         ]);
     }
     printer.line(table);
+    for FigureTable { title, head, rows } in &report.tables {
+        printer.line(format!("\n{}", printer.strong(title)));
+        let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+        rows.iter().for_each(|row| table.row(row.iter().cloned()));
+        printer.line(table);
+    }
     for note in &environment.notes {
         printer.line(format!("note: {note}"));
     }

@@ -2,5 +2,6 @@
 
 mod bed;
 mod campaigns;
+mod cases;
 mod debugging;
 mod trials;

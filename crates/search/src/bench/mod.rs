@@ -6,9 +6,11 @@
 
 mod anchor;
 mod goals;
+mod scaling;
 
 pub use anchor::{Anchor, read_anchors};
 pub use goals::{Goal, goals};
+pub use scaling::{Scaling, scaling};
 
 use std::collections::BTreeMap;
 use std::fmt;
