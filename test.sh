@@ -127,6 +127,6 @@ stage integration 600 integration
 stage docker 300 containers
 stage docs 300 docs
 stage release 600 release
-stage demo 20 demo
+stage demo 40 demo
 say "all stages passed in ${SECONDS}s"
 for line in ${slow[@]+"${slow[@]}"}; do echo "over its budget: $line"; done

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::bench::{BenchArgs, BenchPartArgs};
 use crate::commands::{
-    debug_args::DebugArgs, deps::DepsArgs, metrics::MetricsArgs, serve::ServeArgs, services::ServicesArgs,
-    traces::TracesArgs,
+    debug_args::DebugArgs, deps::DepsArgs, metrics::MetricsArgs, report::ReportArgs, repro::ReproArgs,
+    serve::ServeArgs, services::ServicesArgs, traces::TracesArgs,
 };
 use crate::exit;
 
@@ -48,7 +49,7 @@ pub(crate) enum Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Starts a sample system of 45 services, runs its tests and shows what the mesh saw.
+    /// Starts a sample system of 45 services and finds out why one of its tests fails.
     Demo(DemoArgs),
     /// Checks an application file and lists every delta.
     ///
@@ -72,6 +73,17 @@ pub(crate) enum Command {
     Test(TestArgs),
     /// Lists and shows stored runs.
     Runs(RunsArgs),
+    /// Shows what a debug campaign found and how it went, or writes it as a file.
+    ///
+    /// Example: faultscope report last --format html --output report.html
+    Report(ReportArgs),
+    /// Shows the failure of a reproduction bundle again, here and now.
+    ///
+    /// A bundle runs commands of its application: use only those of people you trust. Exit code 1 means that
+    /// the failure came again, 0 that the failing circumstance passes now.
+    ///
+    /// Example: faultscope repro repro.tar.gz
+    Repro(ReproArgs),
     /// Keeps what tracers send and answers trace viewers, like Zipkin, Jaeger and an OTLP collector.
     ///
     /// Example: faultscope serve --listen 127.0.0.1:9411
@@ -285,40 +297,6 @@ pub(crate) struct CleanArgs {
     /// Also remove stored campaigns, all but this many of the newest.
     #[arg(long, value_name = "COUNT")]
     pub(crate) keep: Option<usize>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    /// What to measure.
-    #[arg(value_enum)]
-    pub(crate) name: BenchName,
-    /// Decides every random choice.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Seconds for each measurement.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
-    pub(crate) seconds: u64,
-    /// The Envoy program to compare with; looked for on the PATH and in FAULTSCOPE_ENVOY otherwise.
-    #[arg(long, env = "FAULTSCOPE_ENVOY", value_name = "PROGRAM")]
-    pub(crate) envoy: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BenchName {
-    /// The mesh against Envoy: requests for each CPU second, added latency.
-    Mesh,
-    /// How fast applications come up, and what the tool needs for it.
-    Platform,
-    /// How many spans the store takes over HTTP, and what they cost.
-    Ingest,
-    /// How fast traces are found among a million spans.
-    Query,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchPartArgs {
-    /// Which part, as JSON.
-    pub(crate) part: String,
 }
 
 #[derive(Debug, Args)]

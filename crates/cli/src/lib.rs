@@ -79,6 +79,8 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Debug(args) => commands::debug::run(args, global, printer).await,
         Command::Test(args) => commands::test::run(args, global, printer).await,
         Command::Runs(args) => commands::runs::run(args, printer).await,
+        Command::Report(args) => commands::report::run(&args, printer),
+        Command::Repro(args) => commands::repro::run(args, global, printer).await,
         Command::Serve(args) => commands::serve::run(args, printer).await,
         Command::Traces(args) => commands::traces::run(args, printer).await,
         Command::Services(args) => commands::services::run(&args, printer),

@@ -1,1 +1,6 @@
-//! Server-rendered pages.
+//! Server-rendered pages and self-contained report files: the one crate that knows HTML.
+
+mod debug;
+mod frame;
+
+pub use debug::debug_report;

@@ -1,7 +1,7 @@
 //! What a search can say at any time: its answer so far, what is proven, and what its trials became.
 
 use faultscope_model::{DeltaSet, TrialId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The answer so far, and what is proven about it.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -27,7 +27,7 @@ pub struct Standing {
 }
 
 /// What is proven about a set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
     /// Only that it was said to fail.

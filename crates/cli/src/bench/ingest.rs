@@ -12,7 +12,7 @@ use super::mesh::{Running, Scratch, start_part, stop};
 use super::part::Part;
 use super::spans::{Line, PER_TRACE, Random, Request, TRACES, disk};
 use super::usage;
-use crate::args::BenchArgs;
+use crate::bench::BenchArgs;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;

@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use super::client::{self, Shape};
 use super::part::{Kept, Part};
 use super::usage;
-use crate::args::BenchArgs;
+use crate::bench::BenchArgs;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;

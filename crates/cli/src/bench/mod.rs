@@ -1,5 +1,6 @@
 //! `faultscope bench`: figures beside goals and peers, all from one run.
 
+mod args;
 mod client;
 mod debug;
 mod ingest;
@@ -10,9 +11,11 @@ mod query;
 mod spans;
 mod usage;
 
+pub(crate) use args::{BenchArgs, BenchPartArgs};
+
+use args::BenchName;
 use faultscope_model::figures::{BenchReport, Better, Environment, Figure, FigureTable};
 
-use crate::args::{BenchArgs, BenchName, BenchPartArgs};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;

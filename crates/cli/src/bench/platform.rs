@@ -14,7 +14,7 @@ use faultscope_search::Fixed;
 use tokio_util::sync::CancellationToken;
 
 use super::usage;
-use crate::args::BenchArgs;
+use crate::bench::BenchArgs;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;

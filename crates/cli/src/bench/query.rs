@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::mesh::{Scratch, start_part, stop};
 use super::part::Part;
 use super::spans::{DAY, Line, PER_TRACE, Random, disk, now_us, trace};
-use crate::args::BenchArgs;
+use crate::bench::BenchArgs;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;

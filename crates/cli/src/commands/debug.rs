@@ -1,5 +1,6 @@
 //! `faultscope debug`
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use faultscope_engine::Session;
@@ -49,19 +50,26 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
     let progress = Progress::start(&session, global, printer);
     let chosen = chosen(&args);
     let stop = super::test::interrupted();
-    let report = debug::debug(&session, &chosen, &stop).await;
+    let mut report = debug::debug(&session, &chosen, &stop).await;
     progress.finish().await;
-    if let Ok(report) = &report {
+    if let Ok(report) = &mut report {
+        let commands: Vec<_> = report.causes.iter().map(|cause| reproduce(cause, report, &args)).collect();
+        report.causes.iter_mut().zip(commands).for_each(|(cause, command)| cause.reproduce = Some(command));
         session.campaign().put_report(report)?;
     }
     let summary = report.as_ref().map_or_else(ToString::to_string, DebugReport::summary);
     let closed = super::test::close(session, &summary).await;
     let report = report?;
     closed?;
+    super::report::write_all(&project.root.join(".faultscope"), &report.campaign, &args.reports, printer)?;
+    let bundles = bundles(&project, &args, &report, printer)?;
     if printer.json {
         printer.result(&report)?;
     } else {
         show(&report, &args, printer);
+        for bundle in bundles {
+            printer.line(format!("Elsewhere with `faultscope repro {}`", bundle.display()));
+        }
     }
     Ok(match report.verdict {
         Verdict::Reduced => Exit::Found,
@@ -102,6 +110,31 @@ fn chosen(args: &DebugArgs) -> DebugOptions {
         most_time: args.budget.iter().filter_map(time).min(),
         most_trials: args.budget.iter().filter_map(trials).min(),
     }
+}
+
+/// Writes the reproduction bundles. One that was not asked for is no reason to fail.
+fn bundles(
+    project: &Project,
+    args: &DebugArgs,
+    report: &DebugReport,
+    printer: &Printer,
+) -> Result<Vec<PathBuf>, CommandError> {
+    let rate = report.calibration.map_or(1.0, |known| known.rate);
+    let how = (rate, args.only, args.seed);
+    let written =
+        super::repro::write_bundles(project, &args.target.file, report, how, args.bundle.as_deref());
+    let bundles = match written {
+        Err(error) if args.bundle.is_none() => {
+            printer.warn(format!("no reproduction bundle: {}", error.causes.join(": ")));
+            return Ok(Vec::new());
+        }
+        other => other?,
+    };
+    let secrets = debug::bundle::secrets(&project.application);
+    if !bundles.is_empty() && !secrets.is_empty() {
+        printer.warn(format!("the bundle holds values that look like secrets: {}", secrets.join(", ")));
+    }
+    Ok(bundles)
 }
 
 fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {

@@ -1,11 +1,13 @@
 //! What can be typed after `faultscope debug`.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use faultscope_model::units::parse_duration;
 
+use super::report::Wanted;
 use crate::args::Target;
 
 #[derive(Debug, Args)]
@@ -47,6 +49,12 @@ pub(crate) struct DebugArgs {
     /// Decides every random choice.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Also write the report as html, json, md or junit, beside the campaign or to a file; repeat for several.
+    #[arg(long = "report", value_name = "FORMAT[=FILE]")]
+    pub(crate) reports: Vec<Wanted>,
+    /// Where the reproduction bundle goes; beside the campaign otherwise.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bundle: Option<PathBuf>,
 }
 
 /// After what a search stops.

@@ -1,12 +1,16 @@
-//! `faultscope demo`: a sample of 45 services, its tests, and what the mesh saw.
+//! `faultscope demo`: a sample of 45 services, what the mesh saw of it, and a seeded failure of it debugged.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use faultscope_engine::debug::{self, DebugOptions, DebugReport, Verdict};
 use faultscope_engine::{Session, TrialEnd, TrialRequest};
 use faultscope_model::units::show_duration;
-use faultscope_model::{DeltaSet, Outcome, SlotId, Span, TraceId, TrialId};
+use faultscope_model::{DeltaSet, Outcome, Run, SlotId, Span, TraceId, TrialId};
+use faultscope_store::Edge;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 use crate::args::{DemoArgs, Global, PlatformChoice, Target, Under};
 use crate::error::CommandError;
@@ -18,29 +22,79 @@ use crate::render;
 use crate::samples::TICKETING;
 
 /// Callers of the service map that are shown.
-const MAP_CALLERS: usize = 6;
+const MAP_CALLERS: [&str; 2] = ["cancel", "dashboard"];
 /// Calls of the call tree that are shown.
-const TREE_CALLS: usize = 24;
+const TREE_CALLS: usize = 10;
+/// The seeded failure that is debugged.
+const CASE: &str = "cases/dd-f1.yaml";
+/// Trials at the same time: what two cores can carry.
+const SLOTS: u16 = 2;
+
+/// What the demo prints as JSON.
+#[derive(Debug, Serialize)]
+struct Shown {
+    /// The tests in the simplest circumstance.
+    run: Run,
+    /// The seeded failure.
+    debug: DebugReport,
+}
 
 pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let folder = args.into.unwrap_or_else(|| std::env::temp_dir().join(default_name()));
     TICKETING.write(&folder).map_err(|e| {
         CommandError::new(Exit::Environment, format!("cannot write to {}", folder.display())).because(e)
     })?;
-    let project = Project::read(&folder)?;
+    let stop = super::test::interrupted();
+    let Some((run, spans, edges)) = look(&folder, global, printer, &stop).await? else {
+        return Ok(Exit::Interrupted);
+    };
+    if run.outcome != Outcome::Pass {
+        if printer.json {
+            printer.result(&run)?;
+        } else {
+            render::run::tests(&run, printer);
+        }
+        return Ok(exit_of(&run.outcome));
+    }
+    if !printer.json {
+        render::run::summary(&run, printer);
+        render::map::map_of(&edges, &MAP_CALLERS, printer);
+        render::tree::trees(&small_trace(&spans), 1, None, printer);
+    }
+    let report = reduce(&folder, global, printer, &stop).await?;
+    let exit = match report.verdict {
+        Verdict::Reduced => Exit::Done,
+        Verdict::Stopped => Exit::Interrupted,
+        _ => Exit::Unresolved,
+    };
+    if printer.json {
+        printer.result(&Shown { run: *run, debug: report })?;
+        return Ok(exit);
+    }
+    if exit != Exit::Done {
+        printer.line(report.summary());
+        return Ok(exit);
+    }
+    render::report::found(&report, printer);
+    printer.line(printer.dim(&format!("{}, {}", report.summary(), show_duration(report.took))));
+    next(&folder, &report, printer);
+    Ok(exit)
+}
+
+/// Starts the sample as simple as it can be and runs its tests; none when it was interrupted.
+async fn look(
+    folder: &Path,
+    global: &Global,
+    printer: &Printer,
+    stop: &CancellationToken,
+) -> Result<Option<(Box<Run>, Vec<Span>, Vec<Edge>)>, CommandError> {
+    let project = Project::read(folder)?;
     printer.talk(format!(
         "A railway's ticketing system of {} services starts in {}",
         project.application.services.len(),
         folder.display()
     ));
-    let target = Target { file: folder.clone(), platform: PlatformChoice::Process, isolation: None };
-    let platform = project.platform(&target).await?;
-    for note in platform.capabilities().notes {
-        printer.talk(format!("note: {note}"));
-    }
-    let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: 1 };
-    let options = project.session("demo", &under)?;
-    let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
+    let session = open(&project, folder, "demo", 1, Some(printer)).await?;
     let progress = Progress::start(&session, global, printer);
     let request = TrialRequest {
         trial: TrialId(1),
@@ -49,47 +103,93 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
         tests: project.application.tests.clone(),
         wanted: None,
     };
-    let stop = super::test::interrupted();
-    let end = session.trial(SlotId(0), &request, &stop).await;
+    let end = session.trial(SlotId(0), &request, stop).await;
     progress.finish().await;
-    let end = match end {
-        Ok(end) => end,
+    let run = match end {
+        Ok(TrialEnd::Finished(run)) => run,
+        Ok(TrialEnd::Cancelled) => {
+            super::test::close(session, "interrupted").await?;
+            return Ok(None);
+        }
         Err(error) => {
             let _ = super::test::close(session, "failed").await;
             return Err(error.into());
         }
     };
-    let TrialEnd::Finished(run) = end else {
-        super::test::close(session, "interrupted").await?;
-        return Ok(Exit::Interrupted);
-    };
-    let spans = session.spans_of(run.trial).await?;
-    let edges = session.edges_of(run.trial).await?;
+    let (spans, edges) = (session.spans_of(run.trial).await?, session.edges_of(run.trial).await?);
     super::test::close(session, "shown").await?;
-    if printer.json {
-        printer.result(&run)?;
-        return Ok(exit_of(&run.outcome));
-    }
-    render::run::tests(&run, printer);
-    render::map::map(&edges, MAP_CALLERS, printer);
-    render::tree::trees(&small_trace(&spans), 1, None, printer);
-    printer.line(format!(
-        "\n{} services were ready after {}, each in its own network, and all {} calls between them were recorded.",
-        project.application.services.len(),
-        show_duration(run.cost.deploy),
-        run.evidence.spans,
+    Ok(Some((run, spans, edges)))
+}
+
+/// Debugs the seeded failure.
+async fn reduce(
+    folder: &Path,
+    global: &Global,
+    printer: &Printer,
+    stop: &CancellationToken,
+) -> Result<DebugReport, CommandError> {
+    let file = folder.join(CASE);
+    let project = Project::read(&file)?;
+    let deltas = project.application.space().map_or(0, |space| space.deltas.len());
+    let test = project.application.failing_test.clone().unwrap_or_default();
+    printer.talk(format!(
+        "\nIn production the test `{test}` fails. {deltas} things are different there: which of them is it?"
     ));
-    printer.line("What to try next:");
+    let session = open(&project, &file, "debug", SLOTS, None).await?;
+    let progress = Progress::start(&session, global, printer);
+    let options = DebugOptions { only_failing_test: true, ..DebugOptions::default() };
+    let mut report = debug::debug(&session, &options, stop).await;
+    progress.finish().await;
+    if let Ok(report) = &mut report {
+        let quote = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+        for cause in &mut report.causes {
+            let deltas: Vec<_> =
+                cause.witness.iter().map(|delta| format!("--delta {}", quote(&delta.name))).collect();
+            let command = format!(
+                "{} test {} {} --test {}",
+                tool_name(),
+                file.display(),
+                deltas.join(" "),
+                quote(&test)
+            );
+            cause.reproduce = Some(command);
+        }
+        session.campaign().put_report(report)?;
+    }
+    let summary = report.as_ref().map_or_else(ToString::to_string, DebugReport::summary);
+    super::test::close(session, &summary).await?;
+    Ok(report?)
+}
+
+async fn open(
+    project: &Project,
+    file: &Path,
+    purpose: &str,
+    slots: u16,
+    notes: Option<&Printer>,
+) -> Result<Arc<Session>, CommandError> {
+    let target = Target { file: file.to_owned(), platform: PlatformChoice::Process, isolation: None };
+    let platform = project.platform(&target).await?;
+    if let Some(printer) = notes {
+        platform.capabilities().notes.iter().for_each(|note| printer.talk(format!("note: {note}")));
+    }
+    let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: 1 };
+    let mut options = project.session(purpose, &under)?;
+    options.slots = slots;
+    Ok(Arc::new(Session::open(project.application.clone(), platform, options).await?))
+}
+
+fn next(folder: &Path, report: &DebugReport, printer: &Printer) {
+    printer.line(printer.strong("What to try next"));
     let tool = tool_name();
+    let failing = report.difference.as_ref().map(|difference| difference.failing.to_string());
+    let failing = failing.unwrap_or_else(|| "last".into());
     let folder = folder.display();
     let next = [
-        (format!("{tool} runs show {} --folder {folder}", run.id), "more call trees of this run"),
-        (format!("{tool} check {folder}/cases/dd-f1.yaml"), "the 36 deltas of a seeded failure"),
-        (
-            format!("{tool} debug {folder}/cases/dd-f1.yaml --slots 2 --only"),
-            "the one delta of 36 that causes it",
-        ),
-        (format!("{tool} test {folder} --set instances.order=3"), "three instances of one service"),
+        (format!("{tool} report --folder {folder}"), "how the search went; --format html for a page"),
+        (format!("{tool} runs show {failing} --folder {folder}"), "every call of the failing run"),
+        (format!("{tool} debug {folder}/cases/dd-f3.yaml --slots 2 --only"), "calls in a wrong order"),
+        (format!("{tool} debug {folder}/cases/dd-f2.yaml --slots 2 --only --all"), "three causes"),
         (format!("{tool} up {folder}"), "the system on your loopback, until Ctrl-C"),
         (format!("{tool} init"), "an application file from your Compose file"),
     ];
@@ -97,7 +197,6 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
     for (command, what) in next {
         printer.line(format!("  {command:<widest$}  {}", printer.dim(what)));
     }
-    Ok(exit_of(&run.outcome))
 }
 
 /// The largest trace that fits on a screen.

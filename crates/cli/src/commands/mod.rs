@@ -13,6 +13,8 @@ pub(crate) mod fetch;
 pub(crate) mod init;
 pub(crate) mod metrics;
 pub(crate) mod metrics_source;
+pub(crate) mod report;
+pub(crate) mod repro;
 pub(crate) mod runs;
 pub(crate) mod scrape;
 pub(crate) mod serve;

@@ -10,6 +10,15 @@ use crate::printer::Printer;
 
 /// The map as one block for each caller, callers nearest to the test or the user first, so many of them.
 pub(crate) fn map(edges: &[Edge], most_callers: usize, printer: &Printer) {
+    blocks(edges, |_| true, most_callers, printer);
+}
+
+/// The same with the blocks of these callers only.
+pub(crate) fn map_of(edges: &[Edge], callers: &[&str], printer: &Printer) {
+    blocks(edges, |caller| callers.contains(&caller), usize::MAX, printer);
+}
+
+fn blocks(edges: &[Edge], wanted: impl Fn(&str) -> bool, most_callers: usize, printer: &Printer) {
     if edges.is_empty() {
         return;
     }
@@ -23,7 +32,9 @@ pub(crate) fn map(edges: &[Edge], most_callers: usize, printer: &Printer) {
     let heading = format!("service map: {} services, {} ways", services.len(), edges.len());
     printer.line(format!("\n{}", printer.strong(&heading)));
     let widest = edges.iter().map(|e| e.callee.as_str().len()).max().unwrap_or_default();
-    let more = callers.len().saturating_sub(most_callers);
+    let all = callers.len();
+    callers.retain(|(_, caller), _| wanted(caller));
+    let more = all - callers.len().min(most_callers);
     for ((_, caller), mut ways) in callers.into_iter().take(most_callers) {
         ways.sort_by(|a, b| b.calls.cmp(&a.calls).then(a.callee.cmp(&b.callee)));
         printer.line(format!("  {}", printer.strong(caller)));

@@ -1,6 +1,7 @@
 //! How things look in a terminal. Meaning never rests on colour alone.
 
 pub(crate) mod map;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod spark;
 pub(crate) mod table;

@@ -13,8 +13,8 @@ pub(crate) const MESSAGE_LINES: usize = 12;
 const ANSWER_LINES: usize = 6;
 const ANSWER_WIDTH: usize = 300;
 
-/// The tests of a run, one line each, failing ones with their message.
-pub(crate) fn tests(run: &Run, printer: &Printer) {
+/// A run in one line.
+pub(crate) fn summary(run: &Run, printer: &Printer) {
     let tests = &run.evidence.tests;
     let failed = tests.iter().filter(|t| t.failure.is_some()).count();
     let verdict = match &run.outcome {
@@ -31,7 +31,12 @@ pub(crate) fn tests(run: &Run, printer: &Printer) {
         show_duration(run.cost.deploy),
         show_duration(run.cost.total),
     ));
-    for test in tests {
+}
+
+/// The tests of a run, one line each, failing ones with their message.
+pub(crate) fn tests(run: &Run, printer: &Printer) {
+    summary(run, printer);
+    for test in &run.evidence.tests {
         let mark = if test.failure.is_some() { printer.bad("FAIL") } else { printer.good("pass") };
         printer.line(format!("  {mark}  {:<44} {:>8}", test.test, show_duration(test.took)));
         if let Some(failure) = &test.failure {

@@ -99,6 +99,7 @@ fn the_cause_and_how_to_see_it_again() {
       failing  front-1 -> back-1 GET /word: 503 {"error":"no words today","kind":"failed","operation":"GET /word","service":"back"}
       passing  front-1 -> back-1 GET /word: 200 {"by":"back-1","word":"world"}
     <some> finished, 4 start-up checks, <time>
+    Elsewhere with `faultscope repro <folder>/.faultscope/campaigns/<campaign>/repro.tar.gz`
     "#);
     nothing_left(id, &tool.folder());
     let listed = tool.run(["runs", "ls"]).expect(0).shown();

@@ -1,6 +1,7 @@
 //! End-to-end tests: the built tool, real processes, real clients. One binary, since linking is what takes long.
 
 mod campaigns;
+mod cases;
 mod check;
 mod check_errors;
 mod circumstances;
@@ -10,6 +11,7 @@ mod init;
 mod isolation;
 mod metrics;
 mod outcomes;
+mod reports;
 mod runs;
 mod sequences;
 mod talk;

@@ -21,13 +21,15 @@ fn help() {
     Usage: faultscope [OPTIONS] <COMMAND>
 
     Commands:
-      demo         Starts a sample system of 45 services, runs its tests and shows what the mesh saw
+      demo         Starts a sample system of 45 services and finds out why one of its tests fails
       check        Checks an application file and lists every delta
       init         Writes an application file from Compose files or a Procfile
       up           Starts an application and keeps it running, recording every call, until Ctrl-C
       debug        Reduces a failing circumstance to the smallest set of deltas that makes the test fail
       test         Runs the tests of an application in a fresh deployment
       runs         Lists and shows stored runs
+      report       Shows what a debug campaign found and how it went, or writes it as a file
+      repro        Shows the failure of a reproduction bundle again, here and now
       serve        Keeps what tracers send and answers trace viewers, like Zipkin, Jaeger and an OTLP
                    collector
       traces       Lists, shows, imports and exports traces that services reported
@@ -80,7 +82,7 @@ fn help() {
 #[test]
 fn help_of_commands_has_examples() {
     let tool = tool();
-    for command in ["check", "debug", "init", "up", "test", "bench", "completions"] {
+    for command in ["check", "debug", "init", "up", "test", "report", "repro", "bench", "completions"] {
         let text = tool.run([command, "--help"]).expect(0).stdout;
         assert!(text.contains("Example: faultscope"), "{command}: {text}");
     }

@@ -71,13 +71,17 @@ fn demo() {
     for part in [
         "pass: 34 of 34 tests passed",
         "service map:",
-        "└─▶",
-        "What to try next:",
-        "runs show",
-        "cases/dd-f1.yaml",
+        "Cause: 1 of 36 deltas",
+        "instance order-other: 1 -> 3",
+        "Evidence: the first call that differs",
+        "Reproduce with",
+        "--delta 'instance order-other'",
+        "What to try next",
+        "cases/dd-f3.yaml",
     ] {
         assert!(text.contains(part), "no `{part}` in\n{text}");
     }
+    assert!(text.lines().count() <= 70, "more than two screens:\n{text}");
     assert_snapshot!(output.stderr.lines().next().unwrap().replace(&folder.display().to_string(), "<folder>"), @"A railway's ticketing system of 45 services starts in <folder>");
 }
 
@@ -85,8 +89,11 @@ fn demo() {
 fn demo_as_json_into_a_folder() {
     let tool = tool();
     let json = tool.json(["demo", "--into", "sample"], 0);
-    assert_eq!(json["evidence"]["tests"].as_array().unwrap().len(), 34);
-    assert_eq!(json["outcome"]["kind"], "pass");
-    assert_eq!(json["evidence"]["spans_dropped"], 0);
+    let run = &json["run"];
+    assert_eq!(run["evidence"]["tests"].as_array().unwrap().len(), 34);
+    assert_eq!(run["outcome"]["kind"], "pass");
+    assert_eq!(run["evidence"]["spans_dropped"], 0);
+    assert_eq!(json["debug"]["verdict"]["kind"], "reduced");
+    assert_eq!(json["debug"]["causes"][0]["deltas"][0]["name"], "instance order-other");
     assert!(tool.folder().join("sample/faultscope.yaml").exists());
 }

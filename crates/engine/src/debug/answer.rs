@@ -3,7 +3,7 @@
 use faultscope_model::{DeltaSet, Outcome, Space};
 use faultscope_search::{Search, TaskEnd};
 
-use super::{DebugReport, FoundCause, NamedDelta};
+use super::{DebugReport, FoundCause, NamedDelta, table};
 use crate::campaign::Finished;
 
 /// Puts what a search has found into the report.
@@ -24,6 +24,7 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
         ),
         confirmations: cause.confirmations.max(1),
         run: run_of(&cause.witness),
+        reproduce: None,
     };
     report.causes = standing.causes.iter().map(cause).collect();
     if report.causes.is_empty() && search.is_done() {
@@ -37,6 +38,7 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
     }
     report.best = named(&standing.best);
     report.none_left = standing.none_left;
+    report.rounds = table::rounds_of(search.rounds());
     (report.proof, report.unproven, report.belief) = (standing.proof, standing.unproven, standing.belief);
     report.trials.finished = finished.runs.len();
     report.trials.earlier = finished.earlier;

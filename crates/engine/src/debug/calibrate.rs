@@ -1,6 +1,6 @@
 //! How often the failure shows where its cause is there.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How often a stable test fails where its cause is there: once in fifty something else is in the way.
 const STABLE: f64 = 0.98;
@@ -16,7 +16,7 @@ const MOST_TRIES: u32 = 24;
 const MOST_MISSES: u32 = 12;
 
 /// How often the failing circumstance was tried and failed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// How often it failed as wanted.
     pub failed: u32,

@@ -1,8 +1,8 @@
 //! Evidence for a cause: the first call in which the failing run differs from the nearest passing one.
 
-use faultscope_model::{DeltaSet, Outcome, Run, Span};
+use faultscope_model::{DeltaSet, Outcome, Run, Span, SpanId};
 
-use super::report::{DebugReport, Difference};
+use super::report::{DebugReport, Difference, TreeCall};
 use crate::error::EngineError;
 use crate::session::Session;
 
@@ -20,53 +20,123 @@ pub(super) async fn first_difference(
         runs.iter().filter(|run| run.outcome == Outcome::Pass).min_by_key(|run| distance(&run.deltas));
     let Some(passing) = passing else { return Ok(None) };
     let (bad, good) = (session.spans_of(failing.trial).await?, session.spans_of(passing.trial).await?);
-    let (bad, good) = (story(&bad), story(&good));
-    let at =
-        (0..bad.len().max(good.len())).find(|&i| bad.get(i).map(|c| &c.what) != good.get(i).map(|c| &c.what));
+    let (bad_spans, good_spans) = (bad, good);
+    let (bad, good) = (story(&bad_spans), story(&good_spans));
+    let at = first(&bad, &good);
     let space = session.application().space().map_err(|e| EngineError::Internal(e.to_string()))?;
     let missing = failing.deltas.difference(&passing.deltas);
     let call = |list: &[Told], at: usize| list.get(at).map(|told| told.shown.clone());
+    let tree = |spans: &[Span], list: &[Told], at: usize| {
+        // Where one of the two has no such call any more, the trace of the other says which one to show.
+        let root = list.get(at).or_else(|| list.last()).map_or(0, |told| told.root);
+        tree(spans, root, list.get(at).map(|told| told.span))
+    };
     Ok(at.map(|at| Difference {
         failing: failing.id.clone(),
         passing: passing.id.clone(),
         without: missing.iter().filter_map(|d| space.deltas.get(d)).map(|d| d.name.clone()).collect(),
         failing_call: call(&bad, at),
         passing_call: call(&good, at),
+        failing_tree: tree(&bad_spans, &bad, at),
+        passing_tree: tree(&good_spans, &good, at),
     }))
 }
 
+/// The first call that is there only once, or ended otherwise. An answer of another content before it, in
+/// the same call from outside, comes nearer to the cause; where all calls agree, the first other answer is it.
+fn first(bad: &[Told], good: &[Told]) -> Option<usize> {
+    let otherwise =
+        (0..bad.len().max(good.len())).find(|&i| bad.get(i).map(|c| &c.what) != good.get(i).map(|c| &c.what));
+    let told = |at: usize| bad.get(at).or(good.get(at));
+    let (from, to) = match otherwise {
+        None => (0, bad.len()),
+        Some(at) => {
+            let root = told(at).map_or(0, |told| told.root);
+            let from = bad.iter().position(|told| told.root == root).unwrap_or(at);
+            (from.min(at), at)
+        }
+    };
+    (from..to).find(|&i| bad[i].answer != good[i].answer).or(otherwise)
+}
+
+#[derive(Debug)]
 struct Told {
     /// What must agree: who called whom for what, and how it ended.
     what: String,
+    /// The beginning of the answer without ids and times.
+    answer: String,
     shown: String,
+    /// Which of the calls from outside it belongs to, in the order of time.
+    root: usize,
+    span: SpanId,
+}
+
+/// Characters of an answer that are compared.
+const ANSWER: usize = 512;
+/// Calls of a tree that are kept.
+const TREE_CALLS: usize = 80;
+/// Deeper than any real chain: damaged data must not end in a circle.
+const MOST_DEPTH: usize = 64;
+
+fn roots(spans: &[Span]) -> Vec<&Span> {
+    let mut roots: Vec<&Span> = spans.iter().filter(|s| s.parent.is_none()).collect();
+    roots.sort_by_key(|s| (s.start_us, s.id));
+    roots
+}
+
+/// A call from outside and everything it led to, callers before callees; one of them marked.
+fn tree(spans: &[Span], root: usize, marked: Option<SpanId>) -> Vec<TreeCall> {
+    fn add(span: &Span, spans: &[Span], depth: usize, marked: Option<SpanId>, tree: &mut Vec<TreeCall>) {
+        if depth > MOST_DEPTH || tree.len() >= TREE_CALLS {
+            return;
+        }
+        let callee =
+            span.callee_instance.as_ref().map_or_else(|| span.callee.to_string(), ToString::to_string);
+        tree.push(TreeCall {
+            depth,
+            callee,
+            operation: span.operation(),
+            ending: ending(span),
+            differs: marked == Some(span.id),
+        });
+        for child in in_order(spans.iter().filter(|s| s.parent == Some(span.id)).collect()) {
+            add(child, spans, depth + 1, marked, tree);
+        }
+    }
+    let mut calls = Vec::new();
+    if let Some(root) = roots(spans).get(root) {
+        add(root, spans, 0, marked, &mut calls);
+    }
+    calls
+}
+
+fn ending(span: &Span) -> String {
+    match (&span.error, span.status) {
+        (Some(error), _) => error.clone(),
+        (None, Some(status)) => status.to_string(),
+        (None, None) => "ended".into(),
+    }
 }
 
 /// The calls of a run as a story that can be compared, without ids and times: each call after those that
 /// were made in it. Calls that overlap in time are told in the order of their names, since theirs is chance.
 fn story(spans: &[Span]) -> Vec<Told> {
-    let mut roots: Vec<&Span> = spans.iter().filter(|s| s.parent.is_none()).collect();
-    roots.sort_by_key(|s| (s.start_us, s.id));
     let mut told = Vec::new();
-    for root in roots {
-        tell(root, spans, 0, &mut told);
+    for (number, root) in roots(spans).into_iter().enumerate() {
+        tell(root, spans, (number, 0), &mut told);
     }
     told
 }
 
-fn tell(span: &Span, spans: &[Span], depth: usize, told: &mut Vec<Told>) {
-    // Deeper than any real chain: damaged data must not end in a circle.
-    if depth > 64 {
+fn tell(span: &Span, spans: &[Span], (root, depth): (usize, usize), told: &mut Vec<Told>) {
+    if depth > MOST_DEPTH {
         return;
     }
     let children = spans.iter().filter(|s| s.parent == Some(span.id)).collect();
     for child in in_order(children) {
-        tell(child, spans, depth + 1, told);
+        tell(child, spans, (root, depth + 1), told);
     }
-    let ending = match (&span.error, span.status) {
-        (Some(error), _) => error.clone(),
-        (None, Some(status)) => status.to_string(),
-        (None, None) => "ended".into(),
-    };
+    let ending = ending(span);
     let operation = faultscope_model::outcome::normalise(&span.operation());
     let what = format!("{} {} {operation} {ending}", span.caller.service, span.callee);
     let instance = span.callee_instance.as_ref().map_or_else(|| span.callee.to_string(), ToString::to_string);
@@ -75,8 +145,10 @@ fn tell(span: &Span, spans: &[Span], depth: usize, told: &mut Vec<Told>) {
         .as_ref()
         .map(|p| String::from_utf8_lossy(&p.response_body).into_owned())
         .unwrap_or_default();
+    let answer = faultscope_model::outcome::normalise(&body.chars().take(ANSWER).collect::<String>());
     let body: String = body.chars().take(120).collect();
-    told.push(Told { what, shown: format!("{} -> {instance} {operation}: {ending} {body}", span.caller) });
+    let shown = format!("{} -> {instance} {operation}: {ending} {body}", span.caller);
+    told.push(Told { what, answer, shown, root, span: span.id });
 }
 
 /// Sorts the calls of one handling by time, and those that overlap by name.
@@ -99,7 +171,7 @@ fn in_order(mut calls: Vec<&Span>) -> Vec<&Span> {
 #[cfg(test)]
 mod tests {
     use faultscope_model::span::{Parentage, Wire};
-    use faultscope_model::{InstanceId, NodeId, SpanId, TraceId};
+    use faultscope_model::{InstanceId, NodeId, TraceId};
 
     use super::*;
 
@@ -176,5 +248,34 @@ mod tests {
     fn answers_are_told_after_the_calls_made_for_them() {
         let spans = [call(1, None, "a", 0, 100, 500), call(2, Some(1), "b", 10, 5, 404)];
         assert_eq!(names(&spans), ["test b GET / 404", "test a GET / 500"]);
+    }
+
+    #[test]
+    fn trees_are_told_from_the_caller_on() {
+        let spans = [
+            call(1, None, "a", 0, 100, 500),
+            call(2, Some(1), "b", 10, 5, 404),
+            call(3, None, "c", 200, 5, 200),
+        ];
+        let told: Vec<_> =
+            tree(&spans, 0, Some(SpanId(2))).into_iter().map(|c| (c.depth, c.callee, c.differs)).collect();
+        assert_eq!(told, [(0, "a".to_owned(), false), (1, "b".to_owned(), true)]);
+        assert_eq!(tree(&spans, 1, None).len(), 1);
+        assert!(tree(&spans, 7, None).is_empty());
+    }
+
+    fn told(root: usize, what: &str, answer: &str) -> Told {
+        let (what, answer) = (what.to_owned(), answer.to_owned());
+        Told { what, answer, shown: String::new(), root, span: SpanId(1) }
+    }
+
+    #[test]
+    fn another_answer_before_the_other_ending_comes_nearer_to_the_cause() {
+        let good = [told(0, "x", "1"), told(1, "a", "locked"), told(1, "b", ""), told(1, "end 423", "")];
+        let bad = [told(0, "x", "2"), told(1, "a", "free"), told(1, "b", ""), told(1, "end 200", "")];
+        assert_eq!(first(&bad, &good), Some(1), "what came before in another call is chance");
+        assert_eq!(first(&bad[..3], &good[..3]), Some(0), "nothing ended otherwise: the first answer");
+        assert_eq!(first(&good, &good), None);
+        assert_eq!(first(&good[..3], &good), Some(3), "a call that is missing");
     }
 }

@@ -1,20 +1,25 @@
 //! Delta debugging as a campaign: start-up checks, search, cause, evidence (paper 1, section 4).
 
 mod answer;
+pub mod bundle;
 mod calibrate;
 mod checks;
 mod costs;
 mod difference;
+mod document;
 mod options;
 mod orders;
 mod report;
 mod resume;
+mod table;
 
 pub use calibrate::Calibration;
 pub use costs::Costs;
+pub use document::Document;
 pub use options::{DebugOptions, Flaky, Strategy};
-pub use report::{DebugReport, Difference, FoundCause, NamedDelta, Trials, Verdict};
+pub use report::{DebugReport, Difference, FoundCause, NamedDelta, TreeCall, Trials, Verdict};
 pub use resume::unfinished;
+pub use table::{Bar, Course, RoundCounts, RoundTask, course};
 
 use std::sync::Arc;
 

@@ -6,13 +6,14 @@ use faultscope_model::outcome::Signature;
 use faultscope_model::space::{Delta, Dimension};
 use faultscope_model::{RunId, Space};
 use faultscope_search::Proof;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::table::RoundCounts;
 use super::{Calibration, Strategy};
 use crate::session::Session;
 
 /// What a debug campaign found.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DebugReport {
     /// Its campaign.
     pub campaign: String,
@@ -42,6 +43,9 @@ pub struct DebugReport {
     pub none_left: bool,
     /// Where the minimal failing run differs first from the nearest passing one.
     pub difference: Option<Difference>,
+    /// What became of the tasks of each round, where the search has rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<RoundCounts>,
     /// What it cost.
     pub trials: Trials,
     /// How long it took.
@@ -50,7 +54,7 @@ pub struct DebugReport {
 }
 
 /// How a debug campaign ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Verdict {
     /// The failure was reduced to its cause.
@@ -82,7 +86,7 @@ pub enum Verdict {
 }
 
 /// A delta by name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedDelta {
     /// Its name.
     pub name: String,
@@ -106,7 +110,7 @@ impl NamedDelta {
 }
 
 /// A cause that was found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundCause {
     /// The deltas that are needed.
     pub deltas: Vec<NamedDelta>,
@@ -118,10 +122,13 @@ pub struct FoundCause {
     pub confirmations: u32,
     /// The run that failed with it.
     pub run: Option<RunId>,
+    /// The command that shows the failure again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reproduce: Option<String>,
 }
 
 /// The first call in which two runs differ.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// The failing run.
     pub failing: RunId,
@@ -133,10 +140,32 @@ pub struct Difference {
     pub failing_call: Option<String>,
     /// The call in its place in the passing run.
     pub passing_call: Option<String>,
+    /// The calls around it in the failing run, callers first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failing_tree: Vec<TreeCall>,
+    /// The calls in their place in the passing run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passing_tree: Vec<TreeCall>,
+}
+
+/// A call in a tree of calls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeCall {
+    /// How deep it is; calls below it are deeper.
+    pub depth: usize,
+    /// Who was called.
+    pub callee: String,
+    /// For what.
+    pub operation: String,
+    /// How it ended.
+    pub ending: String,
+    /// Whether this is the one that differs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub differs: bool,
 }
 
 /// What a campaign cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Trials {
     /// Trials of the search that finished; start-up checks and sentinels are not among them.
     pub finished: usize,
@@ -171,6 +200,7 @@ impl DebugReport {
             belief: 0.0,
             none_left: false,
             difference: None,
+            rounds: Vec::new(),
             trials: Trials::default(),
             took: Duration::ZERO,
         }

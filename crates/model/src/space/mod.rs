@@ -14,7 +14,7 @@ pub use set::DeltaSet;
 use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::application::{Application, Constraint};
 use crate::circumstance::{Circumstance, Order};
@@ -23,7 +23,7 @@ use crate::operation::OperationPattern;
 use crate::series::CallName;
 
 /// What a delta is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dimension {
     /// One node or several.

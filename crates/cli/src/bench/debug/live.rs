@@ -10,7 +10,8 @@ use faultscope_model::units::show_duration;
 use serde::Deserialize;
 
 use super::broken;
-use crate::args::{BenchArgs, PlatformChoice, Target, Under};
+use crate::args::{PlatformChoice, Target, Under};
+use crate::bench::BenchArgs;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -81,7 +82,7 @@ pub(super) async fn run(
             }
             table.rows.push(case.row(&report, slots));
             if let (1, Some(most)) = (slots, case.most) {
-                let finished = report.trials.finished.saturating_sub(2) as f64;
+                let finished = report.trials.finished as f64;
                 let mut figure = super::super::lower(
                     &format!("{}, one slot, finished trials", case.case),
                     finished,

@@ -12,7 +12,7 @@ use faultscope_model::figures::{Better, Figure, FigureTable};
 use faultscope_search::bench::{self, Anchor, Goal, Plan, Row, Strategy};
 use faultscope_search::simulate::{self, Instance};
 
-use crate::args::BenchArgs;
+use crate::bench::BenchArgs;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;

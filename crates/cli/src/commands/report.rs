@@ -1,0 +1,148 @@
+//! `faultscope report`, and the files that `debug --report` writes.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use faultscope_engine::debug::Document;
+use faultscope_store::{Store, StoreErrorKind, StoredCampaign};
+
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::project;
+use crate::render::report::{self, Format};
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// A campaign, or the first letters of its id; `last` for the newest debug campaign.
+    #[arg(default_value = "last")]
+    pub(crate) campaign: String,
+    /// The form; as text with the rounds of the search when none is named.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+    /// The file to write; printed when none is named.
+    #[arg(long, short, value_name = "FILE", requires = "format")]
+    pub(crate) output: Option<PathBuf>,
+    /// The application's folder or file.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(crate) folder: PathBuf,
+}
+
+/// A report file that was asked for: `html`, or `html=where.html`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) format: Format,
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (format, file) = match text.split_once('=') {
+            Some((_, "")) => return Err("the file's name is missing after `=`".into()),
+            Some((format, file)) => (format, Some(PathBuf::from(file))),
+            None => (text, None),
+        };
+        let format = Format::from_str(format, true).map_err(|_| "html, json, md or junit".to_owned())?;
+        Ok(Self { format, file })
+    }
+}
+
+pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandError> {
+    let state = project::state_folder(&args.folder);
+    if !state.is_dir() {
+        return Err(CommandError::usage(format!("there are no campaigns at {}", state.display()))
+            .hint("campaigns lie beside the application file: name its folder with --folder"));
+    }
+    let store = Store::open(&state)?;
+    let document = find(&store, &args.campaign)?;
+    let Some(format) = args.format else {
+        if printer.json {
+            printer.result(&document)?;
+        } else {
+            report::show(&document, printer);
+        }
+        return Ok(Exit::Done);
+    };
+    let text = format.render(&document)?;
+    match &args.output {
+        None => printer.line(text.trim_end()),
+        Some(file) => {
+            write(file, &text)?;
+            printer.line(file.display());
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn find(store: &Store, wanted: &str) -> Result<Document, CommandError> {
+    if wanted == "last" {
+        for campaign in store.campaigns()? {
+            if let Some(document) = Document::read(&campaign)? {
+                return Ok(document);
+            }
+        }
+        return Err(CommandError::usage("there is no finished debug campaign yet")
+            .hint("`faultscope debug` makes one"));
+    }
+    let campaign = store.campaign_by(wanted).map_err(|error| match error.kind {
+        StoreErrorKind::NotFound => CommandError::usage(format!("there is no campaign `{wanted}`"))
+            .hint("`faultscope runs ls` lists them"),
+        _ => error.into(),
+    })?;
+    read(&campaign)
+}
+
+fn read(campaign: &StoredCampaign) -> Result<Document, CommandError> {
+    Document::read(campaign)?.ok_or_else(|| {
+        CommandError::usage(format!("campaign {} has no report", campaign.meta.id))
+            .hint("only a debug campaign that has ended has one")
+    })
+}
+
+/// Writes the report files of a campaign that has just ended; without a name they go beside it.
+pub(crate) fn write_all(
+    state: &Path,
+    campaign: &str,
+    wanted: &[Wanted],
+    printer: &Printer,
+) -> Result<(), CommandError> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let stored = Store::open(state)?.campaign_by(campaign)?;
+    let document = read(&stored)?;
+    for Wanted { format, file } in wanted {
+        // `report.json` is the store's own.
+        let name = || stored.folder().join(format!("debug-report.{}", format.ending()));
+        let file = file.clone().unwrap_or_else(name);
+        write(&file, &format.render(&document)?)?;
+        printer.talk(format!("report: {}", file.display()));
+    }
+    Ok(())
+}
+
+fn write(file: &Path, text: &str) -> Result<(), CommandError> {
+    let cannot =
+        |e| CommandError::new(Exit::Environment, format!("cannot write {}", file.display())).because(e);
+    if let Some(parent) = file.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).map_err(cannot)?;
+    }
+    std::fs::write(file, text).map_err(cannot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_with_and_without_a_file() {
+        let html: Wanted = "html".parse().unwrap();
+        assert_eq!((html.format, html.file), (Format::Html, None));
+        let junit: Wanted = "junit=out/a=b.xml".parse().unwrap();
+        assert_eq!(junit.file, Some("out/a=b.xml".into()));
+        assert!("pdf".parse::<Wanted>().is_err() && "html=".parse::<Wanted>().is_err());
+    }
+}

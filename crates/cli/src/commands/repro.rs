@@ -1,0 +1,273 @@
+//! `faultscope repro`: shows the failure of a bundle again; and the bundles that `debug` writes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use faultscope_engine::debug::bundle::{self, BundleError, Contents, Manifest};
+use faultscope_engine::debug::{DebugReport, FoundCause, Verdict};
+use faultscope_engine::{EngineError, Session, TrialEnd, TrialRequest, stored};
+use faultscope_model::{Circumstance, DeltaSet, Outcome, Run, SlotId, TrialId};
+use faultscope_store::Store;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::{Global, IsolationArg, PlatformChoice, Target, Under};
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::project::Project;
+use crate::render;
+
+#[derive(Debug, Args)]
+pub(crate) struct ReproArgs {
+    /// The bundle, as `faultscope debug` wrote it.
+    pub(crate) bundle: PathBuf,
+    /// Where to unpack it, to look at it afterwards; a temporary folder that is removed otherwise.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) into: Option<PathBuf>,
+    /// How often the failing circumstance is tried; once, or more for a failure that does not always show.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) tries: Option<u32>,
+    /// Decides every random choice; as in the campaign otherwise.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// What runs the application.
+    #[arg(long, value_enum, default_value_t = PlatformChoice::Process)]
+    pub(crate) platform: PlatformChoice,
+    /// How processes are kept apart; as the file says by default.
+    #[arg(long, value_enum)]
+    pub(crate) isolation: Option<IsolationArg>,
+}
+
+/// What `repro` prints as JSON.
+#[derive(Debug, Serialize)]
+struct Shown {
+    manifest: Manifest,
+    /// Whether the failure came again.
+    reproduced: bool,
+    /// Trials of the failing circumstance, until the failure came.
+    failing: Vec<Run>,
+    /// The trial of the nearest passing circumstance.
+    passing: Run,
+}
+
+pub(crate) async fn run(args: ReproArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
+    let temporary;
+    let folder = match &args.into {
+        Some(folder) => empty(folder)?,
+        None => {
+            temporary = tempfile::tempdir().map_err(|e| {
+                CommandError::new(Exit::Environment, "there is no temporary folder").because(e)
+            })?;
+            temporary.path().to_owned()
+        }
+    };
+    let (manifest, file) = bundle::unpack(&args.bundle, &folder).map_err(|e| refused(&args.bundle, e))?;
+    let project = Project::read(&file)?;
+    printer.talk(format!("{}: {}", manifest.application, manifest.signature));
+    let target = Target { file, platform: args.platform, isolation: args.isolation };
+    let platform = project.platform(&target).await?;
+    let under = Under {
+        failing: false,
+        deltas: Vec::new(),
+        settings: Vec::new(),
+        record: None,
+        seed: args.seed.unwrap_or(manifest.seed),
+    };
+    let options = project.session("repro", &under)?;
+    let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
+    let progress = Progress::start(&session, global, printer);
+    let stop = super::test::interrupted();
+    let tries = args.tries.unwrap_or_else(|| tries(manifest.rate));
+    let ended = try_both(&session, &project, &manifest, tries, &stop).await;
+    progress.finish().await;
+    super::test::close(session, "tried").await?;
+    let Some((failing, passing)) = ended? else {
+        return Ok(Exit::Interrupted);
+    };
+    let reproduced = failing.iter().any(|run| matches!(run.outcome, Outcome::Fail { .. }));
+    let shown = Shown { manifest, reproduced, failing, passing };
+    let exit = match shown.failing.last().map(|run| &run.outcome) {
+        _ if shown.reproduced => Exit::Found,
+        Some(Outcome::Pass) => Exit::Done,
+        _ => Exit::Unresolved,
+    };
+    if printer.json {
+        printer.result(&shown)?;
+    } else {
+        show(&shown, printer);
+    }
+    Ok(exit)
+}
+
+/// The failing circumstance until it fails, then the passing one; none when it was interrupted.
+async fn try_both(
+    session: &Session,
+    project: &Project,
+    manifest: &Manifest,
+    tries: u32,
+    stop: &CancellationToken,
+) -> Result<Option<(Vec<Run>, Run)>, EngineError> {
+    let application = &project.application;
+    let tests: Vec<_> = application
+        .tests
+        .iter()
+        .filter(|test| !manifest.only || test.name == manifest.signature.test)
+        .cloned()
+        .collect();
+    let request = |trial: u64, circumstance: &Circumstance| TrialRequest {
+        trial: TrialId(trial),
+        deltas: DeltaSet::new(),
+        circumstance: circumstance.clone(),
+        tests: tests.clone(),
+        wanted: Some(manifest.signature.clone()),
+    };
+    let mut failing = Vec::new();
+    for trial in 1..=u64::from(tries.max(1)) {
+        match session.trial(SlotId(0), &request(trial, &application.failing), stop).await? {
+            TrialEnd::Cancelled => return Ok(None),
+            TrialEnd::Finished(run) => failing.push(*run),
+        }
+        if failing.last().is_some_and(|run| run.outcome != Outcome::Pass) {
+            break;
+        }
+    }
+    let last = request(failing.len() as u64 + 1, &application.simplest);
+    match session.trial(SlotId(0), &last, stop).await? {
+        TrialEnd::Cancelled => Ok(None),
+        TrialEnd::Finished(run) => Ok(Some((failing, *run))),
+    }
+}
+
+fn show(shown: &Shown, printer: &Printer) {
+    let Shown { manifest, failing, passing, .. } = shown;
+    printer.line(format!("failing circumstance ({}):", manifest.deltas.join(", ")));
+    if let Some(run) = failing.last() {
+        render::run::tests(run, printer);
+    }
+    printer.line("nearest passing circumstance:");
+    render::run::tests(passing, printer);
+    let times = failing.len();
+    let verdict = match failing.last().map(|run| &run.outcome) {
+        Some(Outcome::Fail { .. }) if passing.outcome == Outcome::Pass => "reproduced".to_owned(),
+        Some(Outcome::Fail { .. }) => {
+            "reproduced, but the passing circumstance does not pass here".to_owned()
+        }
+        Some(Outcome::Unresolved { reason }) => format!("not reproduced: {reason}"),
+        _ if times > 1 => format!("not reproduced in {times} tries: the failing circumstance passes"),
+        _ => "not reproduced: the failing circumstance passes".to_owned(),
+    };
+    printer.line(printer.strong(&verdict));
+}
+
+/// So many tries that a failure of this rate comes with 99 %.
+fn tries(rate: f64) -> u32 {
+    if rate >= 1.0 {
+        return 1;
+    }
+    let tries = (0.01_f64.ln() / (1.0 - rate.max(0.01)).ln()).ceil();
+    // Between 2 and 459 by the bounds above.
+    tries as u32
+}
+
+fn empty(folder: &Path) -> Result<PathBuf, CommandError> {
+    let cannot = |e| CommandError::usage(format!("cannot use {}", folder.display())).because(e);
+    std::fs::create_dir_all(folder).map_err(cannot)?;
+    if std::fs::read_dir(folder).map_err(cannot)?.next().is_some() {
+        return Err(CommandError::usage(format!("{} is not empty", folder.display()))
+            .hint("name a folder that is not there yet"));
+    }
+    Ok(folder.to_owned())
+}
+
+fn refused(file: &Path, error: BundleError) -> CommandError {
+    let exit = if matches!(error, BundleError::Io { .. }) { Exit::Environment } else { Exit::Usage };
+    CommandError::new(exit, format!("cannot use {}", file.display()))
+        .because(error)
+        .hint("`faultscope debug --bundle FILE` writes one")
+}
+
+/// Writes a bundle for each cause that was found; gives their files.
+pub(crate) fn write_bundles(
+    project: &Project,
+    file: &Path,
+    report: &DebugReport,
+    (rate, only, seed): (f64, bool, u64),
+    out: Option<&Path>,
+) -> Result<Vec<PathBuf>, CommandError> {
+    let (Verdict::Reduced, Some(signature)) = (&report.verdict, &report.signature) else {
+        return Ok(Vec::new());
+    };
+    let stored = Store::open(project.root.join(".faultscope"))?.campaign_by(&report.campaign)?;
+    let runs = stored::runs(&stored.reader()?)?;
+    let file = if file.is_dir() { file.join(crate::project::FILE_NAME) } else { file.to_owned() };
+    let mut files = Vec::new();
+    for (cause, number) in report.causes.iter().zip(1..) {
+        let Some((failing, passing)) = both_ends(cause, &runs) else { continue };
+        let manifest = Manifest {
+            format: Manifest::FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            application: report.application.clone(),
+            campaign: report.campaign.clone(),
+            signature: signature.clone(),
+            rate,
+            seed,
+            deltas: cause.deltas.iter().map(|delta| delta.name.clone()).collect(),
+            only,
+        };
+        let contents = Contents {
+            root: &project.root,
+            file: &file,
+            application: &project.application,
+            failing: &failing.circumstance,
+            passing: passing.map_or(&project.application.simplest, |run| &run.circumstance),
+        };
+        let default = || stored.folder().join("repro.tar.gz");
+        let target = numbered(&out.map_or_else(default, Path::to_owned), number);
+        bundle::write(&target, &manifest, &contents).map_err(|e| {
+            CommandError::new(Exit::Environment, format!("cannot write {}", target.display())).because(e)
+        })?;
+        files.push(target);
+    }
+    Ok(files)
+}
+
+/// The run that showed a cause, and the passing run that differs from it in the fewest deltas.
+fn both_ends<'a>(cause: &FoundCause, runs: &'a [Run]) -> Option<(&'a Run, Option<&'a Run>)> {
+    let failing = runs.iter().find(|run| Some(&run.id) == cause.run.as_ref())?;
+    let distance =
+        |set: &DeltaSet| set.difference(&failing.deltas).len() + failing.deltas.difference(set).len();
+    let passing = runs.iter().filter(|run| run.outcome == Outcome::Pass);
+    Some((failing, passing.min_by_key(|run| distance(&run.deltas))))
+}
+
+/// `a.tar.gz` for the first, `a-2.tar.gz` for the second.
+fn numbered(file: &Path, number: usize) -> PathBuf {
+    if number == 1 {
+        return file.to_owned();
+    }
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, ending) = name.split_once('.').map_or((name.as_str(), ""), |(stem, ending)| (stem, ending));
+    let dot = if ending.is_empty() { "" } else { "." };
+    file.with_file_name(format!("{stem}-{number}{dot}{ending}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rare_failures_are_tried_more_often() {
+        assert_eq!([tries(1.0), tries(0.5), tries(0.3)], [1, 7, 13]);
+        assert!(tries(0.0) < 500);
+    }
+
+    #[test]
+    fn further_bundles_have_numbers() {
+        assert_eq!(numbered(Path::new("a/b.tar.gz"), 1), Path::new("a/b.tar.gz"));
+        assert_eq!(numbered(Path::new("a/b.tar.gz"), 2), Path::new("a/b-2.tar.gz"));
+        assert_eq!(numbered(Path::new("b"), 3), Path::new("b-3"));
+    }
+}

@@ -1,0 +1,142 @@
+//! The report as Markdown.
+
+use std::fmt::Write as _;
+
+use faultscope_engine::debug::{Document, RoundCounts, TreeCall};
+use faultscope_model::units::show_duration;
+
+pub(super) fn render(document: &Document) -> String {
+    let report = &document.report;
+    let mut out = String::new();
+    let _ = writeln!(out, "# {}: {}\n", plain(&report.application), plain(&report.summary()));
+    if let Some(signature) = &report.signature {
+        let _ = writeln!(out, "Failure: {}\n", code(&signature.to_string()));
+    }
+    for (cause, number) in report.causes.iter().zip(1..) {
+        let _ = match report.causes.len() {
+            1 => writeln!(out, "## Cause\n"),
+            several => writeln!(out, "## Cause {number} of {several}, enough alone\n"),
+        };
+        let _ = writeln!(out, "| dimension | delta | simplest | failing |\n|---|---|---|---|");
+        for delta in &cause.deltas {
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} | {} |",
+                delta.dimension,
+                cell(&code(&delta.name)),
+                cell(&plain(&delta.from)),
+                cell(&plain(&delta.to))
+            );
+        }
+        if let Some(command) = &cause.reproduce {
+            let _ = writeln!(out, "\nReproduce:\n\n{}", fenced(command));
+        }
+        out.push('\n');
+    }
+    if report.none_left {
+        let _ = writeln!(
+            out,
+            "A passing trial without any of these deltas shows that no further cause is left.\n"
+        );
+    }
+    if let Some(difference) = &report.difference {
+        let call = |call: &Option<String>| code(call.as_deref().unwrap_or("no such call"));
+        let _ = writeln!(out, "## First call that differs\n");
+        let _ = writeln!(out, "- failing (run {}): {}", difference.failing, call(&difference.failing_call));
+        let _ = writeln!(out, "- passing (run {}): {}\n", difference.passing, call(&difference.passing_call));
+        for (name, calls) in [("failing", &difference.failing_tree), ("passing", &difference.passing_tree)] {
+            if !calls.is_empty() {
+                let _ = writeln!(out, "{name}:\n\n{}", fenced(&tree(calls)));
+            }
+        }
+    }
+    rounds(&document.course.rounds, &mut out);
+    let _ = writeln!(
+        out,
+        "{} deltas, {}, seed {}, Faultscope {}: {}",
+        report.deltas,
+        show_duration(report.took),
+        document.seed,
+        document.version,
+        code(&document.command_line.join(" "))
+    );
+    out
+}
+
+fn rounds(rounds: &[RoundCounts], out: &mut String) {
+    if rounds.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "## Rounds\n\n| round | deltas | created | scheduled | finished | cancelled | removed | reused |"
+    );
+    let _ = writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|");
+    let mut row = |name: String, r: &RoundCounts| {
+        let counts = [r.deltas, r.created, r.scheduled, r.finished, r.cancelled, r.removed, r.reused];
+        let counts: Vec<_> = counts.iter().map(ToString::to_string).collect();
+        let _ = writeln!(out, "| {name} | {} |", counts.join(" | "));
+    };
+    for (round, number) in rounds.iter().zip(1..) {
+        row(number.to_string(), round);
+    }
+    row("total".into(), &RoundCounts::total(rounds));
+    out.push('\n');
+}
+
+fn tree(calls: &[TreeCall]) -> String {
+    let line = |call: &TreeCall| {
+        let mark = if call.differs { "  <-- differs" } else { "" };
+        format!("{}{} {} {}{mark}", "  ".repeat(call.depth), call.callee, call.operation, call.ending)
+    };
+    calls.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Text that stays text: nothing of it is taken as Markdown or HTML.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    for letter in text.chars() {
+        match letter {
+            '\n' | '\r' => out.push(' '),
+            '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '#' | '|' => out.extend(['\\', letter]),
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
+/// Code in a line, with as many ticks as it takes.
+fn code(text: &str) -> String {
+    let ticks = "`".repeat(1 + longest_run(text));
+    let text = text.replace(['\n', '\r'], " ");
+    let blank = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{ticks}{blank}{text}{blank}{ticks}")
+}
+
+fn fenced(text: &str) -> String {
+    let fence = "`".repeat(longest_run(text).max(2) + 1);
+    format!("{fence}\n{text}\n{fence}\n")
+}
+
+/// A bar would end a cell, also inside code.
+fn cell(text: &str) -> String {
+    text.replace("\\|", "|").replace('|', "\\|")
+}
+
+fn longest_run(text: &str) -> usize {
+    text.split(|letter| letter != '`').map(str::len).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_stay_texts() {
+        assert_eq!(plain("a_b <i>\n|"), "a\\_b \\<i\\> \\|");
+        assert_eq!(code("a"), "`a`");
+        assert_eq!(code("`a``b"), "``` `a``b ```");
+        assert_eq!(fenced("```x"), "````\n```x\n````\n");
+        assert_eq!(cell(&plain("a|b")), "a\\|b");
+    }
+}

@@ -1,0 +1,130 @@
+//! What is left of a debug campaign: reports, and a bundle that shows the failure elsewhere.
+
+use faultscope_testkit::{nothing_left, wait_until};
+
+use crate::cases::counter;
+use crate::tool;
+
+#[test]
+fn reports_and_a_bundle_that_works_elsewhere() {
+    let tool = counter();
+    let running = tool.start([
+        "debug",
+        "counter/nodes.yaml",
+        "--only",
+        "--strategy",
+        "ddmin-par",
+        "--slots",
+        "2",
+        "--report",
+        "html=out/report.html",
+        "--report",
+        "junit=out/report.xml",
+        "--report",
+        "md=out/report.md",
+        "--report",
+        "json",
+        "--bundle",
+        "out/repro.tar.gz",
+    ]);
+    let output = running.wait().expect(1);
+    assert!(
+        output.stdout.contains("Elsewhere with `faultscope repro out/repro.tar.gz`"),
+        "{}",
+        output.stdout
+    );
+    assert!(output.stderr.contains("debug-report.json"), "{}", output.stderr);
+    let html = tool.read("out/report.html");
+    for part in
+        ["2 of 14 deltas make the test fail", "<svg", "first call that differs", "Rounds", "faultscope test"]
+    {
+        assert!(html.contains(part), "no `{part}` in\n{html}");
+    }
+    let junit = tool.read("out/report.xml");
+    assert!(junit.contains("failures=\"1\"") && junit.contains("type=\"cause\""), "{junit}");
+    assert!(
+        tool.read("out/report.md").contains("| node | `node` | 1 | 2 |"),
+        "{}",
+        tool.read("out/report.md")
+    );
+    // The stored campaign tells the same later.
+    let text = tool.run(["report", "--folder", "counter"]).expect(0).stdout;
+    assert!(text.contains("Cause: 2 of 14 deltas") && text.contains("cancelled  removed  reused"), "{text}");
+    let json = tool.json(["report", "last", "--folder", "counter", "--format", "json"], 0);
+    assert_eq!(json["report"]["causes"].as_array().unwrap().len(), 1);
+    assert!(!json["course"]["rounds"].as_array().unwrap().is_empty());
+
+    // Another folder, with nothing of the first in it.
+    let elsewhere = crate::tool();
+    std::fs::copy(tool.folder().join("out/repro.tar.gz"), elsewhere.folder().join("moved.tar.gz")).unwrap();
+    let running = elsewhere.start(["repro", "moved.tar.gz", "--into", "kept", "--json"]);
+    let id = running.id();
+    let json = running.wait().expect(1).json();
+    nothing_left(id, &elsewhere.folder());
+    assert_eq!(json["reproduced"], true);
+    assert_eq!(json["passing"]["outcome"]["kind"], "pass");
+    let here = tool.folder().display().to_string();
+    for file in ["kept/bundle.json", "kept/README.md", "kept/application/minimal.yaml"] {
+        assert!(!elsewhere.read(file).contains(&here), "{file} names a folder of the first machine");
+    }
+    // By hand, as the README says; and the reduced file has no delta but those that matter.
+    let checked = elsewhere.json(["check", "kept/application/minimal.yaml"], 0);
+    assert!(checked["deltas"].as_array().unwrap().len() <= 2, "{checked:#}");
+    elsewhere
+        .run(["test", "kept/application/minimal.yaml", "--failing", "--test", "read the balance"])
+        .expect(1);
+
+    // A bundle whose failure is repaired says so.
+    let cells = elsewhere
+        .read("kept/application/cells.yaml")
+        .replace("timeout: \"{setting.patience}\"", "timeout: 9s");
+    elsewhere.write("kept/application/cells.yaml", &cells);
+    elsewhere
+        .run(["test", "kept/application/minimal.yaml", "--failing", "--test", "read the balance"])
+        .expect(0);
+}
+
+#[test]
+fn what_is_no_bundle_and_no_campaign() {
+    let tool = tool();
+    tool.write("text.tar.gz", "not an archive");
+    let output = tool.run(["repro", "text.tar.gz"]).expect(2);
+    assert!(output.stderr.contains("not a bundle"), "{}", output.stderr);
+    assert_eq!(tool.run(["repro", "missing.tar.gz"]).code, Some(6));
+    let output = tool.run(["report"]).expect(2);
+    assert!(output.stderr.contains("there are no campaigns"), "{}", output.stderr);
+    let output = tool.run(["debug", "--report", "pdf"]).expect(2);
+    assert!(output.stderr.contains("html, json, md or junit"), "{}", output.stderr);
+}
+
+#[test]
+fn instances_that_are_none() {
+    let tool = tool();
+    let output = tool.run(["bench", "debug", "--instances", "missing.jsonl"]).expect(2);
+    assert!(output.stderr.contains("cannot read missing.jsonl"), "{}", output.stderr);
+    tool.write(
+        "bad.jsonl",
+        "{\"id\": \"a-0\", \"n\": 3, \"k\": 1, \"family\": \"mono\", \"failing\": [7]}\n",
+    );
+    let output = tool.run(["bench", "debug", "--instances", "bad.jsonl"]).expect(2);
+    assert!(output.stderr.contains("line 1: delta 7 of 3"), "{}", output.stderr);
+    assert!(output.stderr.contains("one JSON object in a line"), "{}", output.stderr);
+    tool.write("empty.jsonl", "\n");
+    assert!(
+        tool.run(["bench", "debug", "--instances", "empty.jsonl"]).expect(2).stderr.contains("it is empty")
+    );
+}
+
+#[test]
+fn an_interrupted_repro_leaves_nothing() {
+    let tool = counter();
+    tool.run(["debug", "counter/nodes.yaml", "--only", "--slots", "2", "--bundle", "b.tar.gz"]).expect(1);
+    let running = tool.start(["repro", "b.tar.gz", "--tries", "1000"]);
+    let id = running.id();
+    wait_until("services run", || !faultscope_testkit::left_over(id, &tool.folder()).is_empty());
+    running.interrupt();
+    let code = running.wait().code;
+    // It may just have seen the failure.
+    assert!(matches!(code, Some(1 | 130)), "{code:?}");
+    nothing_left(id, &tool.folder());
+}

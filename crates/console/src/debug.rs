@@ -1,0 +1,250 @@
+//! The report of a debug campaign as one file: causes, evidence, cost, rounds, time line.
+
+use std::time::Duration;
+
+use faultscope_engine::debug::{
+    Bar, Course, DebugReport, Difference, Document, FoundCause, NamedDelta, RoundCounts, Strategy, TreeCall,
+    Verdict,
+};
+use faultscope_model::units::show_duration;
+use maud::{Markup, html};
+
+use crate::frame;
+
+/// The whole report as a page that needs nothing else.
+pub fn debug_report(document: &Document) -> String {
+    let report = &document.report;
+    let body = html! {
+        p.soft { "Faultscope " (document.version) " · debug campaign " (report.campaign) " of " (report.application) }
+        h1 { (headline(report)) }
+        @if let Some(signature) = &report.signature {
+            p { "Failure: " code { (signature) } }
+        }
+        (facts(document))
+        @for (number, cause) in report.causes.iter().enumerate() {
+            (cause_part(cause, number + 1, report))
+        }
+        @if report.causes.is_empty() && !report.best.is_empty() {
+            h2 { "Smallest failing set so far" }
+            div.sheet { (deltas(&report.best)) }
+        }
+        @if report.none_left {
+            p.good { "A passing trial without any of these deltas shows that no further cause is left." }
+        }
+        @if let Some(difference) = &report.difference { (evidence(difference)) }
+        (timeline(&document.course))
+        (rounds(&document.course.rounds))
+        h2 { "How it was run" }
+        div.sheet {
+            pre { (document.command_line.join(" ")) }
+            p.soft { "Seed " (document.seed) " · strategy " (strategy(report)) " · " (report.deltas) " deltas" }
+        }
+    };
+    frame::page(&format!("{}: {}", report.application, headline(report)), &body)
+}
+
+/// What was found, in one line.
+fn headline(report: &DebugReport) -> String {
+    match (&report.verdict, report.causes.as_slice()) {
+        (Verdict::Reduced, [only]) => {
+            let verb = if only.deltas.len() == 1 { "makes" } else { "make" };
+            format!("{} of {} deltas {verb} the test fail", only.deltas.len(), report.deltas)
+        }
+        (Verdict::Reduced, several) => {
+            format!("{} independent causes among {} deltas", several.len(), report.deltas)
+        }
+        _ => {
+            let summary = report.summary();
+            let mut letters = summary.chars();
+            letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+        }
+    }
+}
+
+fn strategy(report: &DebugReport) -> &'static str {
+    match report.strategy {
+        Strategy::Bayes => "bayes",
+        Strategy::Ddmin => "ddmin",
+        Strategy::DdminPar => "ddmin-par",
+    }
+}
+
+fn facts(document: &Document) -> Markup {
+    let (report, total) = (&document.report, RoundCounts::total(&document.course.rounds));
+    let slots = document.course.bars.iter().map(|bar| bar.slot).collect::<std::collections::BTreeSet<_>>();
+    html! {
+        div.facts {
+            div { b { (report.deltas) } "deltas" }
+            div { b { (total.finished) } "trials finished" }
+            div { b { (total.cancelled) } "cancelled" }
+            div { b { (report.trials.unresolved) } "unresolved" }
+            div { b { (slots.len()) } "slots" }
+            div { b { (show_duration(report.took)) } "in all" }
+        }
+    }
+}
+
+fn cause_part(cause: &FoundCause, number: usize, report: &DebugReport) -> Markup {
+    let title = match (report.causes.len(), cause.minimal) {
+        (1, true) => "Minimal cause".to_owned(),
+        (1, false) => "Cause".to_owned(),
+        (several, _) => format!("Cause {number} of {several}: enough alone"),
+    };
+    html! {
+        h2 { (title) }
+        div.sheet.cause {
+            (deltas(&cause.deltas))
+            @if cause.deltas.len() > 1 {
+                p.soft { "Only together: without any one of them the test passes or fails in another way." }
+            }
+            @if cause.witness.len() > cause.deltas.len() {
+                p.soft { "The failing trial also had " (cause.witness.len() - cause.deltas.len())
+                    " pairs of calls that these imply." }
+            }
+            @if let Some(run) = &cause.run { p { "Failing run " code { (run) } } }
+            @if let Some(command) = &cause.reproduce {
+                p { "Reproduce:" }
+                pre { (command) }
+            }
+        }
+    }
+}
+
+fn deltas(list: &[NamedDelta]) -> Markup {
+    html! {
+        table {
+            tr { th { "dimension" } th { "delta" } th { "simplest" } th { "failing" } }
+            @for delta in list {
+                tr {
+                    td { (delta.dimension) }
+                    td { code { (delta.name) } }
+                    td { (delta.from) }
+                    td.bad { (delta.to) }
+                }
+            }
+        }
+    }
+}
+
+fn evidence(difference: &Difference) -> Markup {
+    let nothing = "no such call";
+    html! {
+        h2 { "Evidence: the first call that differs" }
+        p.soft { "The passing run is the nearest one; it lacks " (difference.without.join(", ")) "." }
+        div.pair {
+            div.sheet {
+                p { b.bad { "failing" } " run " code { (difference.failing) } }
+                pre { (difference.failing_call.as_deref().unwrap_or(nothing)) }
+                (tree(&difference.failing_tree))
+            }
+            div.sheet {
+                p { b.good { "passing" } " run " code { (difference.passing) } }
+                pre { (difference.passing_call.as_deref().unwrap_or(nothing)) }
+                (tree(&difference.passing_tree))
+            }
+        }
+    }
+}
+
+fn tree(calls: &[TreeCall]) -> Markup {
+    html! {
+        ul.tree {
+            @for call in calls {
+                li.differs[call.differs] style=(format!("padding-left: {}ch", 2 * call.depth.min(30))) {
+                    (call.callee) " " (call.operation) " "
+                    @if is_bad(&call.ending) { b.bad { (call.ending) } } @else { span.soft { (call.ending) } }
+                }
+            }
+        }
+    }
+}
+
+fn is_bad(ending: &str) -> bool {
+    ending.parse::<u16>().is_ok_and(|status| status >= 400)
+        || ending.parse::<u16>().is_err() && ending != "ended"
+}
+
+/// Slots as lanes, trials as bars.
+fn timeline(course: &Course) -> Markup {
+    const WIDTH: u64 = 1000;
+    const LEFT: u64 = 54;
+    const LANE: u64 = 22;
+    let Some(last) = course.bars.iter().map(|bar| bar.slot.0).max() else { return html! {} };
+    let lanes = u64::from(last) + 1;
+    let whole = course.took_us.max(1);
+    let place = |us: u64| LEFT + us.min(whole) * (WIDTH - LEFT - 4) / whole;
+    let title = |bar: &Bar| {
+        let took = show_duration(Duration::from_micros(bar.to_us.saturating_sub(bar.from_us)));
+        format!("{}: {} deltas, {}, {took}", bar.trial, bar.deltas, bar.end)
+    };
+    let height = lanes * LANE + 22;
+    html! {
+        h2 { "Time line of the slots" }
+        div.sheet {
+            svg viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label="trials by slot and time" {
+                @for lane in 0..lanes {
+                    text x="0" y=(lane * LANE + 15) { "slot " (lane) }
+                    line.lane x1=(LEFT) x2=(WIDTH) y1=(lane * LANE + LANE - 1) y2=(lane * LANE + LANE - 1) {}
+                }
+                @for bar in &course.bars {
+                    rect class=(bar.end) x=(place(bar.from_us)) y=(u64::from(bar.slot.0) * LANE + 3)
+                        width=((place(bar.to_us) - place(bar.from_us)).saturating_sub(1).max(2)) height=(LANE - 7) rx="2" {
+                        title { (title(bar)) }
+                    }
+                }
+                text x=(LEFT) y=(height - 5) { "0" }
+                text x=(WIDTH) y=(height - 5) text-anchor="end" { (show_duration(Duration::from_micros(whole))) }
+            }
+            p.legend.soft {
+                @for end in ["pass", "fail", "unresolved", "cancelled"] { span { i class=(end) {} (end) } }
+            }
+        }
+    }
+}
+
+/// The paper's Table 4, with the tasks of its Figure 4 below.
+fn rounds(rounds: &[RoundCounts]) -> Markup {
+    if rounds.is_empty() {
+        return html! {};
+    }
+    let cells = |round: &RoundCounts| {
+        [
+            round.deltas,
+            round.created,
+            round.scheduled,
+            round.finished,
+            round.cancelled,
+            round.removed,
+            round.reused,
+        ]
+    };
+    html! {
+        h2 { "Rounds" }
+        div.sheet {
+            table {
+                tr {
+                    th { "round" }
+                    @for name in ["deltas", "created", "scheduled", "finished", "cancelled", "removed", "reused"] {
+                        th.number { (name) }
+                    }
+                }
+                @for (number, round) in rounds.iter().enumerate() {
+                    tr { td { (number + 1) } @for cell in cells(round) { td.number { (cell) } } }
+                }
+                tr.total { td { "total" } @for cell in cells(&RoundCounts::total(rounds)) { td.number { (cell) } } }
+            }
+        }
+        @if rounds.iter().any(|round| !round.tasks.is_empty()) {
+            div.sheet.tasks {
+                @for (number, round) in rounds.iter().enumerate() {
+                    div {
+                        b { (number + 1) ". " }
+                        @for task in &round.tasks {
+                            span class=(task.end) { (task.part) @if !task.part.is_empty() { " " } "(" (task.deltas) ") " (task.end) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

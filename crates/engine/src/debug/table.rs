@@ -1,0 +1,248 @@
+//! The course of a campaign as tables: what became of the tasks of each round (the paper's Figure 4 and
+//! Table 4), and which trial ran when in which slot.
+
+use std::collections::BTreeMap;
+
+use faultscope_model::event::Event;
+use faultscope_model::{DeltaSet, SlotId, TrialId};
+use faultscope_search::{Round, TaskEnd, TaskKind};
+use faultscope_store::LoggedEvent;
+use serde::{Deserialize, Serialize};
+
+/// One round of a search: between two of them the failing set has become smaller.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RoundCounts {
+    /// Deltas that were still in question when it began.
+    pub deltas: usize,
+    /// Tasks that were created.
+    pub created: usize,
+    /// Tasks that were given to a slot.
+    pub scheduled: usize,
+    /// Tasks that ran to their end.
+    pub finished: usize,
+    /// Tasks that were stopped while they ran.
+    pub cancelled: usize,
+    /// Tasks that were taken from the queue.
+    pub removed: usize,
+    /// Tasks that earlier trials had answered.
+    pub reused: usize,
+    /// The tasks in the order of their creation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<RoundTask>,
+}
+
+/// A task of a round, as Figure 4 shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoundTask {
+    /// Which part of the round's deltas: `1/2`, or `1\2/4` for all but the second quarter.
+    pub part: String,
+    /// How many deltas it has.
+    pub deltas: usize,
+    /// `pass`, `fail`, `unresolved`, `cancelled`, `removed`, `reused`, `kept` or `running`.
+    pub end: String,
+}
+
+/// A trial in its slot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bar {
+    /// The slot.
+    pub slot: SlotId,
+    /// The trial.
+    pub trial: TrialId,
+    /// How many deltas it had.
+    pub deltas: usize,
+    /// Microseconds after the campaign began.
+    pub from_us: u64,
+    /// Microseconds after the campaign began.
+    pub to_us: u64,
+    /// `pass`, `fail`, `unresolved`, `cancelled` or `running`.
+    pub end: String,
+}
+
+/// What happened in a campaign, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Course {
+    /// Its rounds.
+    pub rounds: Vec<RoundCounts>,
+    /// Its trials by slot and time.
+    pub bars: Vec<Bar>,
+    /// Microseconds from its first to its last event.
+    pub took_us: u64,
+}
+
+impl RoundCounts {
+    /// The sum of several rounds.
+    pub fn total(rounds: &[Self]) -> Self {
+        rounds.iter().fold(Self::default(), |sum, round| Self {
+            deltas: sum.deltas.max(round.deltas),
+            created: sum.created + round.created,
+            scheduled: sum.scheduled + round.scheduled,
+            finished: sum.finished + round.finished,
+            cancelled: sum.cancelled + round.cancelled,
+            removed: sum.removed + round.removed,
+            reused: sum.reused + round.reused,
+            tasks: Vec::new(),
+        })
+    }
+}
+
+/// The rounds that a search itself tells of; searches without rounds have none.
+pub(super) fn rounds_of(rounds: &[Round]) -> Vec<RoundCounts> {
+    let counts = |round: &Round| RoundCounts {
+        deltas: round.from.len(),
+        created: round.created(),
+        scheduled: round.scheduled(),
+        finished: round.count(TaskEnd::Finished),
+        cancelled: round.count(TaskEnd::Cancelled),
+        removed: round.count(TaskEnd::Removed),
+        reused: round.count(TaskEnd::Reused),
+        tasks: round.tasks.iter().map(task).collect(),
+    };
+    rounds.iter().map(counts).collect()
+}
+
+fn task(task: &faultscope_search::Task) -> RoundTask {
+    let (part, of) = task.part;
+    let part = match task.kind {
+        TaskKind::Subset | TaskKind::FinerSubset => format!("{part}/{of}"),
+        TaskKind::Complement | TaskKind::FinerComplement => format!("1\\{part}/{of}"),
+        TaskKind::Node => "without node".into(),
+    };
+    let end = match (task.end, task.failed) {
+        (TaskEnd::Finished, Some(true)) => "fail",
+        (TaskEnd::Finished, _) => "pass",
+        (TaskEnd::Cancelled, _) => "cancelled",
+        (TaskEnd::Removed, _) => "removed",
+        (TaskEnd::Reused, _) => "reused",
+        (TaskEnd::Kept, _) => "kept",
+        (TaskEnd::Running | TaskEnd::Waiting, _) => "running",
+    };
+    RoundTask { part, deltas: task.set.len(), end: end.into() }
+}
+
+/// The course of a campaign by its event log. Rounds that the search told of are taken as they are;
+/// otherwise a round ends when a smaller set than all before has failed.
+pub fn course(events: &[LoggedEvent<Event>], told: &[RoundCounts]) -> Course {
+    let begin = events.first().map_or(0, |logged| logged.at_us);
+    let end = events.last().map_or(begin, |logged| logged.at_us);
+    let mut bars: Vec<Bar> = Vec::new();
+    let mut running: BTreeMap<TrialId, (usize, DeltaSet)> = BTreeMap::new();
+    let mut rounds: Vec<RoundCounts> = Vec::new();
+    let mut smallest = None;
+    for LoggedEvent { at_us, event } in events {
+        let at = at_us.saturating_sub(begin);
+        match event {
+            Event::TrialStarted { trial, slot, deltas, .. } => {
+                running.insert(*trial, (bars.len(), deltas.clone()));
+                bars.push(Bar {
+                    slot: *slot,
+                    trial: *trial,
+                    deltas: deltas.len(),
+                    from_us: at,
+                    to_us: end.saturating_sub(begin),
+                    end: "running".into(),
+                });
+                if trial.is_chosen() {
+                    if rounds.is_empty() {
+                        rounds.push(RoundCounts::default());
+                    }
+                    if let Some(round) = rounds.last_mut() {
+                        round.created += 1;
+                        round.scheduled += 1;
+                    }
+                }
+            }
+            Event::TrialFinished { trial, outcome, .. } => {
+                let Some((place, deltas)) = running.remove(trial) else { continue };
+                let word = outcome.word();
+                (bars[place].to_us, bars[place].end) = (at, word.into());
+                // The failing circumstance itself says how many deltas there are to begin with.
+                let smaller = smallest.is_none_or(|least| deltas.len() < least);
+                if !trial.is_chosen() {
+                    if word == "fail" && smaller {
+                        smallest = Some(deltas.len());
+                    }
+                    continue;
+                }
+                if let Some(round) = rounds.last_mut() {
+                    round.finished += 1;
+                    let (part, end) = (String::new(), word.to_owned());
+                    round.tasks.push(RoundTask { part, deltas: deltas.len(), end });
+                }
+                if word == "fail" && smaller {
+                    smallest = Some(deltas.len());
+                    rounds.push(RoundCounts { deltas: deltas.len(), ..RoundCounts::default() });
+                }
+            }
+            Event::TrialCancelled { trial } => {
+                let Some((place, deltas)) = running.remove(trial) else { continue };
+                (bars[place].to_us, bars[place].end) = (at, "cancelled".into());
+                if let (true, Some(round)) = (trial.is_chosen(), rounds.last_mut()) {
+                    round.cancelled += 1;
+                    let (part, end) = (String::new(), "cancelled".to_owned());
+                    round.tasks.push(RoundTask { part, deltas: deltas.len(), end });
+                }
+            }
+            _ => {}
+        }
+    }
+    let most = bars.iter().map(|bar| bar.deltas).max().unwrap_or_default();
+    if let Some(first) = rounds.first_mut() {
+        first.deltas = most;
+    }
+    rounds.retain(|round| round.created + round.finished + round.cancelled > 0);
+    let rounds = if told.is_empty() { rounds } else { told.to_vec() };
+    Course { rounds, bars, took_us: end.saturating_sub(begin) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use faultscope_model::Outcome;
+    use faultscope_model::outcome::{Ending, Signature};
+
+    use super::*;
+
+    fn at(at_us: u64, event: Event) -> LoggedEvent<Event> {
+        LoggedEvent { at_us, event }
+    }
+
+    fn starts(trial: u64, slot: u16, deltas: &[usize]) -> Event {
+        let deltas = deltas.iter().copied().collect();
+        Event::TrialStarted { trial: TrialId(trial), slot: SlotId(slot), deltas, tests: 1 }
+    }
+
+    fn ends(trial: u64, fails: bool) -> Event {
+        let signature = Signature { test: "t".into(), ending: Ending::Code(1), message: String::new() };
+        let outcome = if fails { Outcome::Fail { signature } } else { Outcome::Pass };
+        let run = format!("a.{trial}").parse().unwrap();
+        Event::TrialFinished { trial: TrialId(trial), run, outcome, took: Duration::ZERO }
+    }
+
+    #[test]
+    fn a_round_ends_when_a_smaller_set_fails() {
+        let log = [
+            at(1_000, starts(1, 0, &[0, 1])),
+            at(1_000, starts(2, 1, &[2, 3, 4])),
+            at(1_010, ends(1, true)),
+            at(1_011, Event::TrialCancelled { trial: TrialId(2) }),
+            at(1_012, starts(3, 0, &[0])),
+            at(1_020, ends(3, false)),
+        ];
+        let course = course(&log, &[]);
+        let counts: Vec<_> =
+            course.rounds.iter().map(|r| (r.deltas, r.created, r.finished, r.cancelled)).collect();
+        assert_eq!(counts, [(3, 2, 1, 0), (2, 1, 1, 1)]);
+        assert_eq!(course.took_us, 20);
+        let bars: Vec<_> = course.bars.iter().map(|b| (b.slot.0, b.from_us, b.to_us, &*b.end)).collect();
+        assert_eq!(bars, [(0, 0, 10, "fail"), (1, 0, 11, "cancelled"), (0, 12, 20, "pass")]);
+        assert_eq!(RoundCounts::total(&course.rounds).finished, 2);
+    }
+
+    #[test]
+    fn a_log_that_breaks_off_shows_what_ran() {
+        let course = course(&[at(5, starts(1, 0, &[])), at(9, Event::Note { text: String::new() })], &[]);
+        assert_eq!((course.bars[0].to_us, &*course.bars[0].end), (4, "running"));
+    }
+}
