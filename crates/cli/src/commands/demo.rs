@@ -137,7 +137,8 @@ async fn reduce(
     ));
     let session = open(&project, &file, "debug", SLOTS, None).await?;
     let progress = Progress::start(&session, global, printer);
-    let options = DebugOptions { only_failing_test: true, ..DebugOptions::default() };
+    // The failure is known to be stable: one check is enough.
+    let options = DebugOptions { only_failing_test: true, repeat: 1, ..DebugOptions::default() };
     let mut report = debug::debug(&session, &options, stop).await;
     progress.finish().await;
     if let Ok(report) = &mut report {
