@@ -6,11 +6,11 @@ mod scale;
 
 use std::io::Read as _;
 use std::path::Path;
-use std::time::Instant;
 
 use faultscope_model::figures::{Better, Figure, FigureTable};
 use faultscope_search::bench::{self, Anchor, Goal, Plan, Row, Strategy};
 use faultscope_search::simulate::{self, Instance};
+use tokio::time::Instant;
 
 use crate::bench::BenchArgs;
 use crate::error::CommandError;

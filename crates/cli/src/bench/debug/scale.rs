@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use faultscope_engine::debug::{self, DebugOptions, Verdict};
 use faultscope_engine::{Session, SessionOptions};
@@ -11,6 +11,7 @@ use faultscope_model::{Application, DeltaSet, Outcome, TrialId};
 use faultscope_platform::memory::{Condition, Cost, Effect, Fault, MemoryPlatform, Simulation};
 use faultscope_search::simulate::{Durations, Family, Instance, Oracle, simulate};
 use faultscope_search::{Bayes, BayesOptions, Moves, Problem, Search, SlotView, Standing};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::CommandError;
