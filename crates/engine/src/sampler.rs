@@ -56,7 +56,7 @@ impl Session {
             recorder: slot.mesh.as_ref().map(|_| slot.recorder.clone()),
             samples: self.campaign.samples().clone(),
             endpoints: self.endpoints(),
-            every: self.options.metrics_every?,
+            every: self.options.metrics.unwrap_or(self.application.record.metrics).every?,
         };
         sampling.once().await;
         let (finish, finished) = oneshot::channel();

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use faultscope_mesh::{Hooks, Mesh, MeshOptions, MeshSlot};
 use faultscope_model::application::Expansion;
 use faultscope_model::event::Event;
+use faultscope_model::record::Sampling;
 use faultscope_model::units::ByteSize;
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{Application, CampaignId, Protocol, RunId, SlotId, TrialId};
@@ -41,8 +42,8 @@ pub struct SessionOptions {
     pub seed: u64,
     /// How much the mesh records; as the application says when none.
     pub record: Option<RecordLevel>,
-    /// How often instances are measured while a trial runs; never when none.
-    pub metrics_every: Option<Duration>,
+    /// How often instances are measured while they run; as the application says when none.
+    pub metrics: Option<Sampling>,
     /// Threads of the mesh.
     pub mesh_workers: usize,
     /// How long a whole trial may take.
@@ -67,7 +68,7 @@ impl SessionOptions {
             slots: 1,
             seed: 1,
             record: None,
-            metrics_every: Some(Duration::from_secs(1)),
+            metrics: None,
             mesh_workers: 1,
             trial_within: Duration::from_secs(600),
             retries: 3,

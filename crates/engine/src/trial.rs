@@ -213,7 +213,7 @@ impl Session {
         slot.recorder.begin(request.trial);
         let reservation = self.platform.reserve(slot.id, &plan).await?;
         if let Some(mesh) = &slot.mesh {
-            let record = self.options.record.unwrap_or(self.application.record);
+            let record = self.options.record.unwrap_or(self.application.record.level);
             let (callers, endpoints) = (reservation.callers, reservation.endpoints);
             mesh.configure(wire::wiring(&self.application, &plan, slot.id, seed, callers, endpoints, record));
             for listener in reservation.listeners {

@@ -14,6 +14,7 @@ pub mod operation;
 pub mod outcome;
 pub mod plan;
 pub mod protocol;
+pub mod record;
 pub mod rule;
 pub mod run;
 pub mod series;

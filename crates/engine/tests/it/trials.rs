@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use faultscope_engine::{EngineError, TrialEnd, stored};
 use faultscope_model::metrics::History;
+use faultscope_model::record::Sampling;
 use faultscope_model::{DeltaSet, Outcome, Run, SlotId, TrialId};
 use faultscope_platform::memory::{Condition, Effect, Fault};
 use tokio_util::sync::CancellationToken;
@@ -142,7 +143,7 @@ async fn instances_are_measured_from_the_first_to_the_last_moment() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_measured_when_nobody_wants_it() {
-    let bed = Bed::new(Vec::new(), |options| options.metrics_every = None).await;
+    let bed = Bed::new(Vec::new(), |options| options.metrics = Some(Sampling { every: None })).await;
     one(&bed, DeltaSet::new()).await;
     assert!(bed.session.campaign().reader().unwrap().samples_of(None).unwrap().is_empty());
     assert!(!bed.session.campaign().folder().join("metrics.sqlite").exists());

@@ -7,6 +7,7 @@ mod blanks;
 mod locate;
 mod planning;
 mod raw;
+mod raw_record;
 mod read;
 mod read_circumstance;
 mod read_services;
@@ -26,7 +27,8 @@ use serde::{Deserialize, Serialize};
 use crate::circumstance::Circumstance;
 use crate::ids::ServiceName;
 use crate::plan::{PortPlan, Readiness, Reset};
-use crate::wiring::{Balance, ExternalHost, Link, RecordLevel};
+use crate::record::Record;
+use crate::wiring::{Balance, ExternalHost, Link};
 
 /// A checked application file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -55,8 +57,8 @@ pub struct Application {
     pub links: Vec<Link>,
     /// What must hold among deltas.
     pub constraints: Vec<Constraint>,
-    /// How much the mesh records.
-    pub record: RecordLevel,
+    /// What is recorded.
+    pub record: Record,
     /// How long a gate waits for its calls.
     #[serde(with = "crate::units::duration")]
     pub gate_wait: Duration,

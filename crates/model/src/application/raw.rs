@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::plan::Reset;
 use crate::protocol::Protocol;
 use crate::units::{self, ByteSize};
-use crate::wiring::{Balance, Link, RecordLevel};
+use crate::wiring::{Balance, Link};
+
+use super::raw_record::RawRecord;
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +31,7 @@ pub(super) struct RawApplication {
     pub(super) failing: Option<RawCircumstance>,
     pub(super) links: Option<Vec<Link>>,
     pub(super) constraints: Option<Vec<RawConstraint>>,
-    pub(super) record: Option<RecordLevel>,
+    pub(super) record: Option<RawRecord>,
     #[serde(default, with = "units::duration::option")]
     pub(super) gate_wait: Option<Duration>,
 }

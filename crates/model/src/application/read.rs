@@ -220,7 +220,11 @@ impl Reader<'_> {
             failing,
             links: raw.links.unwrap_or_default(),
             constraints: self.constraints(raw.constraints.unwrap_or_default())?,
-            record: raw.record.unwrap_or_default(),
+            record: raw
+                .record
+                .unwrap_or_default()
+                .read()
+                .map_err(|problem| self.error(&["record"], problem))?,
             gate_wait: raw.gate_wait.unwrap_or(Duration::from_secs(2)),
         };
         for (index, link) in application.links.iter().enumerate() {

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::SlotId;
 use crate::plan::Probe;
+use crate::wiring::RecordLevel;
 
 const SHOP: &str = r#"
 name: shop
@@ -65,6 +66,28 @@ fn metrics_have_a_port_of_the_service_and_a_path() {
         let error = with(bad).unwrap_err();
         assert_eq!((error.key.as_str(), error.problem.as_str()), ("services.a.metrics", problem));
     }
+}
+
+#[test]
+fn what_is_recorded() {
+    let with = |record: &str| {
+        let text = format!("services: {{ a: {{ command: [a] }} }}\nrecord: {record}");
+        read(&text).map(|application| (application.record.level, application.record.metrics.every))
+    };
+    let second = Some(Duration::from_secs(1));
+    assert_eq!(with("{ }").unwrap(), (RecordLevel::default(), second));
+    assert_eq!(with("{ level: timing, metrics: off }").unwrap(), (RecordLevel::Timing, None));
+    assert_eq!(with("{ most: 7, metrics: on }").unwrap(), (RecordLevel::Bodies { most: 7 }, second));
+    for (every, millis) in [("100ms", 100), ("2", 2_000), ("0.5", 500), ("\"1m\"", 60_000)] {
+        let every = with(&format!("{{ metrics: {every} }}")).unwrap().1;
+        assert_eq!(every, Some(Duration::from_millis(millis)));
+    }
+    for bad in
+        ["{ metrics: often }", "{ metrics: 1ms }", "{ metrics: 0 }", "{ metrics: [] }", "{ metric: 1s }"]
+    {
+        assert_eq!(with(bad).unwrap_err().line, Some(2), "{bad}");
+    }
+    assert!(with("{ level: timing, most: 5 }").unwrap_err().problem.contains("`level: bodies`"));
 }
 
 #[test]
