@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use faultscope_engine::debug::Costs;
 use faultscope_engine::{Session, TrialEnd, TrialRequest};
 use faultscope_model::space::Delta;
 use faultscope_model::units::show_duration;
@@ -45,6 +46,7 @@ struct Probed {
 pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let project = Project::read(&args.target.file)?;
     let space = project.application.space().map_err(|e| CommandError::new(Exit::Spec, e.to_string()))?;
+    let space = Costs::load(&project.root.join(".faultscope"), &project.application.name).apply(space);
     let probe = if args.probe { Some(probe(&project, &args, global, printer).await?) } else { None };
     let failed = probe.as_ref().is_some_and(|p| p.outcome != Outcome::Pass);
     let checked = Checked {

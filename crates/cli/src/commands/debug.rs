@@ -23,6 +23,10 @@ const MOST_SHOWN: usize = 12;
 pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let project = Project::read(&args.target.file)?;
     super::test::choose(&project, args.test.as_slice())?;
+    if args.all && args.strategy != StrategyArg::Bayes {
+        return Err(CommandError::usage("only the strategy `bayes` looks for all causes")
+            .hint("leave `--all` or `--strategy` out"));
+    }
     let differs = project.application.space().is_ok_and(|space| !space.deltas.is_empty());
     if !differs {
         let message = "simplest and failing circumstance are the same, so there is nothing to search";

@@ -25,20 +25,24 @@ fn repeated_in_slots() {
 #[test]
 fn repeated_for_people() {
     let tool = tool_with(&cells());
-    assert_snapshot!(tool.run(["test", "--repeat", "2", "--failing"]).shown(), @"
+    assert_snapshot!(tool.run(["test", "--repeat", "2", "--failing"]).shown(), @r#"
     exit code 1
     --- stdout
     run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/hello: status 502 != 200
+            answer:
+            | {"error":"back GET /word: 503 no words today","kind":"call","operation":"GET /hello","service":"front"}
     run <run>.2 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/hello: status 502 != 200
+            answer:
+            | {"error":"back GET /word: 503 no words today","kind":"call","operation":"GET /hello","service":"front"}
     2 trials: 0 passed, 2 failed, 0 unresolved
     see the calls with `faultscope runs show <run>.1`
-    ");
+    "#);
 }
 
 #[test]

@@ -11,13 +11,15 @@ fn single_settings() {
     let run = tool.tested(["--set", "config.front.env.GREETING=bye"], 1);
     assert_eq!(run.output("hello"), r#"{"by":"back-1","said":"bye world"}"#);
     assert_eq!(run.json["run"]["circumstance"]["config"]["front"]["env.GREETING"], "bye");
-    assert_snapshot!(tool.run(["runs", "show", "--traces", "0"]).shown(), @"
+    assert_snapshot!(tool.run(["runs", "show", "--traces", "0"]).shown(), @r#"
     exit code 0
     --- stdout
     run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/hello: said: `bye world` does not match `hello world`
+            answer:
+            | {"by":"back-1","said":"bye world"}
       under config front.env.GREETING=bye
 
     service map: 3 services, 2 ways
@@ -25,7 +27,7 @@ fn single_settings() {
        └─▶ front      1 calls  p50 <time>  p99 <time>
       front
        └─▶ back       1 calls  p50 <time>  p99 <time>
-    ");
+    "#);
 }
 
 #[test]
@@ -40,7 +42,7 @@ fn settings_that_cannot_be() {
     --- stderr
     error: there is no service `bcak`
 
-    hint: services: front, back
+    hint: did you mean `back`?
     ");
     assert_snapshot!(tool.run(["test", "--set", "config.back.memory=lots"]).exact(), @"
     exit code 2
@@ -61,7 +63,7 @@ fn single_deltas() {
     --- stderr
     error: there is no delta `instance bak`
 
-    hint: `faultscope check` lists all deltas
+    hint: did you mean `instance back`? `faultscope check` lists all deltas
     ");
 }
 
@@ -105,13 +107,15 @@ fn a_memory_limit_kills_and_is_named() {
         run.json["run"]["evidence"]["exits"],
         serde_json::json!([{ "instance": "back-1", "reason": "killed: out of memory" }])
     );
-    assert_snapshot!(tool.run(["runs", "show"]).shown(), @"
+    assert_snapshot!(tool.run(["runs", "show"]).shown(), @r#"
     exit code 0
     --- stdout
     run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
       FAIL  heap <time>
             step 1
             | GET http://front:8080/heap: status 502
+            answer:
+            | {"error":"back GET /heap: connection closed before message completed","kind":"call","operation":"GET /heap","service":"front"}
       back-1 killed: out of memory
       under config back.memory=32MiB
 
@@ -124,7 +128,7 @@ fn a_memory_limit_kills_and_is_named() {
     trace <trace>: 2 calls in <time>
       front-1 GET /heap <time> <bar> 502
       └─ back-1 GET /heap <time> <bar> closed by callee
-    ");
+    "#);
 }
 
 #[test]

@@ -102,6 +102,7 @@ fn the_cause_and_how_to_see_it_again() {
     Elsewhere with `faultscope repro <folder>/.faultscope/campaigns/<campaign>/repro.tar.gz`
     "#);
     nothing_left(id, &tool.folder());
+    assert!(tool.read(".faultscope/costs.json").contains("config back.env.BROKEN"), "costs are remembered");
     let listed = tool.run(["runs", "ls"]).expect(0).shown();
     let names = ["check-simplest", "check-failing", "check-failing-2", "check-failing-3", "1"];
     for name in names {
@@ -286,6 +287,13 @@ fn bad_input() {
     exit code 3
     --- stderr
     error: faultscope.yaml:18: constraints.0: the failing circumstance itself breaks it: instance back and config back.memory exclude one another
+    ");
+    assert_snapshot!(complaint(&cells(), &["debug", "--all", "--strategy", "ddmin"]), @"
+    exit code 2
+    --- stderr
+    error: only the strategy `bayes` looks for all causes
+
+    hint: leave `--all` or `--strategy` out
     ");
     assert_snapshot!(complaint(&cells(), &["debug", "--resume"]), @"
     exit code 2

@@ -23,13 +23,15 @@ fn lists_and_shows() {
     run     purpose  application  when     deltas  outcome  tests  calls  took
     <run>.1  test     cells        <ago>  3       fail     0/1    2 <time>
     ");
-    assert_snapshot!(tool.run(["runs", "show"]).shown(), @"
+    assert_snapshot!(tool.run(["runs", "show"]).shown(), @r#"
     exit code 0
     --- stdout
     run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/hello: status 502 != 200
+            answer:
+            | {"error":"back GET /word: 503 no words today","kind":"call","operation":"GET /hello","service":"front"}
       under instances back=3, config back.env.BROKEN=true, config back.memory=64MiB
 
     service map: 3 services, 2 ways
@@ -41,7 +43,7 @@ fn lists_and_shows() {
     trace <trace>: 2 calls in <time>
       front-1 GET /hello <time> <bar> 502
       └─ back-1 GET /word <time> <bar> 503
-    ");
+    "#);
     let listed = tool.json(["runs", "ls"], 0);
     let first = listed[1]["runs"][0]["id"].as_str().unwrap().to_owned();
     assert_eq!(listed[1]["campaign"]["kind"], "test");

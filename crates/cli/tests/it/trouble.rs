@@ -99,13 +99,15 @@ fn a_service_that_ends_during_a_test() {
 fn a_service_that_answers_with_errors() {
     let tool = tool_with(&cells());
     tool.tested(["--delta", "config back.env.BROKEN"], 1);
-    assert_snapshot!(tool.run(["runs", "show"]).shown(), @"
+    assert_snapshot!(tool.run(["runs", "show"]).shown(), @r#"
     exit code 0
     --- stdout
     run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/hello: status 502 != 200
+            answer:
+            | {"error":"back GET /word: 503 no words today","kind":"call","operation":"GET /hello","service":"front"}
       under config back.env.BROKEN=true
 
     service map: 3 services, 2 ways
@@ -117,7 +119,7 @@ fn a_service_that_answers_with_errors() {
     trace <trace>: 2 calls in <time>
       front-1 GET /hello <time> <bar> 502
       └─ back-1 GET /word <time> <bar> 503
-    ");
+    "#);
 }
 
 #[test]
