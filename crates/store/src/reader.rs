@@ -212,6 +212,13 @@ impl Reader {
         self.samples()?.map_or_else(|| Ok(Vec::new()), |samples| samples.samples(None, between))
     }
 
+    /// What instances used lately: in this long before the last sample.
+    pub fn latest_samples(&self, within_us: u64) -> Result<Vec<Sample>, StoreError> {
+        let Some(samples) = self.samples()? else { return Ok(Vec::new()) };
+        let last = samples.last_us()?;
+        last.map_or_else(|| Ok(Vec::new()), |us| samples.samples(None, (us.saturating_sub(within_us), us)))
+    }
+
     /// What services said about themselves in a trial, or in all, under one name or any.
     pub fn points_of(&self, trial: Option<TrialId>, name: Option<&str>) -> Result<SeriesPoints, StoreError> {
         self.samples()?.map_or_else(|| Ok(SeriesPoints::new()), |samples| samples.points(trial, name))

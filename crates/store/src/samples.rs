@@ -227,6 +227,13 @@ impl SampleReader {
         read().map_err(StoreError::sqlite("read", &self.path))
     }
 
+    /// When the last sample was taken, if there is one.
+    pub(crate) fn last_us(&self) -> Result<Option<u64>, StoreError> {
+        let last = self.connection.query_row("SELECT max(at_us) FROM samples", [], |row| row.get(0));
+        let last: Option<i64> = last.map_err(StoreError::sqlite("read", &self.path))?;
+        Ok(last.map(i64::cast_unsigned))
+    }
+
     /// What services said about themselves, in a trial or in all, of one name or of all.
     pub(crate) fn points(
         &self,
@@ -299,6 +306,7 @@ mod tests {
         assert_eq!(of(1), [sample("b-1", 5, 1.0), sample("a-1", 5, 0.5), sample("a-1", 9, 0.9)]);
         assert_eq!(of(2), [sample("a-1", 7, 0.7)]);
         assert_eq!(reader.samples(None, EVER).unwrap().len(), 4);
+        assert_eq!(reader.last_us().unwrap(), Some(9));
         assert_eq!(reader.samples(None, (6, 8)).unwrap(), [sample("a-1", 7, 0.7)]);
         assert_eq!(reader.points(Some(TrialId(2)), None).unwrap()[&series], [(7, 3.0)]);
         assert_eq!(reader.points(None, Some("requests")).unwrap()[&series], [(5, 1.0), (7, 3.0)]);

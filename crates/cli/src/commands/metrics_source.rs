@@ -19,6 +19,8 @@ use crate::render::waterfall::plain;
 
 /// Campaigns that are looked at.
 const MOST_CAMPAIGNS: usize = 50;
+/// What was not measured for so long before the last sample runs no more.
+const LATELY_US: u64 = 60_000_000;
 /// The label of the instance that a series is about.
 const INSTANCE: &str = "service.instance.id";
 
@@ -54,7 +56,7 @@ pub(super) struct Latest {
 /// The last samples of the newest campaign that has any.
 pub(super) fn latest(state: &Path) -> Result<Vec<Latest>, CommandError> {
     for campaign in Store::open(state)?.campaigns()?.into_iter().take(MOST_CAMPAIGNS) {
-        let samples = match campaign.reader().and_then(|reader| reader.samples_of(None)) {
+        let samples = match campaign.reader().and_then(|reader| reader.latest_samples(LATELY_US)) {
             Ok(samples) => samples,
             // Just being removed.
             Err(error) if error.kind == StoreErrorKind::NotFound => continue,
