@@ -3,7 +3,7 @@
 use faultscope_engine::EngineError;
 use faultscope_model::application::SpecError;
 use faultscope_platform::{PlatformError, PlatformErrorKind};
-use faultscope_store::StoreError;
+use faultscope_store::{StoreError, StoreErrorKind};
 
 use crate::exit::Exit;
 
@@ -59,7 +59,11 @@ impl From<StoreError> for CommandError {
     fn from(error: StoreError) -> Self {
         let mut texts = chain(&error);
         let message = texts.remove(0);
-        Self { causes: texts, ..Self::new(Exit::Internal, message) }
+        let exit = match error.kind {
+            StoreErrorKind::NotPermitted | StoreErrorKind::DiskFull => Exit::Environment,
+            _ => Exit::Internal,
+        };
+        Self { causes: texts, ..Self::new(exit, message) }
     }
 }
 

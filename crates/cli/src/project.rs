@@ -12,10 +12,12 @@ use faultscope_platform::Platform;
 #[cfg(feature = "docker")]
 use faultscope_platform::docker::{DockerOptions, DockerPlatform};
 use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
+use faultscope_store::secrets::SecretOptions;
 
 use crate::args::{IsolationArg, PlatformChoice, RecordArg, Target, Under};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::printer::Printer;
 
 /// The file name that is looked for in a folder.
 pub(crate) const FILE_NAME: &str = "faultscope.yaml";
@@ -147,6 +149,21 @@ impl Project {
 pub(crate) fn state_folder(path: &Path) -> PathBuf {
     let folder = if path.is_file() { folder_of(path) } else { path.to_owned() };
     folder.join(".faultscope")
+}
+
+/// What is secret by the application file, where there is one; what always is otherwise.
+pub(crate) fn secrets_of(path: &Path, printer: &Printer) -> SecretOptions {
+    let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
+    if !file.is_file() {
+        return SecretOptions::default();
+    }
+    match Project::read(&file) {
+        Ok(project) => SecretOptions { rules: project.application.record.secrets, key: None },
+        Err(_) => {
+            printer.warn(format!("{} cannot be read: only what is always secret is hidden", file.display()));
+            SecretOptions::default()
+        }
+    }
 }
 
 pub(crate) fn own_program() -> Result<PathBuf, CommandError> {

@@ -15,7 +15,8 @@ use faultscope_model::units::ByteSize;
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{Application, CampaignId, Protocol, RunId, SlotId, TrialId};
 use faultscope_platform::{MeshPlace, Platform, PlatformErrorKind, SlotSpec};
-use faultscope_store::{Campaign, CampaignMeta, Store, StoreErrorKind, new_campaign_id};
+use faultscope_store::secrets::SecretOptions;
+use faultscope_store::{Campaign, CampaignMeta, CampaignOptions, Store, StoreErrorKind, new_campaign_id};
 use tokio::sync::OnceCell;
 
 use crate::error::EngineError;
@@ -116,16 +117,21 @@ impl Session {
     ) -> Result<Self, EngineError> {
         let store = Store::open(&options.state)?;
         let started_us = now_us();
+        let secrets = SecretOptions { rules: application.record.secrets.clone(), key: None };
+        let kept = CampaignOptions { secrets, ..CampaignOptions::default() };
         let campaign = Arc::new(match &options.resume {
-            Some(id) => store.resume(id)?,
-            None => store.campaign(CampaignMeta {
-                id: unused_id(&store, started_us),
-                kind: options.purpose.clone(),
-                application: application.name.clone(),
-                started_us,
-                command_line: options.command_line.clone(),
-                seed: options.seed,
-            })?,
+            Some(id) => store.resume(id, kept)?,
+            None => {
+                let meta = CampaignMeta {
+                    id: unused_id(&store, started_us),
+                    kind: options.purpose.clone(),
+                    application: application.name.clone(),
+                    started_us,
+                    command_line: options.command_line.clone(),
+                    seed: options.seed,
+                };
+                store.campaign_with(meta, kept)?
+            }
         });
         let mesh = match platform.capabilities().mesh {
             MeshPlace::Local => Some(Mesh::start(MeshOptions { workers: options.mesh_workers })?),

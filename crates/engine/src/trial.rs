@@ -170,6 +170,7 @@ impl Session {
         exits::collect(&mut happenings, &mut evidence.exits);
         evidence.spans = slot.recorder.recorded();
         evidence.spans_dropped = self.campaign.dropped();
+        self.hide_secrets(&mut evidence).await?;
         let outcome = trouble
             .or_else(|| unresolved_by_gates(request, &reports))
             .map_or_else(|| self.judge(request, &evidence.tests), |reason| Outcome::Unresolved { reason });
@@ -179,6 +180,7 @@ impl Session {
         evidence.rules = reports.rules.into_iter().map(hits).collect();
         if outcome != Outcome::Pass {
             self.keep_logs(slot, &mut evidence).await;
+            self.hide_secrets(&mut evidence).await?;
         }
         cost.total = self.platform.virtual_time(slot.id).unwrap_or_else(|| started.elapsed());
         let run = Run {
@@ -311,6 +313,26 @@ impl Session {
         let failures: Vec<Signature> =
             results.iter().filter_map(|r| r.signature(pattern_of(r).as_ref())).collect();
         judge(&failures, request.wanted.as_ref())
+    }
+
+    /// Takes secrets out of what tests and instances said, before it is judged, printed or stored: the same
+    /// failure must read the same everywhere.
+    async fn hide_secrets(&self, evidence: &mut Evidence) -> Result<(), EngineError> {
+        // Once all calls are written, the secrets in them are known.
+        self.campaign.flush().await?;
+        let redactor = self.campaign.redactor();
+        for test in &mut evidence.tests {
+            redactor.redact(&mut test.output);
+            if let Some(failure) = &mut test.failure {
+                redactor.redact(&mut failure.message);
+            }
+        }
+        evidence
+            .notes
+            .iter_mut()
+            .chain(evidence.logs.values_mut().flatten())
+            .for_each(|t| redactor.redact(t));
+        Ok(())
     }
 
     async fn keep_logs(&self, slot: &SlotState, evidence: &mut Evidence) {

@@ -30,6 +30,7 @@ pub use ids::{CampaignId, InstanceId, NodeId, RunId, ServiceName, SlotId, SpanId
 pub use operation::OperationPattern;
 pub use outcome::Outcome;
 pub use protocol::Protocol;
+pub use record::{Record, SecretRules, Tracing};
 pub use run::Run;
 pub use space::{DeltaSet, Space};
 pub use span::Span;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use faultscope_model::span::Span;
+use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{CampaignId, InstanceId, RunId, SlotId, TrialId};
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -18,20 +19,23 @@ use crate::queue::{Entry, Queue};
 use crate::reader::Reader;
 use crate::samples::SampleWriter;
 use crate::schema::{DATABASE, open_writer};
+use crate::secrets::{Redactor, Sealer, SecretOptions};
 use crate::{FORMAT, files, writer};
 
-/// How much a campaign may hold in memory before it drops spans.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How much a campaign may hold in memory before it drops spans, and what it must not tell.
+#[derive(Debug, Clone)]
 pub struct CampaignOptions {
     /// Spans that wait for the writer.
     pub queued_spans: usize,
     /// Bytes of their paths, headers and bodies.
     pub queued_bytes: usize,
+    /// What is secret.
+    pub secrets: SecretOptions,
 }
 
 impl Default for CampaignOptions {
     fn default() -> Self {
-        Self { queued_spans: 32_768, queued_bytes: 64 << 20 }
+        Self { queued_spans: 32_768, queued_bytes: 64 << 20, secrets: SecretOptions::default() }
     }
 }
 
@@ -43,6 +47,7 @@ pub struct Campaign {
     queue: Arc<Queue>,
     events: EventLog,
     samples: Arc<SampleWriter>,
+    redactor: Redactor,
     writer: Option<JoinHandle<()>>,
     /// Held while the campaign is written; the operating system lets go of it when the process dies.
     _lock: File,
@@ -69,9 +74,11 @@ impl Campaign {
     /// Makes the files of a new campaign in its empty folder and starts its writer.
     pub(crate) fn create(
         folder: PathBuf,
-        meta: CampaignMeta,
+        mut meta: CampaignMeta,
         options: CampaignOptions,
     ) -> Result<Self, StoreError> {
+        let redactor = Redactor::new(&options.secrets.rules);
+        meta.command_line.iter_mut().for_each(|word| redactor.redact(word));
         let campaign = Self::start(folder, CampaignFile::new(meta), options)?;
         // Written last: a folder without this file is not a campaign yet.
         campaign.file.write(&campaign.folder)?;
@@ -85,26 +92,28 @@ impl Campaign {
     }
 
     fn start(folder: PathBuf, file: CampaignFile, options: CampaignOptions) -> Result<Self, StoreError> {
+        let redactor = Redactor::new(&options.secrets.rules);
+        let sealer = Sealer::new(&options.secrets)?;
         let lock_path = folder.join(LOCK);
         let lock = File::create(&lock_path).map_err(StoreError::io("create", &lock_path))?;
         lock.try_lock().map_err(|error| StoreError::io("lock", &lock_path)(error.into()))?;
         let database = folder.join(DATABASE);
         let connection = open_writer(&database)?;
-        let events = EventLog::append_to(&folder)?;
+        let events = EventLog::append_to(&folder)?.redacted_by(redactor.clone());
         let samples = Arc::new(SampleWriter::new(&folder));
         let queue = Arc::new(Queue::new(options.queued_spans, options.queued_bytes));
         let writer = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn({
-                let queue = Arc::clone(&queue);
+                let (queue, redactor) = (Arc::clone(&queue), redactor.clone());
                 move || {
                     // Whatever ends the thread, waiting for it must end too.
                     let _closing = CloseOnDrop(&queue);
-                    writer::run(&connection, &database, &queue);
+                    writer::run(&connection, &database, &queue, &redactor, sealer);
                 }
             })
             .map_err(StoreError::io("start the writer of", &folder))?;
-        Ok(Self { file, folder, queue, events, samples, writer: Some(writer), _lock: lock })
+        Ok(Self { file, folder, queue, events, samples, redactor, writer: Some(writer), _lock: lock })
     }
 
     /// Its id.
@@ -135,6 +144,11 @@ impl Campaign {
     /// What writes samples of its instances.
     pub fn samples(&self) -> &Arc<SampleWriter> {
         &self.samples
+    }
+
+    /// Takes secrets out of texts, also those that were seen in calls that are committed.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     /// Stores a run and waits until it is committed, and with it everything recorded before.
@@ -175,8 +189,15 @@ impl Campaign {
             report: &'r T,
         }
         let path = self.folder.join(REPORT);
-        let text = serde_json::to_string_pretty(&ReportFile { format: FORMAT, report })
-            .map_err(|error| StoreError::new(StoreErrorKind::Invalid, "write", &path, error.to_string()))?;
+        let invalid = |error: serde_json::Error| {
+            StoreError::new(StoreErrorKind::Invalid, "write", &path, error.to_string())
+        };
+        let file = ReportFile { format: FORMAT, report };
+        let mut text = serde_json::to_string_pretty(&file).map_err(invalid)?;
+        let mut value = serde_json::from_str(&text).map_err(invalid)?;
+        if self.redactor.redact_json(&mut value) {
+            text = serde_json::to_string_pretty(&value).map_err(invalid)?;
+        }
         files::write_text(&path, &(text + "\n"))
     }
 
@@ -222,6 +243,21 @@ impl SpanSink {
     /// Records a span. It never blocks: when the writer is behind, the span is dropped and counted.
     pub fn record(&self, trial: TrialId, slot: SlotId, span: Span) {
         self.queue.record(trial, slot, span);
+    }
+
+    /// Takes spans that an instance reported itself, and waits until they are committed; false when the writer
+    /// is behind, and they should come again.
+    pub async fn report(
+        &self,
+        trial: TrialId,
+        slot: SlotId,
+        instance: Option<InstanceId>,
+        spans: Vec<ReportedSpan>,
+    ) -> bool {
+        let (sender, receiver) = oneshot::channel();
+        self.queue.report(trial, slot, instance, spans)
+            && self.queue.push(Entry::Flush(sender))
+            && matches!(receiver.await, Ok(Ok(())))
     }
 
     /// Spans taken so far, of all handles of the campaign.

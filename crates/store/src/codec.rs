@@ -188,7 +188,7 @@ fn rules_of(bytes: &[u8]) -> Result<Vec<u32>, String> {
 }
 
 /// Lengths as little-endian 32-bit numbers before their bytes: headers of both sides, then both bodies.
-fn payload_to_bytes(payload: &Payload) -> Vec<u8> {
+pub(crate) fn payload_to_bytes(payload: &Payload) -> Vec<u8> {
     let mut out = Vec::with_capacity(payload_size(payload));
     let put = |out: &mut Vec<u8>, bytes: &[u8]| {
         // Bodies and headers are bounded by the mesh far below 4 GiB; what is beyond is cut.

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::secrets::Redactor;
 
 /// The longest line that is read; a longer one is passed over.
 const MOST_LINE: u64 = 16 << 20;
@@ -21,6 +22,7 @@ const MOST_LINE: u64 = 16 << 20;
 pub struct EventLog {
     path: PathBuf,
     file: Mutex<File>,
+    redactor: Option<Redactor>,
 }
 
 /// An event and when it happened.
@@ -57,14 +59,21 @@ impl EventLog {
             .open(&path)
             .map_err(StoreError::io("open", &path))?;
         close_torn_line(&mut file).map_err(StoreError::io("open", &path))?;
-        Ok(Self { path, file: Mutex::new(file) })
+        Ok(Self { path, file: Mutex::new(file), redactor: None })
+    }
+
+    /// Takes secrets out of events.
+    pub(crate) fn redacted_by(self, redactor: Redactor) -> Self {
+        Self { redactor: Some(redactor), ..self }
     }
 
     /// Appends an event; when this returns, killing the process does not lose it.
     pub fn append<E: Serialize>(&self, at_us: u64, event: E) -> Result<(), StoreError> {
-        let mut line = serde_json::to_vec(&LoggedEvent { at_us, event }).map_err(|error| {
+        let line = serde_json::to_string(&LoggedEvent { at_us, event }).map_err(|error| {
             StoreError::new(StoreErrorKind::Invalid, "write", &self.path, error.to_string())
         })?;
+        let redacted = self.redactor.as_ref().and_then(|redactor| redactor.json_text(&line));
+        let mut line = redacted.unwrap_or(line).into_bytes();
         line.push(b'\n');
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         // One write for the whole line, so that it is there or not.

@@ -96,8 +96,8 @@ impl Store {
     }
 
     /// Goes on writing a campaign that nobody writes any more.
-    pub fn resume(&self, id: &CampaignId) -> Result<Campaign, StoreError> {
-        Campaign::reopen(self.campaigns.join(id.as_str()), CampaignOptions::default())
+    pub fn resume(&self, id: &CampaignId, options: CampaignOptions) -> Result<Campaign, StoreError> {
+        Campaign::reopen(self.campaigns.join(id.as_str()), options)
     }
 
     /// All campaigns, newest first. Those that cannot be read are passed over with a warning in the log.
@@ -276,7 +276,7 @@ impl StoredCampaign {
     }
 }
 
-fn is_live(folder: &Path) -> bool {
+pub(crate) fn is_live(folder: &Path) -> bool {
     // The lock of a dead process is free, whatever it left behind. Asked for shared, so that two who look
     // at once do not see each other.
     File::open(folder.join(LOCK))

@@ -5,23 +5,25 @@ use std::path::Path;
 use rusqlite::Connection;
 use serde_json::Value;
 
-use crate::FORMAT;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::schema::version;
+use crate::secrets::{Sealer, SecretOptions};
+use crate::{FORMAT, migrate};
 
 /// Brings a JSON file from one version to the next.
 pub(crate) type FileStep = fn(&mut Value) -> Result<(), String>;
 
-/// Brings a database from one version to the next.
-pub(crate) type DatabaseStep = fn(&Connection) -> rusqlite::Result<()>;
+/// Brings a database from one version to the next, within a transaction.
+pub(crate) type DatabaseStep = fn(&Connection, &Path, &mut Sealer) -> Result<(), StoreError>;
 
 /// Steps for `campaign.json`; the first one leads from version 1 to 2.
-pub(crate) const CAMPAIGN_STEPS: &[FileStep] = &[];
+pub(crate) const CAMPAIGN_STEPS: &[FileStep] = &[|_| Ok(())];
 
 /// Steps for `report.json`.
-pub(crate) const REPORT_STEPS: &[FileStep] = &[];
+pub(crate) const REPORT_STEPS: &[FileStep] = &[|_| Ok(())];
 
 /// Steps for `store.sqlite`.
-pub(crate) const DATABASE_STEPS: &[DatabaseStep] = &[];
+pub(crate) const DATABASE_STEPS: &[DatabaseStep] = &[migrate::campaign_to_2];
 
 /// Reads a JSON file that carries `"format"` and brings it to the present version.
 pub(crate) fn read_versioned(path: &Path, text: &str, steps: &[FileStep]) -> Result<Value, StoreError> {
@@ -46,6 +48,37 @@ pub(crate) fn steps_from<'s, S>(path: &Path, found: u64, steps: &'s [S]) -> Resu
     let done = usize::try_from(found).ok().and_then(|found| found.checked_sub(1));
     let done = done.ok_or_else(|| StoreError::damaged(path, "format versions start at 1"))?;
     Ok(&steps[done..])
+}
+
+/// Takes all steps to the present version in one transaction: a crash in the middle leaves the database as it
+/// was, and of two processes that come at once the second finds nothing to do.
+pub(crate) fn bring_up(
+    connection: &Connection,
+    path: &Path,
+    steps: &[DatabaseStep],
+) -> Result<(), StoreError> {
+    let run = |sql: &str| connection.execute_batch(sql).map_err(StoreError::sqlite("migrate", path));
+    // What is replaced must not stay behind in pages that are free now.
+    run("PRAGMA secure_delete = ON; BEGIN IMMEDIATE")?;
+    let take = || -> Result<(), StoreError> {
+        let found = version(connection, path)?;
+        let todo = steps_from(path, found, steps)?;
+        let mut sealer = Sealer::new(&SecretOptions::default())?;
+        for step in todo {
+            step(connection, path, &mut sealer)?;
+        }
+        run(&format!("PRAGMA user_version = {}", 1 + steps.len()))
+    };
+    match take() {
+        Ok(()) => run("COMMIT")?,
+        Err(error) => {
+            let _ = run("ROLLBACK");
+            return Err(error);
+        }
+    }
+    // Readers may hold the log back; then it stays beside the file until they are gone.
+    let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    Ok(())
 }
 
 const _: () = assert!(CAMPAIGN_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");

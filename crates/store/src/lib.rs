@@ -9,6 +9,8 @@
 //!                            writer.lock     held while it is being written
 //! ```
 //!
+//! Secrets are taken out before anything is written, see [`secrets`].
+//!
 //! This crate owns the format. Each campaign has one writer; any number of processes may read it
 //! meanwhile. Recording a span never blocks: what the disk cannot keep up with is dropped and counted.
 //! Readers block on the disk, so async callers read on a blocking thread.
@@ -22,6 +24,7 @@ mod files;
 mod folder;
 mod format;
 mod meta;
+mod migrate;
 mod names;
 mod queue;
 mod reader;
@@ -31,6 +34,7 @@ mod schema;
 mod writer;
 
 pub mod interop;
+pub mod secrets;
 pub mod serve;
 pub mod slices;
 
@@ -40,9 +44,9 @@ pub use events::{EventLog, Events, LoggedEvent};
 pub use exposition::{Asked, read_exposition};
 pub use folder::{Store, StoredCampaign};
 pub use meta::{CampaignMeta, new_campaign_id};
-pub use reader::{Edge, Reader, StoredLog, StoredRun};
+pub use reader::{Edge, Reader, StoredLog, StoredReport, StoredRun};
 pub use retention::Retention;
 pub use samples::{SampleWriter, SeriesPoints};
 
 /// The version of every file this crate writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;

@@ -6,7 +6,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use faultscope_model::span::Span;
-use faultscope_model::{RunId, SlotId, TrialId};
+use faultscope_model::trace::ReportedSpan;
+use faultscope_model::{InstanceId, RunId, SlotId, TrialId};
 use tokio::sync::oneshot;
 
 use crate::codec::payload_size;
@@ -23,6 +24,8 @@ const BATCH: usize = 1000;
 pub(crate) enum Entry {
     /// A span of a trial in a slot.
     Span(TrialId, SlotId, Span),
+    /// Spans that an instance reported itself.
+    Reported { trial: TrialId, slot: SlotId, instance: Option<InstanceId>, spans: Vec<ReportedSpan> },
     /// A run's record.
     Run { trial: TrialId, id: RunId, outcome: String, started_us: u64, duration_us: u64, json: String },
     /// What an instance wrote.
@@ -83,6 +86,34 @@ impl Queue {
         if waiting == 1 || waiting == BATCH {
             self.wake.notify_one();
         }
+    }
+
+    /// Takes reported spans, or drops and counts them when the writer is behind.
+    pub(crate) fn report(
+        &self,
+        trial: TrialId,
+        slot: SlotId,
+        instance: Option<InstanceId>,
+        spans: Vec<ReportedSpan>,
+    ) -> bool {
+        let count = spans.len();
+        let text = |span: &ReportedSpan| -> usize {
+            let tags = span.tags.iter().map(|(key, value)| key.len() + value.len());
+            200 + tags.sum::<usize>() + span.annotations.iter().map(|(_, text)| text.len()).sum::<usize>()
+        };
+        let bytes: usize = spans.iter().map(text).sum();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.closed || state.spans + count > self.most_spans || state.bytes + bytes > self.most_bytes {
+            drop(state);
+            self.dropped.fetch_add(count as u64, Ordering::Relaxed);
+            return false;
+        }
+        state.entries.push(Entry::Reported { trial, slot, instance, spans });
+        state.spans += count;
+        state.bytes += bytes;
+        drop(state);
+        self.wake.notify_one();
+        true
     }
 
     /// Takes something that must not be lost; false when the queue is closed.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::FORMAT;
-use crate::error::StoreError;
-use crate::format::{DATABASE_STEPS, steps_from};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::folder::is_live;
+use crate::format::{DATABASE_STEPS, bring_up, steps_from};
 
 /// Integers wherever possible, and no index on spans: writing them must cost next to nothing, and an index
 /// by trace id alone nearly doubled that cost, since trace ids are random and each touches another page.
@@ -39,6 +40,16 @@ CREATE TABLE runs (
 CREATE TABLE logs (trial INTEGER NOT NULL, instance TEXT NOT NULL, text TEXT NOT NULL) STRICT;
 ";
 
+/// What format 2 brought: the sealed secrets of each row of `spans`, and what services reported themselves.
+pub(crate) const TABLES_2: &str = "
+CREATE TABLE secrets (span INTEGER PRIMARY KEY, sealed BLOB NOT NULL) STRICT;
+CREATE TABLE reported (
+  id INTEGER PRIMARY KEY, trial INTEGER NOT NULL, slot INTEGER NOT NULL, instance TEXT,
+  trace_high INTEGER NOT NULL, trace_low INTEGER NOT NULL, json TEXT NOT NULL, sealed BLOB
+) STRICT;
+CREATE INDEX reported_by_trace ON reported (trace_low);
+";
+
 /// The name of the database in a campaign's folder.
 pub(crate) const DATABASE: &str = "store.sqlite";
 
@@ -47,12 +58,10 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect_writer(path)?;
     let found = version(&connection, path)?;
     if found == 0 {
-        let create = format!("BEGIN; {TABLES} PRAGMA user_version = {FORMAT}; COMMIT;");
+        let create = format!("BEGIN; {TABLES} {TABLES_2} PRAGMA user_version = {FORMAT}; COMMIT;");
         connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
     } else {
-        for step in steps_from(path, found, DATABASE_STEPS)? {
-            step(&connection).map_err(StoreError::sqlite("migrate", path))?;
-        }
+        bring_up(&connection, path, DATABASE_STEPS)?;
     }
     Ok(connection)
 }
@@ -80,12 +89,20 @@ pub(crate) fn connect_writer(path: &Path) -> Result<Connection, StoreError> {
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect_reader(path)?;
     let found = version(&connection, path)?;
-    // A reader cannot migrate; the next writer, or `migrate` of the store, does.
     if found == 0 {
         return Err(StoreError::damaged(path, "it holds no campaign"));
     }
-    steps_from(path, found, DATABASE_STEPS)?;
-    Ok(connection)
+    if steps_from(path, found, DATABASE_STEPS)?.is_empty() {
+        return Ok(connection);
+    }
+    // Campaigns are written once, so whoever reads one first brings it up.
+    if path.parent().is_some_and(is_live) {
+        let reason = "an older version of faultscope is writing it; wait until it has ended";
+        return Err(StoreError::new(StoreErrorKind::InUse, "migrate", path, reason));
+    }
+    drop(connection);
+    bring_up(&connect_writer(path)?, path, DATABASE_STEPS)?;
+    connect_reader(path)
 }
 
 /// Opens a database for one who only reads, whatever its tables are.

@@ -10,6 +10,7 @@ use crate::codec;
 use crate::error::StoreError;
 use crate::names::Names;
 use crate::queue::{Entry, Queue};
+use crate::secrets::{Redactor, Sealer};
 
 /// The most bytes one log may have; its end is kept.
 const MOST_LOG: usize = 256 << 10;
@@ -18,15 +19,22 @@ const MOST_LOG: usize = 256 << 10;
 const MOST_LOGS: u64 = 64 << 20;
 
 /// Writes until the queue is closed and empty.
-pub(crate) fn run(connection: &Connection, path: &Path, queue: &Arc<Queue>) {
+pub(crate) fn run(
+    connection: &Connection,
+    path: &Path,
+    queue: &Arc<Queue>,
+    redactor: &Redactor,
+    mut sealer: Sealer,
+) {
     let mut failure = None;
     let mut batch = Vec::new();
     let mut state = State::new(connection, path.to_owned());
     let mut statements = None;
     while queue.take(&mut batch) {
         let spans = batch.iter().filter(|entry| matches!(entry, Entry::Span(..))).count();
+        let sealed = hide(&mut batch, redactor, &mut sealer);
         let written = match &mut state {
-            Ok(state) => state.commit(connection, &mut statements, &batch),
+            Ok(state) => state.commit(connection, &mut statements, &batch, &sealed),
             Err(error) => Err(error.again()),
         };
         if let Err(error) = written {
@@ -46,6 +54,46 @@ pub(crate) fn run(connection: &Connection, path: &Path, queue: &Arc<Queue>) {
     }
 }
 
+/// Takes secrets out of everything that is about to be written; gives the sealed ones of each call and of
+/// each reported span, in their order.
+fn hide(batch: &mut [Entry], redactor: &Redactor, sealer: &mut Sealer) -> Sealed {
+    let mut sealed = Sealed::default();
+    let calls = batch.iter_mut().filter_map(|entry| match entry {
+        Entry::Span(_, _, span) => Some(span),
+        _ => None,
+    });
+    let taken = redactor.take(&mut calls.collect::<Vec<_>>());
+    sealed.calls.extend(taken.iter().map(|originals| sealer.seal(originals)));
+    for entry in batch {
+        match entry {
+            Entry::Reported { spans, .. } => {
+                for span in spans {
+                    let originals = redactor.take_reported(span).map(|(redacted, originals)| {
+                        *span = redacted;
+                        originals
+                    });
+                    sealed.reported.push(originals.and_then(|originals| sealer.seal(&originals)));
+                }
+            }
+            Entry::Run { json, .. } => {
+                if let Some(redacted) = redactor.json_text(json) {
+                    *json = redacted;
+                }
+            }
+            Entry::Log { text, .. } => redactor.redact(text),
+            Entry::Span(..) | Entry::Flush(_) => {}
+        }
+    }
+    sealed
+}
+
+/// Sealed secrets; none where there are none, or where they are forgotten.
+#[derive(Default)]
+struct Sealed {
+    calls: Vec<Option<Vec<u8>>>,
+    reported: Vec<Option<Vec<u8>>>,
+}
+
 /// What the writer knows of the database.
 struct State {
     path: PathBuf,
@@ -60,6 +108,8 @@ struct Statements<'c> {
     segment: Statement<'c>,
     run: Statement<'c>,
     log: Statement<'c>,
+    secret: Statement<'c>,
+    reported: Statement<'c>,
     begin: Statement<'c>,
     commit: Statement<'c>,
 }
@@ -72,6 +122,8 @@ impl<'c> Statements<'c> {
             segment: connection.prepare("INSERT INTO segments VALUES (?1, ?2, ?3, ?4)")?,
             run: connection.prepare("INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?,
             log: connection.prepare("INSERT INTO logs VALUES (?1, ?2, ?3)")?,
+            secret: connection.prepare("INSERT INTO secrets VALUES (?1, ?2)")?,
+            reported: connection.prepare("INSERT INTO reported VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7)")?,
             begin: connection.prepare("BEGIN IMMEDIATE")?,
             commit: connection.prepare("COMMIT")?,
         })
@@ -98,6 +150,7 @@ impl State {
         connection: &'c Connection,
         statements: &mut Option<Statements<'c>>,
         batch: &[Entry],
+        sealed: &Sealed,
     ) -> Result<(), StoreError> {
         if batch.iter().all(|entry| matches!(entry, Entry::Flush(_))) {
             return Ok(());
@@ -107,14 +160,20 @@ impl State {
             None => statements
                 .insert(Statements::new(connection).map_err(StoreError::sqlite("write", &self.path))?),
         };
-        self.write(statements, batch).map_err(|error| {
+        self.write(statements, batch, sealed).map_err(|error| {
             // A full disk may have rolled back by itself already.
             let _ = connection.execute_batch("ROLLBACK");
             StoreError::sqlite("write", &self.path)(error)
         })
     }
 
-    fn write(&mut self, statements: &mut Statements<'_>, batch: &[Entry]) -> rusqlite::Result<()> {
+    fn write(
+        &mut self,
+        statements: &mut Statements<'_>,
+        batch: &[Entry],
+        sealed: &Sealed,
+    ) -> rusqlite::Result<()> {
+        let (mut calls, mut reports) = (sealed.calls.iter(), sealed.reported.iter());
         // Rows of each trial; a batch touches as many trials as there are slots.
         let mut segments: Vec<Segment> = Vec::new();
         statements.begin.execute([])?;
@@ -124,6 +183,9 @@ impl State {
                     let row = self.next_row;
                     let Statements { span: insert, name, .. } = statements;
                     codec::write_span(insert, name, &mut self.names, row, (*trial, *slot), span)?;
+                    if let Some(Some(sealed)) = calls.next() {
+                        statements.secret.execute((row, sealed))?;
+                    }
                     self.next_row += 1;
                     let position = segments.iter().position(|segment| segment.trial == *trial);
                     let position = position.unwrap_or_else(|| {
@@ -131,6 +193,19 @@ impl State {
                         segments.len() - 1
                     });
                     segments[position].add(row, span.trace);
+                }
+                Entry::Reported { trial, slot, instance, spans } => {
+                    let instance = instance.as_ref().map(ToString::to_string);
+                    for span in spans {
+                        let json = serde_json::to_string(span).unwrap_or_default();
+                        let (high, low) = (((span.trace.0 >> 64) as u64), span.trace.0 as u64);
+                        let sealed = reports.next().and_then(Option::as_ref);
+                        let place = (trial.0.cast_signed(), slot.0, &instance);
+                        let ids = (high.cast_signed(), low.cast_signed());
+                        statements
+                            .reported
+                            .execute((place.0, place.1, place.2, ids.0, ids.1, json, sealed))?;
+                    }
                 }
                 Entry::Run { trial, id, outcome, started_us, duration_us, json } => {
                     let (started, duration) = (started_us.cast_signed(), duration_us.cast_signed());
@@ -218,7 +293,8 @@ mod tests {
             queue.push(log(text));
             queue.push(Entry::Flush(sender));
             queue.close();
-            run(&connection, &path, &queue);
+            let sealer = Sealer::new(&crate::secrets::SecretOptions::default()).unwrap();
+            run(&connection, &path, &queue, &Redactor::default(), sealer);
             receiver.blocking_recv().unwrap().map_err(|error| error.kind)
         };
         connection.pragma_update(None, "max_page_count", pages).unwrap();

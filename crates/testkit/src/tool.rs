@@ -33,7 +33,7 @@ impl Faultscope {
     /// The built program in an empty folder.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         let folder = tempfile::Builder::new().prefix("fs-test-").tempdir().expect("a temporary folder");
-        for name in ["app", "tmp"] {
+        for name in ["app", "tmp", "data"] {
             fs::create_dir(folder.path().join(name)).expect("a folder");
         }
         Self { program: program.into(), folder, before: Vec::new(), env: BTreeMap::new() }
@@ -59,7 +59,7 @@ impl Faultscope {
         fs::copy(&self.program, &copy).expect("a copy of the program");
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("permissions");
         self.program = copy;
-        for path in [self.folder.path().to_owned(), self.folder(), self.temporary()] {
+        for path in [self.folder.path().to_owned(), self.folder(), self.temporary(), self.data()] {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("permissions");
         }
         self.before = ["setpriv", "--clear-groups", "--inh-caps=-all"]
@@ -79,6 +79,11 @@ impl Faultscope {
     /// The folder for temporary files.
     pub fn temporary(&self) -> PathBuf {
         self.folder.path().join("tmp")
+    }
+
+    /// The user's data folder, in which the tool's key lies.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
     }
 
     /// The tool's own program.
@@ -123,6 +128,7 @@ impl Faultscope {
             .env("NO_COLOR", "1")
             .env("COLUMNS", "100")
             .env("TMPDIR", self.temporary())
+            .env("XDG_DATA_HOME", self.data())
             .envs(&self.env);
         let masks = [
             (self.folder().display().to_string(), "<folder>"),

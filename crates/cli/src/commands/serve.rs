@@ -99,6 +99,7 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
         SpanStoreOptions {
             retention: SpanRetention { most_bytes: Some(args.keep_bytes.0), most_age },
             tag_values: args.tag_values.clone(),
+            secrets: project::secrets_of(&args.folder, printer),
             ..SpanStoreOptions::default()
         },
     )?;

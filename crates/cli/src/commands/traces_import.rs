@@ -35,7 +35,13 @@ struct Imported {
 }
 
 pub(crate) async fn run(args: ImportArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let store = SpanStore::open(project::state_folder(&args.folder), SpanStoreOptions::default());
+    let store = SpanStore::open(
+        project::state_folder(&args.folder),
+        SpanStoreOptions {
+            secrets: project::secrets_of(&args.folder, printer),
+            ..SpanStoreOptions::default()
+        },
+    );
     let store = store.map_err(in_use)?;
     let mut imported = Imported::default();
     for file in &args.files {

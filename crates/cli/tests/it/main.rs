@@ -13,6 +13,7 @@ mod metrics;
 mod outcomes;
 mod reports;
 mod runs;
+mod secrets;
 mod sequences;
 mod talk;
 mod ticketing;

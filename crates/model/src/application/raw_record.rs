@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, Visitor};
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 
-use crate::record::{Record, Sampling};
+use crate::record::{Record, Sampling, SecretRules, Tracing};
 use crate::units::parse_duration;
 use crate::wiring::RecordLevel;
 
@@ -17,6 +17,10 @@ pub(super) struct RawRecord {
     most: Option<u32>,
     #[serde(default)]
     metrics: RawSampling,
+    #[serde(default)]
+    secrets: RawSecrets,
+    #[serde(default)]
+    tracing: RawSwitch,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -31,6 +35,14 @@ enum RawLevel {
 #[derive(Debug, Clone, Copy, Default)]
 struct RawSampling(Sampling);
 
+/// `drop`, `keep`, or names of headers and fields.
+#[derive(Debug, Clone, Default)]
+struct RawSecrets(SecretRules);
+
+/// `on` or `off`; YAML of old reads these as true and false.
+#[derive(Debug, Clone, Copy, Default)]
+struct RawSwitch(Tracing);
+
 impl RawRecord {
     pub(super) fn read(self) -> Result<Record, String> {
         let level = match (self.level, self.most) {
@@ -43,7 +55,7 @@ impl RawRecord {
                 return Err("`most` says how much of bodies is kept; it goes with `level: bodies`".into());
             }
         };
-        Ok(Record { level, metrics: self.metrics.0 })
+        Ok(Record { level, metrics: self.metrics.0, secrets: self.secrets.0, tracing: self.tracing.0 })
     }
 }
 
@@ -81,4 +93,63 @@ impl<'de> Deserialize<'de> for RawSampling {
 
 fn every_so_often<E>(every: Duration) -> Result<RawSampling, E> {
     Ok(RawSampling(Sampling { every: Some(every) }))
+}
+
+impl<'de> Deserialize<'de> for RawSecrets {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Lists {
+            #[serde(default)]
+            drop: bool,
+            #[serde(default)]
+            headers: Vec<String>,
+            #[serde(default)]
+            fields: Vec<String>,
+        }
+        struct SecretsVisitor;
+        impl<'de> Visitor<'de> for SecretsVisitor {
+            type Value = RawSecrets;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`keep`, `drop`, or `{ headers: [...], fields: [...] }`")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<RawSecrets, E> {
+                match text {
+                    "keep" | "drop" => {
+                        Ok(RawSecrets(SecretRules { drop: text == "drop", ..SecretRules::default() }))
+                    }
+                    _ => Err(E::custom(format!("`{text}` is neither `keep` nor `drop`"))),
+                }
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawSecrets, A::Error> {
+                let Lists { drop, headers, fields } =
+                    Lists::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(RawSecrets(SecretRules { drop, headers, fields }))
+            }
+        }
+        deserializer.deserialize_any(SecretsVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawSwitch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct SwitchVisitor;
+        impl Visitor<'_> for SwitchVisitor {
+            type Value = RawSwitch;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`on` or `off`")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<RawSwitch, E> {
+                match text {
+                    "on" => Ok(RawSwitch(Tracing::On)),
+                    "off" => Ok(RawSwitch(Tracing::Off)),
+                    _ => Err(E::custom(format!("`{text}` is neither `on` nor `off`"))),
+                }
+            }
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<RawSwitch, E> {
+                Ok(RawSwitch(if on { Tracing::On } else { Tracing::Off }))
+            }
+        }
+        deserializer.deserialize_any(SwitchVisitor)
+    }
 }

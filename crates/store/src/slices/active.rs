@@ -13,6 +13,7 @@ use super::row::{self, Numbers, UNNUMBERED};
 use super::segment::{Builder, Segment};
 use super::{schema, seen};
 use crate::error::StoreError;
+use crate::secrets::{Redactor, Sealer};
 
 /// The most rows of `seen`; later names are not offered for choice, but found all the same.
 const MOST_SEEN: usize = 20_000;
@@ -46,12 +47,27 @@ impl Active {
     }
 
     /// Writes batches in one transaction; on an error nothing of them is kept.
-    pub(super) fn commit(&mut self, batches: &[Batch], keys: &[String]) -> Result<(), StoreError> {
-        let write = |known: &mut Known, connection: &Connection| -> rusqlite::Result<()> {
+    pub(super) fn commit(
+        &mut self,
+        batches: &[Batch],
+        keys: &[String],
+        redactor: &Redactor,
+        sealer: &mut Sealer,
+    ) -> Result<(), StoreError> {
+        let mut write = |known: &mut Known, connection: &Connection| -> rusqlite::Result<()> {
             connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             let mut insert = connection.prepare_cached(row::INSERT)?;
             let mut insert_name = connection.prepare_cached("INSERT INTO names VALUES (?1, ?2)")?;
             for span in batches.iter().flat_map(|batch| &batch.spans) {
+                let taken = redactor.take_reported(span);
+                let (span, originals) = match &taken {
+                    Some((redacted, originals)) => (redacted, originals.as_slice()),
+                    None => (span, [].as_slice()),
+                };
+                if let Some(sealed) = sealer.seal(originals) {
+                    let sql = "INSERT INTO secrets VALUES (?1, ?2)";
+                    connection.prepare_cached(sql)?.execute((known.next_row, sealed))?;
+                }
                 known.write(connection, &mut insert, &mut insert_name, span, keys)?;
             }
             let mut left_out = 0_u64;

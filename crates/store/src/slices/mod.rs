@@ -15,6 +15,7 @@ mod catalogue;
 mod hash;
 mod intern;
 mod metrics;
+mod migrate;
 mod queue;
 mod reader;
 mod row;

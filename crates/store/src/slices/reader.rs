@@ -15,6 +15,7 @@ use super::seen;
 use super::slice::{Piece, Slice, TIMELESS, is_gone};
 use crate::error::StoreError;
 use crate::interop::trace::{self, DependencyLink, Linker, Tree};
+use crate::secrets::Key;
 
 /// How many slices stay open; what describes their rows is held in memory.
 const MOST_OPEN: usize = 48;
@@ -50,6 +51,17 @@ impl SpanReader {
         let is_it =
             |trace: &Vec<ReportedSpan>| trace.first().is_some_and(|span| self.is_same(span.trace, id));
         Ok(trace::group(spans, self.strict).into_iter().find(is_it).unwrap_or_default())
+    }
+
+    /// The spans of a trace with their secrets, for a replay on this machine. Secrets that were forgotten stay
+    /// redacted.
+    pub fn restored_trace(&self, id: TraceId, key: &Key) -> Result<Vec<ReportedSpan>, StoreError> {
+        let mut spans = Vec::new();
+        for (_, slice) in self.snapshot()?.0.iter().rev() {
+            slice.restored_spans_of(id.0 as u64, key, &mut spans)?;
+        }
+        spans.retain(|span| self.is_same(span.trace, id));
+        Ok(spans)
     }
 
     /// Several traces; those that are not known are left out.

@@ -181,6 +181,13 @@ fn write_data(
     Ok(())
 }
 
+/// The data of a span with all its texts written out.
+pub(super) fn plain_data(span: &ReportedSpan) -> rusqlite::Result<Option<Vec<u8>>> {
+    let mut data = Vec::new();
+    write_data(&mut data, span, |_, _| Ok(UNNUMBERED))?;
+    Ok((!data.is_empty()).then_some(data))
+}
+
 /// Whether a row of flags and data has a tag with a value, or an annotation or tag key.
 pub(super) fn has_term(
     row: &Row<'_>,

@@ -4,15 +4,16 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::error::StoreError;
-use crate::format::{DatabaseStep, steps_from};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::folder::LOCK;
+use crate::format::{DatabaseStep, bring_up, steps_from};
 use crate::schema::{connect_reader, connect_writer, version};
 
 /// The version of a slice's tables.
-pub(super) const SLICE_FORMAT: u32 = 1;
+pub(super) const SLICE_FORMAT: u32 = 2;
 
 /// Steps from each version to the next; the first one leads from version 1 to 2.
-const SLICE_STEPS: &[DatabaseStep] = &[];
+const SLICE_STEPS: &[DatabaseStep] = &[super::migrate::slice_to_2];
 
 const _: () = assert!(SLICE_STEPS.len() + 1 == SLICE_FORMAT as usize, "every format needs its step");
 
@@ -45,15 +46,20 @@ CREATE TABLE points (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// What format 2 brought: the sealed secrets of each row of `spans`.
+pub(super) const TABLES_2: &str =
+    "CREATE TABLE secrets (span INTEGER PRIMARY KEY, sealed BLOB NOT NULL) STRICT;";
+
 /// Opens the one connection that writes a slice, and makes its tables where they are missing.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect_writer(path)?;
     match version(&connection, path)? {
         0 => {
-            let create = format!("BEGIN; {TABLES} PRAGMA user_version = {SLICE_FORMAT}; COMMIT;");
+            let create = format!("BEGIN; {TABLES} {TABLES_2} PRAGMA user_version = {SLICE_FORMAT}; COMMIT;");
             connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
         }
-        found => migrate(&connection, path, found, SLICE_STEPS)?,
+        found if steps_from(path, found, SLICE_STEPS)?.is_empty() => {}
+        _ => bring_up(&connection, path, SLICE_STEPS)?,
     }
     Ok(connection)
 }
@@ -66,51 +72,51 @@ pub(super) fn open_reader(path: &Path) -> Result<Option<Connection>, StoreError>
         return Ok(None);
     }
     if !steps_from(path, found, SLICE_STEPS)?.is_empty() {
-        // Closed slices have no writer, so whoever opens them first brings them up.
+        // Closed slices have no writer, so whoever opens them first brings them up; but not while an older
+        // version of the tool writes beside them.
+        if path.parent().is_some_and(another_writes) {
+            let reason = "an older version of faultscope writes beside it; end that one first";
+            return Err(StoreError::new(StoreErrorKind::InUse, "migrate", path, reason));
+        }
         drop(connection);
-        migrate(&connect_writer(path)?, path, found, SLICE_STEPS)?;
+        bring_up(&connect_writer(path)?, path, SLICE_STEPS)?;
         return Ok(Some(connect_reader(path)?));
     }
     Ok(Some(connection))
 }
 
-/// Takes the steps from a version to the present one, each with its number in one transaction.
-fn migrate(
-    connection: &Connection,
-    path: &Path,
-    found: u64,
-    steps: &[DatabaseStep],
-) -> Result<(), StoreError> {
-    let todo = steps_from(path, found, steps)?;
-    for (done, step) in (found..).zip(todo) {
-        let take = || -> rusqlite::Result<()> {
-            let transaction = connection.unchecked_transaction()?;
-            step(&transaction)?;
-            transaction.pragma_update(None, "user_version", done.cast_signed() + 1)?;
-            transaction.commit()
-        };
-        take().map_err(StoreError::sqlite("migrate", path))?;
-    }
-    Ok(())
+/// Whether another process holds the writer's lock of a folder.
+fn another_writes(folder: &Path) -> bool {
+    let lock = folder.join(LOCK);
+    let own = std::process::id().to_string();
+    let is_own = || std::fs::read_to_string(&lock).is_ok_and(|note| note.trim() == own);
+    crate::folder::is_live(folder) && !is_own()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::StoreErrorKind;
 
     #[test]
-    fn an_older_slice_is_brought_up_step_by_step_and_a_newer_one_refused() {
+    fn an_older_slice_is_brought_up_and_a_newer_one_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("slice.sqlite");
         let connection = open_writer(&path).unwrap();
-        let steps: &[DatabaseStep] = &[
-            |c| c.execute_batch("ALTER TABLE spans ADD COLUMN second"),
-            |c| c.execute_batch("UPDATE spans SET second = 2"),
-        ];
-        migrate(&connection, &path, 1, steps).unwrap();
+        let broken: &[DatabaseStep] = &[super::super::migrate::slice_to_2, |c, path, _| {
+            c.execute_batch("ALTER TABLE spans ADD COLUMN second; SELECT nonsense")
+                .map_err(StoreError::sqlite("migrate", path))
+        }];
+        assert!(bring_up(&connection, &path, broken).is_err());
+        assert_eq!(version(&connection, &path).unwrap(), 2, "a step that fails leaves everything as it was");
+        let second = connection.prepare("SELECT second FROM spans").map(|_| ());
+        assert!(second.is_err());
+        let whole: &[DatabaseStep] = &[super::super::migrate::slice_to_2, |c, path, _| {
+            c.execute_batch("ALTER TABLE spans ADD COLUMN second")
+                .map_err(StoreError::sqlite("migrate", path))
+        }];
+        bring_up(&connection, &path, whole).unwrap();
         assert_eq!(version(&connection, &path).unwrap(), 3);
-        assert!(migrate(&connection, &path, 3, steps).is_ok());
+        bring_up(&connection, &path, whole).unwrap();
         drop(connection);
         assert_eq!(open_writer(&path).unwrap_err().kind, StoreErrorKind::Newer);
         assert_eq!(open_reader(&path).unwrap_err().kind, StoreErrorKind::Newer);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_model::trace::ReportedSpan;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::catalogue::SliceEntry;
 use super::intern::NameList;
@@ -15,6 +15,8 @@ use super::scan::{Answer, Numbered, Part, Scan};
 use super::segment::{self, Described, Entry, contains, entries, entries_of, rows_of, trace_key};
 use super::{metrics, schema, seen};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::reader::sealed_error;
+use crate::secrets::{Key, restore_reported, unseal};
 
 /// One slice. What describes its rows is kept in memory, the rows are read as they are needed.
 #[derive(Debug)]
@@ -105,6 +107,29 @@ impl Slice {
             Ok(())
         };
         read().map_err(self.failed())
+    }
+
+    /// The same with their secrets.
+    pub(super) fn restored_spans_of(
+        &self,
+        trace_low: u64,
+        key: &Key,
+        out: &mut Vec<ReportedSpan>,
+    ) -> Result<(), StoreError> {
+        let inner = self.lock();
+        for row in inner.rows_of(trace_low).map_err(self.failed())? {
+            let Some(mut span) = inner.span(row).map_err(self.failed())? else { continue };
+            let read = || -> rusqlite::Result<Option<Vec<u8>>> {
+                let sql = "SELECT sealed FROM secrets WHERE span = ?1";
+                inner.connection.prepare_cached(sql)?.query_row([row], |row| row.get(0)).optional()
+            };
+            if let Some(sealed) = read().map_err(self.failed())? {
+                let originals = unseal(key, &sealed).map_err(|error| sealed_error(&self.path, error))?;
+                restore_reported(&mut span, originals);
+            }
+            out.push(span);
+        }
+        Ok(())
     }
 
     /// A scan in the numbers of this slice, and the parts that may hold what it looks for.

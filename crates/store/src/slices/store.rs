@@ -17,9 +17,10 @@ use super::queue::{Batch, Offer, Queue};
 use super::writer::Writer;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::folder::{LOCK, Store};
+use crate::secrets::SecretOptions;
 
 /// How spans are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct SpanStoreOptions {
     /// Spans that may wait for the writer.
     pub queued_spans: usize,
@@ -35,6 +36,8 @@ pub struct SpanStoreOptions {
     pub retention: SpanRetention,
     /// Tags whose values are kept for choice.
     pub tag_values: Vec<String>,
+    /// What is secret.
+    pub secrets: SecretOptions,
 }
 
 impl Default for SpanStoreOptions {
@@ -47,6 +50,7 @@ impl Default for SpanStoreOptions {
             slice_age: Duration::from_secs(6 * 60 * 60),
             retention: SpanRetention::default(),
             tag_values: Vec::new(),
+            secrets: SecretOptions::default(),
         }
     }
 }

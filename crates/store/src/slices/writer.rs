@@ -11,6 +11,7 @@ use super::active::Active;
 use super::catalogue::{Catalogue, SliceEntry};
 use super::queue::{Batch, Queue};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::secrets::{Redactor, Sealer};
 
 /// The writer and what it writes to.
 pub(super) struct Writer {
@@ -19,14 +20,18 @@ pub(super) struct Writer {
     catalogue: Catalogue,
     /// None after a slice could not be opened; the next batch tries again.
     active: Option<Active>,
+    redactor: Redactor,
+    sealer: Sealer,
 }
 
 impl Writer {
     /// Takes over a folder whose lock is held.
     pub(super) fn open(folder: PathBuf, options: SpanStoreOptions) -> Result<Self, StoreError> {
+        let redactor = Redactor::new(&options.secrets.rules);
+        let sealer = Sealer::new(&options.secrets)?;
         let mut catalogue = Catalogue::read(&folder)?;
         catalogue.adopt(&folder, now_us())?;
-        let mut writer = Self { folder, options, catalogue, active: None };
+        let mut writer = Self { folder, options, catalogue, active: None, redactor, sealer };
         writer.activate()?;
         writer.retain()?;
         Ok(writer)
@@ -69,7 +74,9 @@ impl Writer {
     fn commit(&mut self, batches: &[Batch]) -> Result<(), StoreError> {
         self.activate()?;
         match &mut self.active {
-            Some(active) => active.commit(batches, &self.options.tag_values),
+            Some(active) => {
+                active.commit(batches, &self.options.tag_values, &self.redactor, &mut self.sealer)
+            }
             None => Err(StoreError::new(StoreErrorKind::Closed, "write", &self.folder, "no slice is open")),
         }
     }

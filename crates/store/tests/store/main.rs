@@ -10,6 +10,7 @@ use faultscope_store::{CampaignMeta, CampaignOptions, RunRecord, Store, StoreErr
 
 mod folder;
 mod round_trip;
+mod secrets;
 
 /// A plain span, the `n`th of its campaign; ten make a trace.
 fn span(n: u64) -> Span {

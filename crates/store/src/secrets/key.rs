@@ -1,0 +1,159 @@
+//! The key of this machine: a file of its own in the user's data folder, never beside the store.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::error::{StoreError, StoreErrorKind};
+
+/// The first word of a key file.
+const HEAD: &str = "faultscope-key-1";
+
+/// Where a key lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyPlace(PathBuf);
+
+impl KeyPlace {
+    /// A file at this path.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// The user's own: `faultscope/secrets.key` in `$XDG_DATA_HOME`, else in `~/.local/share`.
+    pub fn of_user() -> Result<Self, StoreError> {
+        // By the standard a relative path counts as none.
+        let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        let data = folder("XDG_DATA_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/share")));
+        data.map(|data| Self(data.join("faultscope/secrets.key"))).ok_or_else(|| {
+            let reason = "neither XDG_DATA_HOME nor HOME names a folder for the key; `record: { secrets: drop }` needs none";
+            StoreError::new(StoreErrorKind::NotFound, "find", Path::new("secrets.key"), reason)
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// A key that secrets are sealed with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key {
+    /// Tells keys apart without telling anything about them.
+    pub(super) id: [u8; 8],
+    pub(super) bytes: [u8; 32],
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").finish_non_exhaustive()
+    }
+}
+
+impl Key {
+    /// Reads a key; none when there is none yet.
+    pub fn load(place: &KeyPlace) -> Result<Option<Self>, StoreError> {
+        let path = place.path();
+        let refuse = |kind, reason: &str| Err(StoreError::new(kind, "use the key", path, reason));
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(StoreError::io("read the key", path)(error)),
+        };
+        let mode = file.metadata().map_err(StoreError::io("read the key", path))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return refuse(
+                StoreErrorKind::NotPermitted,
+                "others can read it; `chmod 600` it, or remove it and lose what it seals",
+            );
+        }
+        let mut text = String::new();
+        let read = (&mut file).take(1024).read_to_string(&mut text);
+        read.map_err(StoreError::io("read the key", path))?;
+        match Self::parse(&text) {
+            Some(key) => Ok(Some(key)),
+            None => {
+                refuse(StoreErrorKind::Damaged, "it holds no key; what it sealed is lost if it is removed")
+            }
+        }
+    }
+
+    /// Reads a key, and makes one where there is none.
+    pub fn load_or_make(place: &KeyPlace) -> Result<Self, StoreError> {
+        if let Some(key) = Self::load(place)? {
+            return Ok(key);
+        }
+        let path = place.path();
+        make(path).map_err(StoreError::io("make the key", path))?;
+        // Read back: another process may have been quicker, and then its key counts.
+        Self::load(place)?.ok_or_else(|| {
+            StoreError::new(StoreErrorKind::NotFound, "make the key", path, "it is gone again")
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let head = words.next()?;
+        let mut decode = || STANDARD.decode(words.next()?).ok();
+        let (id, bytes) = (decode()?.try_into().ok()?, decode()?.try_into().ok()?);
+        (head == HEAD && words.next().is_none()).then_some(Self { id, bytes })
+    }
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut random = [0u8; 40];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let (id, bytes) = random.split_at(8);
+    let text = format!("{HEAD} {} {}\n", STANDARD.encode(id), STANDARD.encode(bytes));
+    // A name that nobody else takes, also no other thread.
+    let temporary =
+        path.with_extension(format!("tmp{:x}", u64::from_le_bytes(id.try_into().unwrap_or_default())));
+    let write = || {
+        let mut file =
+            File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        // A link never replaces: of two processes one makes the key, and both use it.
+        match fs::hard_link(&temporary, path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    };
+    let written = write();
+    let _ = fs::remove_file(&temporary);
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_only_its_owner_may_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = KeyPlace::at(folder.path().join("data/faultscope/secrets.key"));
+        assert_eq!(Key::load(&place).unwrap(), None);
+        let keys: Vec<Key> = std::thread::scope(|scope| {
+            let makers: Vec<_> = (0..8).map(|_| scope.spawn(|| Key::load_or_make(&place).unwrap())).collect();
+            makers.into_iter().map(|maker| maker.join().unwrap()).collect()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(place.path()), mode(place.path().parent().unwrap())), (0o600, 0o700));
+        assert_eq!(fs::read_dir(place.path().parent().unwrap()).unwrap().count(), 1, "nothing else is left");
+
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(Key::load(&place).unwrap_err().kind, StoreErrorKind::NotPermitted);
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(place.path(), "nonsense").unwrap();
+        assert_eq!(Key::load_or_make(&place).unwrap_err().kind, StoreErrorKind::Damaged);
+    }
+}
