@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use faultscope_model::units::ByteSize;
 
 use crate::bench::{BenchArgs, BenchPartArgs};
 use crate::commands::{
@@ -258,6 +259,20 @@ pub(crate) enum RunsCommand {
     Ls(RunsLsArgs),
     /// Shows one run: tests, evidence, service map and call trees.
     Show(RunsShowArgs),
+    /// Keeps a run and its whole campaign from `clean`, or gives it free.
+    Keep(RunsKeepArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsKeepArgs {
+    /// A run or a campaign, or the first letters of one.
+    pub(crate) run: String,
+    /// The application's folder or file.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(crate) folder: PathBuf,
+    /// Give it free again.
+    #[arg(long)]
+    pub(crate) off: bool,
 }
 
 #[derive(Debug, Args)]
@@ -297,6 +312,12 @@ pub(crate) struct CleanArgs {
     /// Also remove stored campaigns, all but this many of the newest.
     #[arg(long, value_name = "COUNT")]
     pub(crate) keep: Option<usize>,
+    /// Also remove stored campaigns that began longer ago: `168h`.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) keep_for: Option<String>,
+    /// Also remove the oldest stored campaigns beyond this size.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) keep_bytes: Option<ByteSize>,
 }
 
 #[derive(Debug, Args)]

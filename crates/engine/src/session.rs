@@ -13,12 +13,13 @@ use faultscope_model::event::Event;
 use faultscope_model::record::Sampling;
 use faultscope_model::units::ByteSize;
 use faultscope_model::wiring::RecordLevel;
-use faultscope_model::{Application, CampaignId, Protocol, RunId, SlotId, TrialId};
+use faultscope_model::{Application, CampaignId, Protocol, RunId, SlotId, Tracing, TrialId};
 use faultscope_platform::{MeshPlace, Platform, PlatformErrorKind, SlotSpec};
 use faultscope_store::secrets::SecretOptions;
 use faultscope_store::{Campaign, CampaignMeta, CampaignOptions, Store, StoreErrorKind, new_campaign_id};
 use tokio::sync::OnceCell;
 
+use crate::collector::SlotCollector;
 use crate::error::EngineError;
 use crate::events::EventBus;
 use crate::sampler::Sampler;
@@ -101,6 +102,8 @@ pub(crate) struct SlotState {
     pub(crate) id: SlotId,
     pub(crate) mesh: Option<MeshSlot>,
     pub(crate) recorder: Arc<SlotRecorder>,
+    /// Where instances report spans of their own; none when they are not asked to.
+    pub(crate) collector: Option<SlotCollector>,
     pub(crate) expansion: Expansion,
     spec: SlotSpec,
     /// What measures the instances of the deployment that is up, when one is kept up.
@@ -169,18 +172,10 @@ impl Session {
             };
             let expansion = Expansion { program: options.program.to_string_lossy().into_owned(), slot: id };
             let mesh = mesh.as_ref().map(|mesh| mesh.open(id, hooks(recorder.clone())));
-            slots.insert(
-                id,
-                SlotState {
-                    id,
-                    mesh,
-                    recorder,
-                    expansion,
-                    spec,
-                    sampler: Mutex::default(),
-                    opened: OnceCell::new(),
-                },
-            );
+            let is_asked = mesh.is_some() && application.record.tracing == Tracing::On;
+            let collector = is_asked.then(|| SlotCollector::new(campaign.sink(), id));
+            let (sampler, opened) = (Mutex::default(), OnceCell::new());
+            slots.insert(id, SlotState { id, mesh, recorder, collector, expansion, spec, sampler, opened });
         }
         events.emit(match &options.resume {
             Some(_) => Event::CampaignResumed { slots: options.slots },
@@ -267,6 +262,9 @@ impl Session {
             if let Some(mesh) = &slot.mesh {
                 mesh.close_listeners();
                 mesh.reset_connections();
+            }
+            if let Some(collector) = &slot.collector {
+                collector.close();
             }
             if let Err(error) = self.platform.close_slot(slot.id).await {
                 first_error.get_or_insert(error);

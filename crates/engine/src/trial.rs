@@ -9,17 +9,17 @@ use faultscope_model::outcome::{Signature, TestResult, judge};
 use faultscope_model::run::{Cost, Evidence, InstanceExit, RuleHits, Run};
 use faultscope_model::series::GateOutcome;
 use faultscope_model::{Circumstance, DeltaSet, Outcome, SlotId, TrialId};
-use faultscope_platform::{Deployment, PlatformError, PlatformErrorKind, PlatformEvent};
+use faultscope_platform::{Deployment, PlatformError, PlatformErrorKind, PlatformEvent, ReservedListener};
 use faultscope_store::RunRecord;
 use regex::Regex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::EngineError;
-use crate::exits;
 use crate::session::{Session, SlotState, now_us};
 use crate::testing::TestBed;
 use crate::wire;
+use crate::{collector, exits};
 
 /// How long calls that outlive the tests may still run before the trial is judged.
 const QUIET_WITHIN: Duration = Duration::from_millis(500);
@@ -207,7 +207,10 @@ impl Session {
         seed: u64,
         cancel: &CancellationToken,
     ) -> Result<Deployed, EngineError> {
-        let plan = self.application.plan(&request.circumstance, &slot.expansion)?;
+        let mut plan = self.application.plan(&request.circumstance, &slot.expansion)?;
+        if slot.collector.is_some() {
+            collector::announce(&mut plan);
+        }
         let started = Instant::now();
         if let Some(mesh) = &slot.mesh {
             mesh.reset_connections();
@@ -217,9 +220,20 @@ impl Session {
         if let Some(mesh) = &slot.mesh {
             let record = self.options.record.unwrap_or(self.application.record.level);
             let (callers, endpoints) = (reservation.callers, reservation.endpoints);
+            if let Some(collector) = &slot.collector {
+                collector.begin(request.trial, &callers);
+            }
             mesh.configure(wire::wiring(&self.application, &plan, slot.id, seed, callers, endpoints, record));
-            for listener in reservation.listeners {
-                mesh.listen(listener.spec, listener.socket);
+            for ReservedListener { spec, socket } in reservation.listeners {
+                let socket = match &slot.collector {
+                    Some(collector) => collector.listen(&spec, socket).map_err(|e| {
+                        EngineError::Internal(format!("the collector of {} cannot listen: {e}", slot.id))
+                    })?,
+                    None => Some(socket),
+                };
+                if let Some(socket) = socket {
+                    mesh.listen(spec, socket);
+                }
             }
         }
         let mut happenings = self.platform.events(slot.id);
@@ -298,6 +312,9 @@ impl Session {
         match &slot.mesh {
             Some(mesh) => {
                 mesh.quiet(QUIET_WITHIN).await;
+                if let Some(collector) = &slot.collector {
+                    collector.settle().await;
+                }
                 mesh.reports()
             }
             None => MeshReports::default(),
@@ -375,6 +392,9 @@ impl Session {
         if let Some(mesh) = &slot.mesh {
             mesh.close_listeners();
             mesh.reset_connections();
+        }
+        if let Some(collector) = &slot.collector {
+            collector.close();
         }
         self.platform.clear_slot(slot.id).await?;
         Ok(())

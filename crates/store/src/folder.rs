@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use faultscope_model::{CampaignId, RunId};
 use serde::de::DeserializeOwned;
@@ -202,8 +203,10 @@ impl Store {
     /// stay.
     pub fn retain(&self, retention: Retention) -> Result<Vec<CampaignId>, StoreError> {
         let campaigns = self.campaigns()?;
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         let candidate = |campaign: &StoredCampaign| Candidate {
             bytes: campaign.size(),
+            age: now.saturating_sub(Duration::from_micros(campaign.meta.started_us)),
             kept: campaign.keep || campaign.is_live(),
         };
         let candidates: Vec<Candidate> = campaigns.iter().map(candidate).collect();

@@ -16,6 +16,7 @@
 //! Readers block on the disk, so async callers read on a blocking thread.
 
 mod campaign;
+mod campaigns;
 mod codec;
 mod error;
 mod events;
@@ -39,6 +40,7 @@ pub mod serve;
 pub mod slices;
 
 pub use campaign::{Campaign, CampaignOptions, RunRecord, SpanSink};
+pub use campaigns::joined;
 pub use error::{StoreError, StoreErrorKind};
 pub use events::{EventLog, Events, LoggedEvent};
 pub use exposition::{Asked, read_exposition};

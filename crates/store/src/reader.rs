@@ -182,6 +182,24 @@ impl Reader {
         self.reports("trace_low = ?1 AND trace_high = ?2", &ids, Some(key))
     }
 
+    /// The latest calls and reported spans, so many of each, in the order of arrival.
+    pub(crate) fn latest(&self, most: usize) -> Result<(Vec<Span>, Vec<StoredReport>), StoreError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut calls = Vec::new();
+        self.read(|connection, names| {
+            let sql = format!("SELECT {COLUMNS} FROM spans ORDER BY id DESC LIMIT ?1");
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query([most])?;
+            while let Some(row) = rows.next()? {
+                calls.push(read_span(row, names).map_err(damaged_row)?);
+            }
+            Ok(())
+        })?;
+        calls.reverse();
+        let last = "id > (SELECT coalesce(max(id), 0) FROM reported) - ?1";
+        Ok((calls, self.reports(last, &[most], None)?))
+    }
+
     fn reports(&self, which: &str, ids: &[i64], key: Option<&Key>) -> Result<Vec<StoredReport>, StoreError> {
         let read = || -> rusqlite::Result<Vec<(StoredReport, Option<Vec<u8>>)>> {
             let connection = self.lock();

@@ -1,5 +1,7 @@
 //! Which campaigns are removed when there are too many: the oldest ones that nobody keeps.
 
+use std::time::Duration;
+
 /// How much is kept; what is not limited may grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retention {
@@ -7,12 +9,15 @@ pub struct Retention {
     pub most_campaigns: Option<usize>,
     /// The most bytes of all campaigns together.
     pub most_bytes: Option<u64>,
+    /// How long ago the oldest may have begun.
+    pub most_age: Option<Duration>,
 }
 
 /// What retention looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) bytes: u64,
+    pub(crate) age: Duration,
     /// Kept by the user, or being written.
     pub(crate) kept: bool,
 }
@@ -25,7 +30,9 @@ pub(crate) fn choose(retention: Retention, candidates: &[Candidate]) -> Vec<usiz
     for (position, candidate) in candidates.iter().enumerate().rev() {
         let too_many = retention.most_campaigns.is_some_and(|most| count > most);
         let too_large = retention.most_bytes.is_some_and(|most| bytes > most);
-        if !too_many && !too_large {
+        let too_old = retention.most_age.is_some_and(|most| candidate.age > most);
+        if !too_many && !too_large && !too_old {
+            // Those that follow are younger.
             break;
         }
         if !candidate.kept {
@@ -44,7 +51,9 @@ mod tests {
     #[test]
     fn the_oldest_go_first_and_kept_ones_never() {
         let of = |list: &[(u64, bool)]| -> Vec<Candidate> {
-            list.iter().map(|&(bytes, kept)| Candidate { bytes, kept }).collect()
+            let age = |n: usize| Duration::from_secs(n as u64);
+            let candidate = |(n, &(bytes, kept))| Candidate { bytes, age: age(n), kept };
+            list.iter().enumerate().map(candidate).collect()
         };
         let four = of(&[(10, false), (10, false), (10, true), (10, false)]);
         for (most_campaigns, most_bytes, expected) in [
@@ -56,7 +65,12 @@ mod tests {
             (None, Some(25), &[3, 1]),
             (Some(3), Some(0), &[3, 1, 0]),
         ] {
-            assert_eq!(choose(Retention { most_campaigns, most_bytes }, &four), expected);
+            let retention = Retention { most_campaigns, most_bytes, most_age: None };
+            assert_eq!(choose(retention, &four), expected);
         }
+        let aged =
+            |seconds| Retention { most_age: Some(Duration::from_secs(seconds)), ..Retention::default() };
+        assert_eq!(choose(aged(0), &four), [3, 1], "the kept one stays however old it is");
+        assert_eq!(choose(aged(3), &four), [0; 0]);
     }
 }

@@ -15,6 +15,15 @@ pub(crate) struct BenchArgs {
     /// Seconds for each measurement.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) seconds: u64,
+    /// Only for `ingest`: send spans for so long, and watch the memory of the server: `10m`.
+    #[arg(long, value_name = "DURATION", conflicts_with = "kills")]
+    pub(crate) soak: Option<String>,
+    /// Spans for each second while it soaks.
+    #[arg(long, default_value_t = 10_000, requires = "soak", value_parser = clap::value_parser!(u64).range(1600..=1_000_000))]
+    pub(crate) rate: u64,
+    /// Only for `ingest`: kill the server so often while spans come in, and look for what it acknowledged.
+    #[arg(long, value_name = "TIMES")]
+    pub(crate) kills: Option<u32>,
     /// The Envoy program to compare with; looked for on the PATH and in FAULTSCOPE_ENVOY otherwise.
     #[arg(long, env = "FAULTSCOPE_ENVOY", value_name = "PROGRAM")]
     pub(crate) envoy: Option<PathBuf>,

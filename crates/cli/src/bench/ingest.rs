@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use faultscope_model::figures::{Better, Figure};
+use faultscope_model::units;
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::endure;
 use super::mesh::{Running, Scratch, start_part, stop};
 use super::part::Part;
 use super::spans::{Line, PER_TRACE, Random, Request, TRACES, disk};
@@ -18,17 +20,17 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 
 /// Connections of the senders.
-const CONNECTIONS: u64 = 16;
+pub(super) const CONNECTIONS: u64 = 16;
 /// Spans of a batch.
 const BATCH: u64 = PER_TRACE * TRACES;
 /// Spans for each second when memory is watched.
 const PACE: u64 = 10_000;
-const MIB: f64 = 1048576.0;
+pub(super) const MIB: f64 = 1048576.0;
 
 /// What one sender saw.
-struct Sent {
-    spans: u64,
-    refused: u64,
+pub(super) struct Sent {
+    pub(super) spans: u64,
+    pub(super) refused: u64,
     latencies: Histogram<u64>,
 }
 
@@ -37,6 +39,13 @@ pub(super) async fn run(
     printer: &Printer,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Figure>, CommandError> {
+    if let Some(times) = args.kills {
+        return endure::kills(args, times, printer).await;
+    }
+    if let Some(time) = &args.soak {
+        let time = units::parse_duration(time).map_err(|e| CommandError::usage(e.to_string()))?;
+        return endure::soak(args, time, printer).await;
+    }
     let folder = Scratch::new()?;
     let state = folder.0.join("ingest");
     let server = start_part(&Part::Serve { state: state.clone() }).await?;
@@ -79,7 +88,12 @@ pub(super) async fn run(
 }
 
 /// Sends batches over all connections, as fast as answers come or at a pace.
-async fn send(server: &Running, seed: u64, time: Duration, pace: Option<u64>) -> Result<Sent, CommandError> {
+pub(super) async fn send(
+    server: &Running,
+    seed: u64,
+    time: Duration,
+    pace: Option<u64>,
+) -> Result<Sent, CommandError> {
     let broken = |e: String| CommandError::new(Exit::Environment, "a sender broke off").because(e);
     let mut senders = JoinSet::new();
     for number in 0..CONNECTIONS {

@@ -3,6 +3,7 @@
 mod args;
 mod client;
 mod debug;
+mod endure;
 mod ingest;
 mod mesh;
 mod part;
@@ -22,6 +23,9 @@ use crate::printer::Printer;
 use crate::render::table::Table;
 
 pub(crate) async fn run(args: BenchArgs, printer: &Printer) -> Result<Exit, CommandError> {
+    if args.name != BenchName::Ingest && (args.soak.is_some() || args.kills.is_some()) {
+        return Err(CommandError::usage("--soak and --kills go with `bench ingest`"));
+    }
     let mut notes = Vec::new();
     let mut tables = Vec::new();
     let (bench, figures) = match args.name {

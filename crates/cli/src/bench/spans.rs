@@ -115,6 +115,15 @@ impl Request {
         Self { bytes, ids, own }
     }
 
+    /// The ids of its traces.
+    pub(super) fn traces(&self) -> Vec<u64> {
+        let id = |places: &Vec<usize>| {
+            let digits = self.bytes.get(*places.first()?..)?.get(..16)?;
+            u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+        };
+        self.ids.iter().filter_map(id).collect()
+    }
+
     /// Gives all traces new ids, and all spans a tag that they share with nobody.
     pub(super) fn renew(&mut self, random: &mut Random) {
         let own = self.own.iter().map(std::slice::from_ref);

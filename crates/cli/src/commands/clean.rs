@@ -1,5 +1,6 @@
 //! `faultscope clean`
 
+use faultscope_model::units;
 use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 use faultscope_platform::{Platform, Reaped};
 use faultscope_store::{Retention, Store};
@@ -27,11 +28,12 @@ pub(crate) async fn run(args: CleanArgs, printer: &Printer) -> Result<Exit, Comm
     let mut left_over = ProcessPlatform::new(options)?.reap_orphans().await?;
     left_over.containers += containers().await?;
     let mut campaigns = Vec::new();
-    if let Some(keep) = args.keep
-        && state.is_dir()
-    {
+    let keep_for = args.keep_for.as_deref().map(units::parse_duration).transpose();
+    let most_age = keep_for.map_err(|e| CommandError::usage(e.to_string()))?;
+    let most_bytes = args.keep_bytes.map(|size| size.0);
+    let retention = Retention { most_campaigns: args.keep, most_bytes, most_age };
+    if retention != Retention::default() && state.is_dir() {
         let store = Store::open(&state)?;
-        let retention = Retention { most_campaigns: Some(keep), ..Retention::default() };
         campaigns = store.retain(retention)?.iter().map(ToString::to_string).collect();
     }
     let cleaned = Cleaned { left_over, campaigns };

@@ -1,15 +1,18 @@
 //! `faultscope deps`
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use faultscope_model::units::show_duration;
+use faultscope_store::interop::trace::CallEdge;
 
 use super::services;
 use super::traces::now_us;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
-use crate::render::table::Table;
 use crate::render::waterfall::plain;
 
 #[derive(Debug, Args)]
@@ -20,30 +23,82 @@ pub(crate) struct DepsArgs {
     /// How far back: `1h`, `24h`.
     #[arg(long, default_value = "24h", value_name = "DURATION")]
     pub(crate) since: String,
+    /// Print a graph for Graphviz: `faultscope deps --dot | dot -Tsvg`.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) dot: bool,
 }
 
 pub(crate) fn run(args: &DepsArgs, printer: &Printer) -> Result<Exit, CommandError> {
     let reader = services::open(&args.folder)?;
-    let mut links = reader.dependencies(now_us(), super::traces::micros(&args.since)?)?;
-    links.sort_by(|a, b| (&a.parent, &a.child).cmp(&(&b.parent, &b.child)));
+    let edges = reader.edges(now_us(), super::traces::micros(&args.since)?)?;
     if printer.json {
-        printer.result(&links)?;
-        return Ok(Exit::Done);
-    }
-    if links.is_empty() {
+        printer.result(&edges)?;
+    } else if args.dot {
+        printer.line(dot(&edges));
+    } else if edges.is_empty() {
         printer.line("no calls between services were reported in this time");
-        printer.talk("a wider time: --since 720h");
-        return Ok(Exit::Done);
+        printer.talk(
+            "a wider time: --since 720h; `faultscope test` or `up` record calls, `serve` takes spans in",
+        );
+    } else {
+        picture(&edges, printer);
     }
-    let mut table = Table::new(&["caller", "callee", "calls", "errors", "error rate"]);
-    for link in &links {
-        let rate = match link.error_count {
-            0 => String::new(),
-            n => printer.bad(&format!("{:.1} %", n as f64 * 100.0 / link.call_count.max(1) as f64)),
-        };
-        let (calls, errors) = (link.call_count.to_string(), link.error_count.to_string());
-        table.row([plain(&link.parent), plain(&link.child), calls, errors, rate]);
-    }
-    printer.line(table);
     Ok(Exit::Done)
+}
+
+/// One block for each caller, those that nobody calls first.
+fn picture(edges: &[CallEdge], printer: &Printer) {
+    let called = |name: &str| edges.iter().any(|edge| edge.child == name && edge.parent != name);
+    let mut callers: BTreeMap<(bool, &str), Vec<&CallEdge>> = BTreeMap::new();
+    for edge in edges {
+        callers.entry((called(&edge.parent), &edge.parent)).or_default().push(edge);
+    }
+    let widest = edges.iter().map(|edge| plain(&edge.child).chars().count()).max().unwrap_or_default();
+    for ((_, caller), mut ways) in callers {
+        ways.sort_by(|a, b| b.call_count.cmp(&a.call_count).then(a.child.cmp(&b.child)));
+        printer.line(printer.strong(&plain(caller)));
+        let last = ways.len().saturating_sub(1);
+        for (index, way) in ways.into_iter().enumerate() {
+            let branch = if index == last { "└─▶" } else { "├─▶" };
+            let time = |us: Option<u64>| {
+                us.map_or_else(|| "-".into(), |us| show_duration(Duration::from_micros(us)))
+            };
+            let errors = match way.error_count {
+                0 => String::new(),
+                n => printer.bad(&format!("  {n} errors ({:.1} %)", way.error_share * 100.0)),
+            };
+            printer.line(format!(
+                " {branch} {:<widest$}  {:>7} calls  {:>8}/s  p50 {:>7}  p99 {:>7}{errors}",
+                plain(&way.child),
+                way.call_count,
+                rate(way.calls_per_second),
+                time(way.p50_us),
+                time(way.p99_us),
+            ));
+        }
+    }
+}
+
+fn rate(per_second: f64) -> String {
+    if per_second >= 10.0 { format!("{per_second:.0}") } else { format!("{per_second:.2}") }
+}
+
+fn dot(edges: &[CallEdge]) -> String {
+    let quoted = |name: &str| format!("\"{}\"", plain(name).replace('\\', "\\\\").replace('"', "\\\""));
+    let mut text = "digraph dependencies {\n  rankdir=LR;\n  node [shape=box];\n".to_owned();
+    for edge in edges {
+        let errors = match edge.error_count {
+            0 => String::new(),
+            n => format!("\\n{n} errors"),
+        };
+        let colour = if edge.error_count == 0 { "" } else { ", color=red" };
+        text += &format!(
+            "  {} -> {} [label=\"{} calls\\n{}/s{errors}\"{colour}];\n",
+            quoted(&edge.parent),
+            quoted(&edge.child),
+            edge.call_count,
+            rate(edge.calls_per_second),
+        );
+    }
+    text + "}"
 }

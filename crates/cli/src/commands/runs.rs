@@ -1,13 +1,19 @@
 //! `faultscope runs`
 
+use std::collections::BTreeSet;
+
 use faultscope_engine::stored;
 use faultscope_model::event::Event;
 use faultscope_model::metrics::{History, Moment, Summary};
+use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{InstanceId, Run, Span, SpanId};
-use faultscope_store::{CampaignMeta, Edge, Reader, Store, StoreError, StoreErrorKind, StoredCampaign};
+use faultscope_store::interop::trace::group;
+use faultscope_store::{
+    CampaignMeta, Edge, Reader, Store, StoreError, StoreErrorKind, StoredCampaign, joined,
+};
 use serde::Serialize;
 
-use crate::args::{RunsArgs, RunsCommand, RunsLsArgs, RunsShowArgs};
+use crate::args::{RunsArgs, RunsCommand, RunsKeepArgs, RunsLsArgs, RunsShowArgs};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -30,6 +36,8 @@ struct Shown {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     used: Vec<Used>,
     spans: Vec<Span>,
+    /// What instances reported themselves.
+    reported: Vec<ReportedSpan>,
 }
 
 #[derive(Debug, Serialize)]
@@ -44,6 +52,7 @@ pub(crate) async fn run(args: RunsArgs, printer: &Printer) -> Result<Exit, Comma
     match args.command {
         RunsCommand::Ls(args) => list(&args, printer).await,
         RunsCommand::Show(args) => show(&args, printer).await,
+        RunsCommand::Keep(args) => keep(&args, printer),
     }
 }
 
@@ -54,6 +63,19 @@ fn open(folder: &std::path::Path) -> Result<Store, CommandError> {
             .hint("runs lie beside the application file: name its folder, or run `faultscope test` first"));
     }
     Ok(Store::open(&state)?)
+}
+
+fn keep(args: &RunsKeepArgs, printer: &Printer) -> Result<Exit, CommandError> {
+    let store = open(&args.folder)?;
+    let short = args.run.split('.').next().unwrap_or(&args.run);
+    let campaign = store.campaign_by(short).map_err(|error| match error.kind {
+        StoreErrorKind::NotFound => no_run(&args.run),
+        _ => error.into(),
+    })?;
+    store.keep(&campaign.meta.id, !args.off)?;
+    let what = if args.off { "may be cleaned away" } else { "is kept" };
+    printer.talk(format!("campaign {} {what}", campaign.meta.id));
+    Ok(Exit::Done)
 }
 
 async fn list(args: &RunsLsArgs, printer: &Printer) -> Result<Exit, CommandError> {
@@ -108,17 +130,28 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
     let history = History::new(reader.samples_of(Some(run.trial))?);
     if printer.json {
         let used = if args.metrics { used(&history, &spans) } else { Vec::new() };
-        printer.result(&Shown { run, map, metrics: history.summaries(), used, spans })?;
+        let reported = joined(&[], reader.reported_in(run.trial)?);
+        printer.result(&Shown { run, map, metrics: history.summaries(), used, spans, reported })?;
         return Ok(Exit::Done);
     }
-    let joined = args.metrics.then_some(&history);
+    let measured = args.metrics.then_some(&history);
     if let Some(wanted) = &args.trace {
         let chosen: Vec<_> =
             spans.iter().filter(|s| s.trace.to_string().starts_with(wanted.as_str())).cloned().collect();
         if chosen.is_empty() {
             return Err(CommandError::usage(format!("the run has no trace `{wanted}`")));
         }
-        render::tree::trees(&chosen, usize::MAX, joined, printer);
+        let mut reported = Vec::new();
+        for trace in chosen.iter().map(|span| span.trace).collect::<BTreeSet<_>>() {
+            reported.extend(reader.reported_of_trace(trace)?.into_iter().filter(|r| r.trial == run.trial));
+        }
+        if reported.is_empty() {
+            render::tree::trees(&chosen, usize::MAX, measured, printer);
+            return Ok(Exit::Done);
+        }
+        for spans in group(joined(&chosen, reported), true) {
+            render::waterfall::waterfall(spans, false, printer);
+        }
         return Ok(Exit::Done);
     }
     if let Some(summary) = summary {
@@ -129,7 +162,7 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
     render::run::evidence(&run, printer);
     render::map::map(&map, usize::MAX, printer);
     render::usage::summaries(&history.summaries(), printer);
-    render::tree::trees(&spans, args.traces, joined, printer);
+    render::tree::trees(&spans, args.traces, measured, printer);
     Ok(Exit::Done)
 }
 

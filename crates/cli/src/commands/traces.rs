@@ -1,5 +1,6 @@
 //! `faultscope traces`
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,8 +10,7 @@ use faultscope_model::trace::{ReportedSpan, TraceQuery};
 use faultscope_model::units::{self, show_duration};
 use faultscope_store::interop::query::{annotation_query, matches};
 use faultscope_store::interop::trace::{failed, start_us};
-use faultscope_store::interop::{self, mesh, otlp, read_trace_id, zipkin, zipkin_trace_id};
-use faultscope_store::{Store, StoreErrorKind};
+use faultscope_store::interop::{self, otlp, read_trace_id, zipkin, zipkin_trace_id};
 use serde::Serialize;
 
 use super::services::open;
@@ -18,12 +18,8 @@ use super::traces_import::{self, ImportArgs};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
-use crate::project;
 use crate::render;
 use crate::render::table::Table;
-
-/// Campaigns that are looked at for what the mesh saw of a trace.
-const MOST_CAMPAIGNS: usize = 50;
 
 #[derive(Debug, Args)]
 pub(crate) struct TracesArgs {
@@ -60,7 +56,7 @@ struct Search {
     #[arg(long)]
     service: Option<String>,
     /// Only with a span of this name.
-    #[arg(long)]
+    #[arg(long, visible_alias = "operation")]
     name: Option<String>,
     /// Only with a span whose other side is this service.
     #[arg(long)]
@@ -68,6 +64,9 @@ struct Search {
     /// Only with these tags or annotations: `http.method=GET and error`.
     #[arg(long, value_name = "TERMS")]
     query: Option<String>,
+    /// Only traces in which something failed.
+    #[arg(long)]
+    error: bool,
     /// Only with a span of at least this duration.
     #[arg(long, value_name = "DURATION")]
     min_duration: Option<String>,
@@ -109,7 +108,7 @@ struct ExportArgs {
     /// How they are written.
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
-    /// Where to write; `-` prints it.
+    /// Where to write; `-` prints it, a name that ends in `.gz` compresses it.
     #[arg(long, short, default_value = "-", value_name = "FILE")]
     output: PathBuf,
 }
@@ -145,7 +144,8 @@ pub(crate) async fn run(args: TracesArgs, printer: &Printer) -> Result<Exit, Com
 }
 
 fn list(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let traces = open(&args.folder)?.search(&args.search.query()?, matches)?;
+    let reader = open(&args.folder)?;
+    let traces = reader.search(&args.search.query()?, matches)?;
     let listed: Vec<Listed> = traces.iter().map(|spans| Listed::of(spans)).collect();
     if printer.json {
         printer.result(&listed)?;
@@ -154,6 +154,9 @@ fn list(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
     if listed.is_empty() {
         printer.line("no trace was found");
         printer.talk(format!("looked back {}; --since takes a wider time", args.search.since));
+        if reader.count()? == 0 {
+            printer.talk("`faultscope test` or `up` record calls, `serve` and `traces import` take spans in");
+        }
         return Ok(Exit::Done);
     }
     let mut table = Table::new(&["trace", "when", "duration", "spans", "services", "errors", "root"]);
@@ -191,16 +194,7 @@ fn find(folder: &std::path::Path, id: &str) -> Result<Vec<ReportedSpan>, Command
         CommandError::usage(format!("the trace id `{id}` {why}")).hint("`faultscope traces ls` lists traces")
     };
     let known = read_trace_id(id).map_err(unknown)?;
-    let mut spans = open(folder)?.trace(known)?;
-    let store = Store::open(project::state_folder(folder))?;
-    for campaign in store.campaigns()?.into_iter().take(MOST_CAMPAIGNS) {
-        match campaign.reader().and_then(|reader| reader.spans_of_trace(known)) {
-            Ok(seen) => spans.extend(seen.iter().map(mesh::reported)),
-            // Just being removed.
-            Err(error) if error.kind == StoreErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let spans = open(folder)?.trace(known)?;
     if spans.is_empty() { Err(unknown("is not known")) } else { Ok(spans) }
 }
 
@@ -241,21 +235,38 @@ fn export(args: &ExportArgs, printer: &Printer) -> Result<Exit, CommandError> {
         printer.line(String::from_utf8_lossy(&bytes).trim_end());
         return Ok(Exit::Done);
     }
-    std::fs::write(&args.output, bytes).map_err(|e| {
+    let is_packed = args.output.extension().is_some_and(|end| end == "gz");
+    let bytes = if is_packed { packed(&bytes) } else { Ok(bytes) };
+    bytes.and_then(|bytes| std::fs::write(&args.output, bytes)).map_err(|e| {
         CommandError::new(Exit::Environment, format!("cannot write {}", args.output.display())).because(e)
     })?;
     printer.talk(format!("{} spans written to {}", spans.len(), args.output.display()));
     Ok(Exit::Done)
 }
 
+/// A file that is named so is compressed.
+fn packed(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
 impl Search {
+    fn terms(&self) -> Vec<(String, Option<String>)> {
+        let mut terms = self.query.as_deref().map(annotation_query).unwrap_or_default();
+        if self.error {
+            terms.push(("error".to_owned(), None));
+        }
+        terms
+    }
+
     fn query(&self) -> Result<TraceQuery, CommandError> {
         let optional = |text: &Option<String>| text.as_deref().map(micros).transpose();
         Ok(TraceQuery {
             service: self.service.clone(),
             remote_service: self.remote.clone(),
             name: self.name.clone(),
-            terms: self.query.as_deref().map(annotation_query).unwrap_or_default(),
+            terms: self.terms(),
             least_us: optional(&self.min_duration)?,
             most_us: optional(&self.max_duration)?,
             end_us: now_us(),
@@ -269,8 +280,6 @@ impl Listed {
     fn of(spans: &[ReportedSpan]) -> Self {
         let root = spans.iter().find(|span| span.parent.is_none() && !span.shared);
         let root = root.or_else(|| spans.iter().min_by_key(|span| span.start_us.unwrap_or(u64::MAX)));
-        let name =
-            |span: &ReportedSpan| format!("{} {}", span.local.service.as_deref().unwrap_or("?"), span.name);
         let ends =
             spans.iter().filter_map(|span| Some(span.start_us? + span.duration_us.unwrap_or_default()));
         let starts = spans.iter().filter_map(|span| span.start_us);
@@ -280,7 +289,7 @@ impl Listed {
             id: spans.first().map_or_else(String::new, |span| zipkin_trace_id(span.trace)),
             start_us: start_us(spans),
             duration_us: ends.max().unwrap_or_default().saturating_sub(starts.min().unwrap_or_default()),
-            root: root.map(name).unwrap_or_default(),
+            root: root.map(render::waterfall::label).unwrap_or_default(),
             spans: interop::trace::merge(spans.to_vec()).len(),
             services: services.len(),
             errors: spans.iter().filter(|span| failed(span)).count(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use faultscope_model::metrics::History;
 use faultscope_model::trace::{ReportedSpan, SpanKind};
 use faultscope_model::units::show_duration;
+use faultscope_store::interop::mesh::is_mesh;
 use faultscope_store::interop::trace::{Tree, corrections, critical_path, failed};
 use faultscope_store::interop::zipkin_trace_id;
 
@@ -107,7 +108,11 @@ fn lines(tree: &Tree) -> Vec<(String, Option<usize>)> {
     lines
 }
 
-fn label(span: &ReportedSpan) -> String {
+/// A span in a few words.
+pub(crate) fn label(span: &ReportedSpan) -> String {
+    if is_mesh(span) {
+        return seen(span);
+    }
     let service = span.local.service.as_deref().unwrap_or("?");
     let name = if span.name.is_empty() { "?" } else { &span.name };
     let other = match (span.kind, span.remote.service.as_deref()) {
@@ -115,6 +120,18 @@ fn label(span: &ReportedSpan) -> String {
         _ => String::new(),
     };
     plain(&format!("{service} {name}{other}"))
+}
+
+/// A call as the mesh saw it: to whom, and what was asked.
+fn seen(span: &ReportedSpan) -> String {
+    let side = |key: &str, service: Option<&str>| span.tag(key).or(service).unwrap_or("?").to_owned();
+    let caller = side("faultscope.caller", span.local.service.as_deref());
+    let callee = side("faultscope.callee", span.remote.service.as_deref());
+    let asked = match (span.tag("http.method"), span.tag("http.path")) {
+        (Some(method), Some(path)) => format!("{method} {}", path.split('?').next().unwrap_or_default()),
+        _ => span.name.clone(),
+    };
+    plain(&format!("{caller} ─▶ {callee} {asked}"))
 }
 
 /// Text from outside without what would move a terminal's cursor or change its colours.

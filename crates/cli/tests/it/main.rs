@@ -9,6 +9,8 @@ mod clients;
 mod debug;
 mod init;
 mod isolation;
+mod joined;
+mod kills;
 mod metrics;
 mod outcomes;
 mod reports;

@@ -134,12 +134,23 @@ fn cleans() {
         tool.run(["test"]).expect(0);
     }
     let newest = tool.last_run().json["run"]["id"].clone();
+    let oldest = tool.json(["runs", "ls"], 0)[2]["runs"][0]["id"].as_str().unwrap().to_owned();
+    tool.run(["runs", "keep", &oldest]).expect(0);
     // What other dead tools have left on this machine goes as well, so the numbers are not ours to know.
     let output = tool.run(["clean"]).expect(0).stdout;
     assert!(output.starts_with("removed ") && output.ends_with("and 0 campaigns\n"), "{output}");
     let json = tool.json(["clean", "--keep", "1"], 0);
     assert_eq!(json["campaigns"].as_array().unwrap().len(), 2);
-    let listed = tool.json(["runs", "ls"], 0);
-    assert_eq!(listed.as_array().unwrap().len(), 1);
-    assert_eq!(listed[0]["runs"][0]["id"], newest);
+    let ids = || -> Vec<serde_json::Value> {
+        let listed = tool.json(["runs", "ls"], 0);
+        listed.as_array().unwrap().iter().map(|campaign| campaign["runs"][0]["id"].clone()).collect()
+    };
+    assert_eq!(ids(), [oldest.as_str()], "the kept one counts, and it is never the one that goes");
+    tool.run(["test"]).expect(0);
+    tool.json(["clean", "--keep-for", "0s", "--keep-bytes", "1B"], 0);
+    assert_eq!(ids(), [oldest.as_str()]);
+    tool.run(["runs", "keep", "--off", &oldest]).expect(0);
+    tool.json(["clean", "--keep-for", "0s"], 0);
+    assert_eq!(ids(), [""; 0]);
+    assert_ne!(newest, oldest.as_str());
 }

@@ -21,6 +21,11 @@ const SECRET: [&str; 7] = [
     "x-csrf-token",
 ];
 
+/// Whether a span tells what the mesh saw.
+pub fn is_mesh(span: &ReportedSpan) -> bool {
+    span.tag("faultscope.wire").is_some()
+}
+
 /// The span as the caller's tracer would have reported it.
 ///
 /// Where payload was recorded it has the tags `req`, `req_headers` and `res`, with secrets left out.

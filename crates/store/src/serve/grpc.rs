@@ -61,13 +61,13 @@ async fn read(served: &Served, headers: &HeaderMap, body: Body) -> Result<Whole,
     Ok(whole)
 }
 
-fn encoding(headers: &HeaderMap) -> String {
+pub(super) fn encoding(headers: &HeaderMap) -> String {
     let encoding = headers.get(ENCODING).and_then(|value| value.to_str().ok());
     encoding.unwrap_or("identity").to_owned()
 }
 
 /// The one message of a body: whether it is compressed, its length in four bytes, itself.
-fn message(body: &[u8], encoding: &str, limits: &Limits) -> Result<Vec<u8>, DecodeError> {
+pub(super) fn message(body: &[u8], encoding: &str, limits: &Limits) -> Result<Vec<u8>, DecodeError> {
     let malformed = |reason: &str| DecodeError::Malformed { format: "gRPC", reason: reason.to_owned() };
     let (head, message) = body.split_first_chunk::<5>().ok_or_else(|| malformed("the message is cut off"))?;
     let [compressed, length @ ..] = *head;
@@ -78,7 +78,7 @@ fn message(body: &[u8], encoding: &str, limits: &Limits) -> Result<Vec<u8>, Deco
     Ok(inflate(message, Some(encoding), limits)?.into_owned())
 }
 
-fn answer(taken: Result<Taken, Failure>) -> Response {
+pub(super) fn answer(taken: Result<Taken, Failure>) -> Response {
     match taken {
         Ok(taken) => {
             let message = ingest::partial_success(&taken);

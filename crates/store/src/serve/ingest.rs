@@ -26,6 +26,18 @@ pub(super) struct Taken {
     complaint: Option<String>,
 }
 
+impl Taken {
+    /// A batch whose good spans are taken.
+    pub(super) fn of<T>(batch: &Batch<T>) -> Self {
+        Self { rejected: batch.n_rejected, complaint: batch.complaint() }
+    }
+
+    /// What was wrong with the rejected ones.
+    pub(super) fn complaint(self) -> Option<String> {
+        self.complaint
+    }
+}
+
 /// `POST /api/v2/spans`
 pub(super) async fn zipkin_v2(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
     zipkin(&served, &headers, body, SpanFormat::zipkin_v2).await
@@ -93,7 +105,7 @@ async fn spans(
 
 /// Stores the good spans of a batch.
 pub(super) async fn put_spans(served: &Served, decoded: Decoded) -> Result<Taken, Failure> {
-    let taken = Taken { rejected: decoded.n_rejected, complaint: decoded.complaint() };
+    let taken = Taken::of(&decoded);
     add(&served.counts.spans, decoded.items.len());
     if !decoded.items.is_empty() {
         served.store.put(decoded.items)?.committed().await?;
@@ -103,7 +115,7 @@ pub(super) async fn put_spans(served: &Served, decoded: Decoded) -> Result<Taken
 
 /// Stores the good points of a batch.
 pub(super) async fn put_points(served: &Served, decoded: &Batch<MetricPoint>) -> Result<Taken, Failure> {
-    let taken = Taken { rejected: decoded.n_rejected, complaint: decoded.complaint() };
+    let taken = Taken::of(decoded);
     let points: Vec<_> = decoded.items.iter().flat_map(points_of).collect();
     if !points.is_empty() {
         served.store.put_points(points)?.committed().await?;
@@ -138,12 +150,12 @@ pub(super) fn count(served: &Served, taken: Result<Taken, Failure>) -> Result<Ta
     taken
 }
 
-fn content_type(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn content_type(headers: &HeaderMap) -> Option<&str> {
     headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("not text"))
 }
 
 /// Answers in the language of the request, as OTLP asks for.
-fn otlp(is_json: bool, rejected: &str, taken: Result<Taken, Failure>) -> Response {
+pub(super) fn otlp(is_json: bool, rejected: &str, taken: Result<Taken, Failure>) -> Response {
     match (taken, is_json) {
         (Ok(Taken { complaint: None, .. }), true) => typed(JSON, "{}"),
         (Ok(Taken { rejected: n, complaint: Some(complaint) }), true) => {

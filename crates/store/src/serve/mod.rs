@@ -15,6 +15,7 @@
 
 mod answer;
 mod body;
+mod collect;
 mod grpc;
 mod guard;
 mod ingest;
@@ -36,6 +37,7 @@ use crate::interop::Limits;
 use crate::slices::{SpanReader, SpanStore};
 use answer::Failure;
 
+pub use collect::Collector;
 pub use guard::Access;
 
 /// How many questions are answered at the same time.

@@ -13,8 +13,9 @@ use super::scan::{Part, Scan};
 use super::search::search;
 use super::seen;
 use super::slice::{Piece, Slice, TIMELESS, is_gone};
+use crate::campaigns::Campaigns;
 use crate::error::StoreError;
-use crate::interop::trace::{self, DependencyLink, Linker, Tree};
+use crate::interop::trace::{self, CallEdge, DependencyLink, Linker, Tree};
 use crate::secrets::Key;
 
 /// How many slices stay open; what describes their rows is held in memory.
@@ -34,6 +35,8 @@ pub struct SpanReader {
     /// A 64-bit trace id is another one than a 128-bit id with the same lower half.
     strict: bool,
     open: Mutex<BTreeMap<u32, Arc<Slice>>>,
+    /// What the mesh and instances of campaigns say joins what was ingested.
+    campaigns: Campaigns,
 }
 
 /// Slices at one moment, the newest first.
@@ -42,12 +45,14 @@ pub(super) struct Snapshot(pub(super) Vec<(SliceEntry, Arc<Slice>)>);
 impl SpanReader {
     /// A reader of a `.faultscope` folder; there may be no spans in it yet.
     pub fn open(state: &Path, strict: bool) -> Self {
-        Self { folder: state.join(super::FOLDER), strict, open: Mutex::default() }
+        let campaigns = Campaigns::new(state);
+        Self { folder: state.join(super::FOLDER), strict, open: Mutex::default(), campaigns }
     }
 
     /// The spans of a trace, all reports about them, in the order of their arrival; none when it is not known.
     pub fn trace(&self, id: TraceId) -> Result<Vec<ReportedSpan>, StoreError> {
-        let spans = self.snapshot()?.spans_of(id.0 as u64)?;
+        let mut spans = self.snapshot()?.spans_of(id.0 as u64)?;
+        spans.extend(self.campaigns.trace(id)?);
         let is_it =
             |trace: &Vec<ReportedSpan>| trace.first().is_some_and(|span| self.is_same(span.trace, id));
         Ok(trace::group(spans, self.strict).into_iter().find(is_it).unwrap_or_default())
@@ -72,7 +77,9 @@ impl SpanReader {
         for id in ids {
             let key = if self.strict { id.0 } else { u128::from(id.0 as u64) };
             if done.insert(key) {
-                let traces = trace::group(snapshot.spans_of(id.0 as u64)?, self.strict);
+                let mut spans = snapshot.spans_of(id.0 as u64)?;
+                spans.extend(self.campaigns.trace(*id)?);
+                let traces = trace::group(spans, self.strict);
                 let is_it = |trace: &Vec<ReportedSpan>| trace.iter().any(|s| self.is_same(s.trace, *id));
                 found.extend(traces.into_iter().find(is_it));
             }
@@ -86,49 +93,99 @@ impl SpanReader {
         query: &TraceQuery,
         matching: Matching,
     ) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
-        search(&self.snapshot()?, self.strict, query, matching)
+        let snapshot = self.snapshot()?;
+        let mut found = search(&snapshot, self.strict, query, matching)?;
+        let seen = self.campaigns.traces(query.end_us)?;
+        if seen.is_empty() {
+            return Ok(found);
+        }
+        // A trace may be known to both: what a search finds is all of it.
+        let id_of = |spans: &[ReportedSpan]| spans.first().map(|span| span.trace);
+        let ids: HashSet<_> = seen.iter().filter_map(|spans| id_of(spans)).collect();
+        found.retain(|spans| id_of(spans).is_none_or(|id| !ids.contains(&id)));
+        for mut spans in seen {
+            if let Some(id) = id_of(&spans) {
+                let ingested = snapshot.spans_of(id.0 as u64)?;
+                spans.extend(ingested.into_iter().filter(|span| self.is_same(span.trace, id)));
+            }
+            if matching(query, &spans) {
+                found.push(spans);
+            }
+        }
+        found.sort_by_key(|spans| std::cmp::Reverse(trace::start_us(spans)));
+        found.truncate(query.limit);
+        Ok(found)
     }
 
     /// All services, sorted.
     pub fn services(&self) -> Result<Vec<String>, StoreError> {
-        self.gather(|slice, out| slice.services(out))
+        let mut services = self.gather(|slice, out| slice.services(out))?;
+        self.gather_seen(&mut services, |span| span.local.service.as_deref())?;
+        Ok(services.into_iter().collect())
     }
 
     /// The names of a service's spans, sorted.
     pub fn span_names(&self, service: &str) -> Result<Vec<String>, StoreError> {
-        self.gather(|slice, out| slice.texts(seen::NAME, service, out))
+        let mut names = self.gather(|slice, out| slice.texts(seen::NAME, service, out))?;
+        self.gather_seen(&mut names, |span| Some(span.name.as_str()).filter(|_| is_of(span, service)))?;
+        Ok(names.into_iter().collect())
     }
 
     /// The services on the other side of a service's spans, sorted.
     pub fn remote_services(&self, service: &str) -> Result<Vec<String>, StoreError> {
-        self.gather(|slice, out| slice.texts(seen::REMOTE, service, out))
+        let mut remotes = self.gather(|slice, out| slice.texts(seen::REMOTE, service, out))?;
+        self.gather_seen(&mut remotes, |span| {
+            span.remote.service.as_deref().filter(|_| is_of(span, service))
+        })?;
+        Ok(remotes.into_iter().collect())
     }
 
     /// The values of a tag whose values are kept for choice, sorted.
     pub fn tag_values(&self, key: &str) -> Result<Vec<String>, StoreError> {
-        self.gather(|slice, out| slice.texts(seen::TAG, key, out))
+        Ok(self.gather(|slice, out| slice.texts(seen::TAG, key, out))?.into_iter().collect())
     }
 
     /// Who called whom in traces that start between two moments.
     pub fn dependencies(&self, end_us: u64, lookback_us: u64) -> Result<Vec<DependencyLink>, StoreError> {
+        Ok(self.linked(end_us, lookback_us)?.links())
+    }
+
+    /// The same with rates and times, by their names.
+    pub fn edges(&self, end_us: u64, lookback_us: u64) -> Result<Vec<CallEdge>, StoreError> {
+        Ok(self.linked(end_us, lookback_us)?.edges())
+    }
+
+    fn linked(&self, end_us: u64, lookback_us: u64) -> Result<Linker, StoreError> {
         let snapshot = self.snapshot()?;
         let from_us = end_us.saturating_sub(lookback_us);
         let scan = Scan { service: None, part: Part::Any, from_us, to_us: end_us };
         let mut linker = Linker::default();
         let mut seen = HashSet::new();
+        let in_time = |spans: &[ReportedSpan]| {
+            trace::start_us(spans).is_some_and(|start| (from_us..=end_us).contains(&start))
+        };
+        for mut spans in self.campaigns.traces(end_us)? {
+            let Some(id) = spans.first().map(|span| span.trace) else { continue };
+            seen.insert(id.0 as u64);
+            let ingested = snapshot.spans_of(id.0 as u64)?;
+            spans.extend(ingested.into_iter().filter(|span| self.is_same(span.trace, id)));
+            if in_time(&spans) {
+                linker.add(&Tree::new(spans));
+            }
+        }
         for (slice, scan, piece) in snapshot.pieces(scan)? {
             for (start_us, trace_low) in slice.search(&scan, piece)? {
                 if start_us == TIMELESS || seen.len() >= MOST_LINKED || !seen.insert(trace_low) {
                     continue;
                 }
                 for spans in trace::group(snapshot.spans_of(trace_low)?, self.strict) {
-                    if trace::start_us(&spans).is_some_and(|start| (from_us..=end_us).contains(&start)) {
+                    if in_time(&spans) {
                         linker.add(&Tree::new(spans));
                     }
                 }
             }
         }
-        Ok(linker.links())
+        Ok(linker)
     }
 
     /// The points of a metric between two moments, of one service or all: each series with times and values.
@@ -191,12 +248,24 @@ impl SpanReader {
     fn gather(
         &self,
         add: impl Fn(&Slice, &mut BTreeSet<String>) -> Result<(), StoreError>,
-    ) -> Result<Vec<String>, StoreError> {
+    ) -> Result<BTreeSet<String>, StoreError> {
         let mut all = BTreeSet::new();
         for (_, slice) in &self.snapshot()?.0 {
             add(slice, &mut all)?;
         }
-        Ok(all.into_iter().collect())
+        Ok(all)
+    }
+
+    /// Adds what spans of campaigns say.
+    fn gather_seen(
+        &self,
+        all: &mut BTreeSet<String>,
+        text: impl Fn(&ReportedSpan) -> Option<&str>,
+    ) -> Result<(), StoreError> {
+        for span in self.campaigns.traces(0)?.iter().flatten() {
+            all.extend(text(span).filter(|text| !text.is_empty()).map(str::to_owned));
+        }
+        Ok(())
     }
 
     /// Opens what is new, forgets what is gone, and takes notice of what was committed.
@@ -227,6 +296,11 @@ impl SpanReader {
         }
         Ok(Snapshot(slices))
     }
+}
+
+/// Whether a service reports a span; capitals do not matter.
+fn is_of(span: &ReportedSpan, service: &str) -> bool {
+    span.local.service.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(service))
 }
 
 impl Snapshot {

@@ -8,7 +8,7 @@ mod skew;
 mod tree;
 
 pub use critical::{Step, critical_path};
-pub use links::{DependencyLink, Linker};
+pub use links::{CallEdge, DependencyLink, Linker};
 pub use merge::{group, merge};
 pub use skew::corrections;
 pub use tree::{Node, Tree};

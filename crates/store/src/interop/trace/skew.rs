@@ -3,12 +3,17 @@
 //! A server cannot start before its client. Where it seems to, its host's clock is taken to be behind by
 //! `server start - client start - (client duration - server duration) / 2`, and that is passed on to what
 //! runs below it on the same host. Only for display: raw times are kept.
+//!
+//! Hosts are told apart by their addresses; those of a campaign also by the instance that reports, while all
+//! that the mesh saw has one clock, that of the tool.
 
 use std::net::IpAddr;
 
 use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind};
 
 use super::Tree;
+use crate::campaigns::INSTANCE;
+use crate::interop::mesh::is_mesh;
 
 /// Microseconds to add to the times of each span, in the order of the tree's spans.
 ///
@@ -27,7 +32,7 @@ pub fn corrections(tree: &Tree) -> Vec<i64> {
         let Some(index) = node.span else { continue };
         let span = &tree.spans[index];
         let mut shift = |skew: &Skew<'_>| {
-            if same_host(skew.host, &span.local) {
+            if same_host(skew.host, span) {
                 out[index] = i64::saturating_sub(out[index], skew.us);
             }
         };
@@ -40,7 +45,7 @@ pub fn corrections(tree: &Tree) -> Vec<i64> {
             find_skew(client, (span, out[index]))
         });
         if let Some(skew) = &own {
-            out[index] = out[index].saturating_sub(if has_ip(&span.local) { skew.us } else { 0 });
+            out[index] = out[index].saturating_sub(if has_host(span) { skew.us } else { 0 });
         }
         let below = own.or(from_above);
         stack.extend(node.children.iter().map(|child| (*child, below)));
@@ -51,7 +56,7 @@ pub fn corrections(tree: &Tree) -> Vec<i64> {
 /// How much a host's clock is behind, as a negative number.
 #[derive(Debug, Clone, Copy)]
 struct Skew<'a> {
-    host: &'a Endpoint,
+    host: &'a ReportedSpan,
     us: i64,
 }
 
@@ -64,10 +69,13 @@ fn find_skew<'a>(client: (&ReportedSpan, i64), server: (&'a ReportedSpan, i64)) 
         span.start_us.and_then(|us| i64::try_from(us).ok()).map(|us| us.saturating_add(shift))
     };
     let ahead = start(server, server_shift)?.checked_sub(start(client, client_shift)?)?;
-    if ahead > 0
+    // A callee of the mesh also cannot start after the answer was given back.
+    let is_late = is_mesh(client)
+        && client.duration_us.and_then(|us| i64::try_from(us).ok()).is_some_and(|us| ahead > us);
+    if ahead > 0 && !is_late
         || server.local.is_empty()
         || client.local.is_empty()
-        || same_host(&server.local, &client.local)
+        || same_host(server, client)
     {
         return None;
     }
@@ -79,15 +87,28 @@ fn find_skew<'a>(client: (&ReportedSpan, i64), server: (&'a ReportedSpan, i64)) 
         // One-way, or the client did not wait: all that is known is that the server came later.
         _ => ahead.checked_sub(1)?,
     };
-    (us != 0).then_some(Skew { host: &server.local, us })
+    (us != 0).then_some(Skew { host: server, us })
 }
 
 fn has_ip(endpoint: &Endpoint) -> bool {
     endpoint.ipv4.is_some() || endpoint.ipv6.is_some()
 }
 
-/// Whether two endpoints have an address in common.
-fn same_host(left: &Endpoint, right: &Endpoint) -> bool {
+fn has_host(span: &ReportedSpan) -> bool {
+    named_host(span).is_some() || has_ip(&span.local)
+}
+
+/// The clock of a span of a campaign.
+fn named_host(span: &ReportedSpan) -> Option<&str> {
+    if is_mesh(span) { Some("mesh") } else { span.tag(INSTANCE) }
+}
+
+/// Whether two spans were timed by the same host.
+fn same_host(left: &ReportedSpan, right: &ReportedSpan) -> bool {
+    if let (Some(left), Some(right)) = (named_host(left), named_host(right)) {
+        return left == right;
+    }
+    let (left, right) = (&left.local, &right.local);
     let same = |left: Option<IpAddr>, right: Option<IpAddr>| left.is_some() && left == right;
     same(left.ipv6, right.ipv6) || same(left.ipv4, right.ipv4)
 }

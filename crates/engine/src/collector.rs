@@ -1,0 +1,128 @@
+//! Services report spans of their own to the slot: a host that every instance knows, and the variables that
+//! tell exporters about it.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use faultscope_model::plan::Plan;
+use faultscope_model::wiring::{Caller, ExternalHost, ListenerSpec};
+use faultscope_model::{InstanceId, ServiceName, SlotId, TrialId};
+use faultscope_store::SpanSink;
+use faultscope_store::serve::Collector;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// The host, as instances know it.
+const HOST: &str = "faultscope-collector";
+/// OTLP over gRPC, OTLP over HTTP, Zipkin.
+const PORTS: [u16; 3] = [4317, 4318, 9411];
+/// How long exporters gather spans before they send them; by default they would outlive a short trial.
+const GATHER_MS: u64 = 50;
+/// When nothing came for so long, exporters have sent what they had.
+const QUIET: Duration = Duration::from_millis(3 * GATHER_MS);
+/// How long a trial waits for exporters at most.
+const MOST_WAIT: Duration = Duration::from_millis(600);
+
+/// Variables that say where a service reports; one that has any of them is left alone.
+const OWN: [&str; 6] = [
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_ZIPKIN_ENDPOINT",
+    "OTEL_TRACES_EXPORTER",
+    "OTEL_SDK_DISABLED",
+    "ZIPKIN_ENDPOINT",
+];
+
+/// Adds the host to a plan and tells the instances about it.
+pub(crate) fn announce(plan: &mut Plan) {
+    let Ok(service) = HOST.parse::<ServiceName>() else { return };
+    if plan.ports.contains_key(&service) || plan.externals.iter().any(|e| e.host == HOST) {
+        return;
+    }
+    plan.externals.push(ExternalHost {
+        host: HOST.to_owned(),
+        service: service.clone(),
+        allow: false,
+        ports: PORTS.to_vec(),
+    });
+    for instance in &mut plan.instances {
+        instance.calls.push(service.clone());
+        if OWN.iter().any(|name| instance.env.contains_key(*name)) {
+            continue;
+        }
+        let name = instance.id.service.to_string();
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("http://{HOST}:4318/v1/traces")),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf".to_owned()),
+            ("OTEL_EXPORTER_ZIPKIN_ENDPOINT", format!("http://{HOST}:9411/api/v2/spans")),
+            ("ZIPKIN_ENDPOINT", format!("http://{HOST}:9411/api/v2/spans")),
+            ("OTEL_BSP_SCHEDULE_DELAY", GATHER_MS.to_string()),
+            ("OTEL_SERVICE_NAME", name),
+        ];
+        for (name, value) in variables {
+            instance.env.entry(name.to_owned()).or_insert(value);
+        }
+    }
+}
+
+/// The collector of a slot with its listeners.
+pub(crate) struct SlotCollector {
+    collector: Arc<Collector>,
+    #[expect(clippy::type_complexity, reason = "named once")]
+    listeners: Mutex<HashMap<(u16, Option<InstanceId>, Option<IpAddr>), JoinHandle<()>>>,
+}
+
+impl SlotCollector {
+    pub(crate) fn new(sink: SpanSink, slot: SlotId) -> Self {
+        Self { collector: Collector::new(sink, slot), listeners: Mutex::default() }
+    }
+
+    /// Spans from now on belong to this trial.
+    pub(crate) fn begin(&self, trial: TrialId, callers: &[Caller]) {
+        let known = callers.iter().filter_map(|caller| Some((caller.address?, caller.instance.clone())));
+        self.collector.begin(trial, known);
+    }
+
+    /// Serves a listener if it is the collector's; gives it back otherwise.
+    pub(crate) fn listen(&self, spec: &ListenerSpec, socket: TcpListener) -> io::Result<Option<TcpListener>> {
+        if spec.callee.as_str() != HOST {
+            return Ok(Some(socket));
+        }
+        let key = (spec.port, spec.caller.clone(), socket.local_addr().ok().map(|a| a.ip()));
+        let task = self.collector.listen(spec.caller.clone(), socket)?;
+        if let Some(earlier) = self.listeners.lock().unwrap_or_else(PoisonError::into_inner).insert(key, task)
+        {
+            earlier.abort();
+        }
+        Ok(None)
+    }
+
+    /// Stops listening.
+    pub(crate) fn close(&self) {
+        let listeners = std::mem::take(&mut *self.listeners.lock().unwrap_or_else(PoisonError::into_inner));
+        listeners.into_values().for_each(|task| task.abort());
+    }
+
+    /// Waits until exporters have sent what they had, where any has sent something.
+    pub(crate) async fn settle(&self) {
+        let end = Instant::now() + MOST_WAIT;
+        let mut before = self.collector.heard();
+        while before > 0 && Instant::now() < end {
+            tokio::time::sleep(QUIET).await;
+            let now = self.collector.heard();
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+    }
+}
+
+impl Drop for SlotCollector {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
