@@ -7,9 +7,11 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use faultscope_mesh::MeshSlot;
 use faultscope_model::plan::Plan;
 use faultscope_model::wiring::{Caller, ExternalHost, ListenerSpec};
 use faultscope_model::{InstanceId, ServiceName, SlotId, TrialId};
+use faultscope_platform::ReservedListener;
 use faultscope_store::SpanSink;
 use faultscope_store::serve::Collector;
 use tokio::task::JoinHandle;
@@ -68,6 +70,21 @@ pub(crate) fn announce(plan: &mut Plan) {
     }
 }
 
+/// Hands listeners to the mesh, and the collector's own to the collector.
+pub(crate) fn share(
+    collector: Option<&SlotCollector>,
+    mesh: &MeshSlot,
+    listeners: Vec<ReservedListener>,
+) -> io::Result<()> {
+    for ReservedListener { spec, socket } in listeners {
+        match collector {
+            Some(collector) if spec.callee.as_str() == HOST => collector.listen(&spec, socket)?,
+            _ => mesh.listen(spec, socket),
+        }
+    }
+    Ok(())
+}
+
 /// The collector of a slot with its listeners.
 pub(crate) struct SlotCollector {
     collector: Arc<Collector>,
@@ -86,18 +103,15 @@ impl SlotCollector {
         self.collector.begin(trial, known);
     }
 
-    /// Serves a listener if it is the collector's; gives it back otherwise.
-    pub(crate) fn listen(&self, spec: &ListenerSpec, socket: TcpListener) -> io::Result<Option<TcpListener>> {
-        if spec.callee.as_str() != HOST {
-            return Ok(Some(socket));
-        }
+    /// Serves a listener, in place of an earlier one for the same port and caller.
+    fn listen(&self, spec: &ListenerSpec, socket: TcpListener) -> io::Result<()> {
         let key = (spec.port, spec.caller.clone(), socket.local_addr().ok().map(|a| a.ip()));
         let task = self.collector.listen(spec.caller.clone(), socket)?;
-        if let Some(earlier) = self.listeners.lock().unwrap_or_else(PoisonError::into_inner).insert(key, task)
-        {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(earlier) = listeners.insert(key, task) {
             earlier.abort();
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Stops listening.

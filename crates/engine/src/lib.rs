@@ -8,6 +8,7 @@ mod collector;
 pub mod debug;
 mod error;
 mod events;
+mod evidence;
 mod exits;
 mod live;
 mod sampler;

@@ -9,7 +9,7 @@ use faultscope_model::outcome::{Signature, TestResult, judge};
 use faultscope_model::run::{Cost, Evidence, InstanceExit, RuleHits, Run};
 use faultscope_model::series::GateOutcome;
 use faultscope_model::{Circumstance, DeltaSet, Outcome, SlotId, TrialId};
-use faultscope_platform::{Deployment, PlatformError, PlatformErrorKind, PlatformEvent, ReservedListener};
+use faultscope_platform::{Deployment, PlatformError, PlatformErrorKind, PlatformEvent};
 use faultscope_store::RunRecord;
 use regex::Regex;
 use tokio::time::Instant;
@@ -23,8 +23,6 @@ use crate::{collector, exits};
 
 /// How long calls that outlive the tests may still run before the trial is judged.
 const QUIET_WITHIN: Duration = Duration::from_millis(500);
-/// Lines kept of the log of an instance that matters.
-const LOG_LINES: usize = 50;
 
 /// A trial to carry out.
 #[derive(Debug, Clone)]
@@ -224,17 +222,8 @@ impl Session {
                 collector.begin(request.trial, &callers);
             }
             mesh.configure(wire::wiring(&self.application, &plan, slot.id, seed, callers, endpoints, record));
-            for ReservedListener { spec, socket } in reservation.listeners {
-                let socket = match &slot.collector {
-                    Some(collector) => collector.listen(&spec, socket).map_err(|e| {
-                        EngineError::Internal(format!("the collector of {} cannot listen: {e}", slot.id))
-                    })?,
-                    None => Some(socket),
-                };
-                if let Some(socket) = socket {
-                    mesh.listen(spec, socket);
-                }
-            }
+            collector::share(slot.collector.as_ref(), mesh, reservation.listeners)
+                .map_err(|e| EngineError::Internal(format!("the collector cannot listen: {e}")))?;
         }
         let mut happenings = self.platform.events(slot.id);
         let apply = self.platform.apply(slot.id, &plan, cancel);
@@ -330,40 +319,6 @@ impl Session {
         let failures: Vec<Signature> =
             results.iter().filter_map(|r| r.signature(pattern_of(r).as_ref())).collect();
         judge(&failures, request.wanted.as_ref())
-    }
-
-    /// Takes secrets out of what tests and instances said, before it is judged, printed or stored: the same
-    /// failure must read the same everywhere.
-    async fn hide_secrets(&self, evidence: &mut Evidence) -> Result<(), EngineError> {
-        // Once all calls are written, the secrets in them are known.
-        self.campaign.flush().await?;
-        let redactor = self.campaign.redactor();
-        for test in &mut evidence.tests {
-            redactor.redact(&mut test.output);
-            if let Some(failure) = &mut test.failure {
-                redactor.redact(&mut failure.message);
-            }
-        }
-        evidence
-            .notes
-            .iter_mut()
-            .chain(evidence.logs.values_mut().flatten())
-            .for_each(|t| redactor.redact(t));
-        Ok(())
-    }
-
-    async fn keep_logs(&self, slot: &SlotState, evidence: &mut Evidence) {
-        let ended: Vec<_> = evidence.exits.iter().map(|e| e.instance.clone()).collect();
-        for instance in ended {
-            if evidence.logs.contains_key(&instance) {
-                continue;
-            }
-            if let Ok(mut lines) = self.platform.logs(slot.id, &instance).await {
-                let surplus = lines.len().saturating_sub(LOG_LINES);
-                lines.drain(..surplus);
-                evidence.logs.insert(instance, lines);
-            }
-        }
     }
 
     pub(crate) async fn store(&self, run: &Run) -> Result<(), EngineError> {

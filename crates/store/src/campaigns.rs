@@ -12,7 +12,8 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::folder::Store;
 use crate::interop::mesh;
 use crate::interop::trace::group;
-use crate::reader::{Reader, StoredReport};
+use crate::reader::Reader;
+use crate::reports::StoredReport;
 
 /// Campaigns that are looked at, the newest.
 const MOST_CAMPAIGNS: usize = 50;

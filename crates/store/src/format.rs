@@ -57,6 +57,9 @@ pub(crate) fn bring_up(
     path: &Path,
     steps: &[DatabaseStep],
 ) -> Result<(), StoreError> {
+    if steps_from(path, version(connection, path)?, steps)?.is_empty() {
+        return Ok(());
+    }
     let run = |sql: &str| connection.execute_batch(sql).map_err(StoreError::sqlite("migrate", path));
     // What is replaced must not stay behind in pages that are free now.
     run("PRAGMA secure_delete = ON; BEGIN IMMEDIATE")?;

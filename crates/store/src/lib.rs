@@ -29,6 +29,7 @@ mod migrate;
 mod names;
 mod queue;
 mod reader;
+mod reports;
 mod retention;
 mod samples;
 mod schema;
@@ -46,7 +47,8 @@ pub use events::{EventLog, Events, LoggedEvent};
 pub use exposition::{Asked, read_exposition};
 pub use folder::{Store, StoredCampaign};
 pub use meta::{CampaignMeta, new_campaign_id};
-pub use reader::{Edge, Reader, StoredLog, StoredReport, StoredRun};
+pub use reader::{Edge, Reader, StoredLog, StoredRun};
+pub use reports::StoredReport;
 pub use retention::Retention;
 pub use samples::{SampleWriter, SeriesPoints};
 

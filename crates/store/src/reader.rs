@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use faultscope_model::metrics::Sample;
 use faultscope_model::span::Span;
-use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{InstanceId, RunId, ServiceName, TraceId, TrialId};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -16,13 +15,13 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::names::NameTable;
 use crate::samples::{EVER, SampleReader, SeriesPoints};
 use crate::schema::{DATABASE, open_reader};
-use crate::secrets::{Key, UnsealError, restore, restore_reported, unseal};
+use crate::secrets::Key;
 use crate::writer::trace_key;
 
 /// Reads what is committed of a campaign. Its functions block on the disk.
 #[derive(Debug)]
 pub struct Reader {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     connection: Mutex<Connection>,
 }
 
@@ -52,17 +51,6 @@ pub struct StoredLog {
     pub instance: InstanceId,
     /// The text, of long ones the end.
     pub text: String,
-}
-
-/// A span that an instance reported itself.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StoredReport {
-    /// The trial.
-    pub trial: TrialId,
-    /// Who sent it, where that is known.
-    pub instance: Option<InstanceId>,
-    /// The span.
-    pub span: ReportedSpan,
 }
 
 /// All calls from one service to another.
@@ -140,89 +128,6 @@ impl Reader {
         })?;
         spans.sort_by_key(|(_, span)| (span.start_us, span.id));
         Ok(spans)
-    }
-
-    fn restored(&self, rows: Vec<(i64, Span)>, key: &Key) -> Result<Vec<Span>, StoreError> {
-        let mut spans = Vec::with_capacity(rows.len());
-        for (row, mut span) in rows {
-            let sealed = {
-                let connection = self.lock();
-                let read = || -> rusqlite::Result<Option<Vec<u8>>> {
-                    let sql = "SELECT sealed FROM secrets WHERE span = ?1";
-                    connection.prepare_cached(sql)?.query_row([row], |row| row.get(0)).optional()
-                };
-                read().map_err(StoreError::sqlite("read", &self.path))?
-            };
-            if let Some(sealed) = sealed {
-                restore(&mut span, unseal(key, &sealed).map_err(|error| sealed_error(&self.path, error))?);
-            }
-            spans.push(span);
-        }
-        Ok(spans)
-    }
-
-    /// What instances reported themselves in a trial, in the order of arrival.
-    pub fn reported_in(&self, trial: TrialId) -> Result<Vec<StoredReport>, StoreError> {
-        self.reports("trial = ?1", &[trial.0.cast_signed()], None)
-    }
-
-    /// What instances reported themselves about a trace, of all trials.
-    pub fn reported_of_trace(&self, trace: TraceId) -> Result<Vec<StoredReport>, StoreError> {
-        let ids = [(trace.0 as u64).cast_signed(), ((trace.0 >> 64) as u64).cast_signed()];
-        self.reports("trace_low = ?1 AND trace_high = ?2", &ids, None)
-    }
-
-    /// The same with their secrets.
-    pub fn restored_reports_of_trace(
-        &self,
-        trace: TraceId,
-        key: &Key,
-    ) -> Result<Vec<StoredReport>, StoreError> {
-        let ids = [(trace.0 as u64).cast_signed(), ((trace.0 >> 64) as u64).cast_signed()];
-        self.reports("trace_low = ?1 AND trace_high = ?2", &ids, Some(key))
-    }
-
-    /// The latest calls and reported spans, so many of each, in the order of arrival.
-    pub(crate) fn latest(&self, most: usize) -> Result<(Vec<Span>, Vec<StoredReport>), StoreError> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let mut calls = Vec::new();
-        self.read(|connection, names| {
-            let sql = format!("SELECT {COLUMNS} FROM spans ORDER BY id DESC LIMIT ?1");
-            let mut statement = connection.prepare_cached(&sql)?;
-            let mut rows = statement.query([most])?;
-            while let Some(row) = rows.next()? {
-                calls.push(read_span(row, names).map_err(damaged_row)?);
-            }
-            Ok(())
-        })?;
-        calls.reverse();
-        let last = "id > (SELECT coalesce(max(id), 0) FROM reported) - ?1";
-        Ok((calls, self.reports(last, &[most], None)?))
-    }
-
-    fn reports(&self, which: &str, ids: &[i64], key: Option<&Key>) -> Result<Vec<StoredReport>, StoreError> {
-        let read = || -> rusqlite::Result<Vec<(StoredReport, Option<Vec<u8>>)>> {
-            let connection = self.lock();
-            let sql = format!("SELECT trial, instance, json, sealed FROM reported WHERE {which} ORDER BY id");
-            let mut statement = connection.prepare_cached(&sql)?;
-            let rows = statement.query_map(rusqlite::params_from_iter(ids), |row| {
-                let instance = row.get::<_, Option<String>>(1)?.and_then(|text| text.parse().ok());
-                let span = serde_json::from_str(row.get_ref(2)?.as_str()?);
-                let span = span.map_err(|error| damaged_row(error.to_string()))?;
-                let trial = TrialId(row.get::<_, i64>(0)?.cast_unsigned());
-                Ok((StoredReport { trial, instance, span }, row.get(3)?))
-            })?;
-            rows.collect()
-        };
-        let rows = read().map_err(StoreError::sqlite("read", &self.path))?;
-        let restore = |(mut report, sealed): (StoredReport, Option<Vec<u8>>)| {
-            if let (Some(key), Some(sealed)) = (key, sealed) {
-                let originals = unseal(key, &sealed).map_err(|error| sealed_error(&self.path, error))?;
-                restore_reported(&mut report.span, originals);
-            }
-            Ok(report)
-        };
-        rows.into_iter().map(restore).collect()
     }
 
     /// The spans of a trace by their start, of all trials.
@@ -342,12 +247,12 @@ impl Reader {
         SampleReader::open(self.path.parent().unwrap_or(Path::new("")))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connection> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads names and rows in one transaction, so that a row never names what was read too early.
-    fn read(
+    pub(crate) fn read(
         &self,
         read: impl FnOnce(&Connection, &NameTable) -> rusqlite::Result<()>,
     ) -> Result<(), StoreError> {
@@ -418,15 +323,6 @@ fn failed(row: &Row<'_>) -> rusqlite::Result<bool> {
 fn quantile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
-}
-
-/// Why sealed secrets of a file cannot be opened.
-pub(crate) fn sealed_error(path: &Path, error: UnsealError) -> StoreError {
-    let kind = match error {
-        UnsealError::OtherKey => StoreErrorKind::NotPermitted,
-        UnsealError::Damaged => StoreErrorKind::Damaged,
-    };
-    StoreError::new(kind, "restore the secrets of", path, error.to_string())
 }
 
 pub(crate) fn damaged_row(reason: String) -> rusqlite::Error {

@@ -12,7 +12,7 @@ use faultscope_model::{InstanceId, SlotId, TrialId};
 use rusqlite::Connection;
 
 use crate::error::StoreError;
-use crate::format::{DatabaseStep, steps_from};
+use crate::format::{DatabaseStep, bring_up, steps_from};
 use crate::schema::{connect_reader, connect_writer, version};
 use crate::slices::{Point, Series, SeriesNumbers};
 
@@ -110,11 +110,7 @@ impl Open {
                 let create = format!("BEGIN; {TABLES} PRAGMA user_version = {SAMPLES_FORMAT}; COMMIT;");
                 connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
             }
-            found => {
-                for step in steps_from(path, found, SAMPLES_STEPS)? {
-                    step(&connection).map_err(StoreError::sqlite("migrate", path))?;
-                }
-            }
+            _ => bring_up(&connection, path, SAMPLES_STEPS)?,
         }
         let load = || -> rusqlite::Result<_> {
             let instances = instances(&connection)?.into_iter().map(|(number, id)| (id, number)).collect();

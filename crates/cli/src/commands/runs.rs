@@ -149,8 +149,9 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
             render::tree::trees(&chosen, usize::MAX, measured, printer);
             return Ok(Exit::Done);
         }
+        let unmeasured = History::default();
         for spans in group(joined(&chosen, reported), true) {
-            render::waterfall::waterfall(spans, false, printer);
+            render::waterfall::waterfall(spans, false, measured.unwrap_or(&unmeasured), printer);
         }
         return Ok(Exit::Done);
     }

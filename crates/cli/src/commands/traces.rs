@@ -11,6 +11,7 @@ use faultscope_model::units::{self, show_duration};
 use faultscope_store::interop::query::{annotation_query, matches};
 use faultscope_store::interop::trace::{failed, start_us};
 use faultscope_store::interop::{self, otlp, read_trace_id, zipkin, zipkin_trace_id};
+use faultscope_store::{Store, StoreErrorKind};
 use serde::Serialize;
 
 use super::services::open;
@@ -18,8 +19,12 @@ use super::traces_import::{self, ImportArgs};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
+use crate::project;
 use crate::render;
 use crate::render::table::Table;
+
+/// Campaigns that are looked at for what instances used meanwhile.
+const MOST_CAMPAIGNS: usize = 50;
 
 #[derive(Debug, Args)]
 pub(crate) struct TracesArgs {

@@ -70,8 +70,9 @@ pub(crate) fn waterfall(spans: Vec<ReportedSpan>, raw: bool, used: &History, pri
 
 /// What the instance that handled a span used when it began.
 fn used_at(used: &History, span: &ReportedSpan) -> Option<String> {
-    let named =
-        ["faultscope.callee", "service.instance.id"].iter().find_map(|key| span.tag(key)?.parse().ok());
+    let named = ["faultscope.callee", "faultscope.instance", "service.instance.id"]
+        .iter()
+        .find_map(|key| span.tag(key)?.parse().ok());
     // A service that says no instance is known by its name, if it has just one.
     let alone = || {
         let service = span.local.service.as_deref()?;

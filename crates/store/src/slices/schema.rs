@@ -58,7 +58,6 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
             let create = format!("BEGIN; {TABLES} {TABLES_2} PRAGMA user_version = {SLICE_FORMAT}; COMMIT;");
             connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
         }
-        found if steps_from(path, found, SLICE_STEPS)?.is_empty() => {}
         _ => bring_up(&connection, path, SLICE_STEPS)?,
     }
     Ok(connection)

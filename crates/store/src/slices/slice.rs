@@ -15,7 +15,7 @@ use super::scan::{Answer, Numbered, Part, Scan};
 use super::segment::{self, Described, Entry, contains, entries, entries_of, rows_of, trace_key};
 use super::{metrics, schema, seen};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::reader::sealed_error;
+use crate::reports::sealed_error;
 use crate::secrets::{Key, restore_reported, unseal};
 
 /// One slice. What describes its rows is kept in memory, the rows are read as they are needed.
