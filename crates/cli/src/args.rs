@@ -7,9 +7,10 @@ use faultscope_model::units::ByteSize;
 
 use crate::bench::{BenchArgs, BenchPartArgs};
 use crate::commands::{
-    debug_args::DebugArgs, deps::DepsArgs, metrics::MetricsArgs, report::ReportArgs, repro::ReproArgs,
-    serve::ServeArgs, services::ServicesArgs, traces::TracesArgs,
+    capture::CaptureArgs, debug_args::DebugArgs, deps::DepsArgs, metrics::MetricsArgs, report::ReportArgs,
+    repro::ReproArgs, serve::ServeArgs, services::ServicesArgs, traces::TracesArgs,
 };
+use crate::comparison::Comparison;
 use crate::exit;
 
 /// Finds out why a microservice system fails.
@@ -55,11 +56,18 @@ pub(crate) enum Command {
     /// Checks an application file and lists every delta.
     ///
     /// Example: faultscope check shop/faultscope.yaml --probe
+    /// Example: faultscope check --good v1/compose.yaml --bad v2/compose.yaml
     Check(CheckArgs),
     /// Writes an application file from Compose files or a Procfile.
     ///
     /// Example: faultscope init -f compose.yaml -f compose.override.yaml --profile dev
     Init(InitArgs),
+    /// Fills the failing circumstance from a running or recorded system.
+    ///
+    /// It reads replicas, limits, settings, versions, and the orders of overlapping calls.
+    ///
+    /// Example: faultscope capture --from-run last --write
+    Capture(CaptureArgs),
     /// Starts an application and keeps it running, recording every call, until Ctrl-C.
     ///
     /// Example: faultscope up --set instances.order=3
@@ -67,6 +75,7 @@ pub(crate) enum Command {
     /// Reduces a failing circumstance to the smallest set of deltas that makes the test fail.
     ///
     /// Example: faultscope debug cases/dd-f1.yaml --slots 4
+    /// Example: faultscope debug --good before.yaml --bad after.yaml
     Debug(DebugArgs),
     /// Runs the tests of an application in a fresh deployment.
     ///
@@ -126,6 +135,23 @@ pub(crate) struct Target {
     /// How processes are kept apart; as the file says by default.
     #[arg(long, value_enum)]
     pub(crate) isolation: Option<IsolationArg>,
+    #[command(flatten)]
+    pub(crate) comparison: Comparison,
+}
+
+impl Target {
+    /// One application file.
+    pub(crate) fn of(file: PathBuf, platform: PlatformChoice, isolation: Option<IsolationArg>) -> Self {
+        Self { file, platform, isolation, comparison: Comparison::default() }
+    }
+
+    /// The words that name the same application again.
+    pub(crate) fn words(&self) -> Vec<String> {
+        if self.comparison.is_asked_for() {
+            return self.comparison.words();
+        }
+        vec![self.file.to_string_lossy().into_owned()]
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -156,7 +182,8 @@ pub(crate) struct Under {
     /// Add one delta, by its name in `faultscope check`.
     #[arg(long = "delta", value_name = "NAME", conflicts_with = "failing")]
     pub(crate) deltas: Vec<String>,
-    /// Change one setting: nodes=3, instances.order=2, config.order.memory=64MiB, config.order.env.TTL=5.
+    /// Change one setting: nodes=3, instances.order=2, config.order.memory=64MiB,
+    /// config.order.env.TTL=5, versions.order=v2.
     #[arg(long = "set", value_name = "SETTING")]
     pub(crate) settings: Vec<String>,
     /// How much of each call is recorded.

@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod commands;
+mod comparison;
 mod error;
 mod exit;
 mod printer;
@@ -75,6 +76,7 @@ fn run(cli: Cli, printer: &Printer) -> Result<Exit, CommandError> {
 async fn dispatch(command: Command, global: &args::Global, printer: &Printer) -> Result<Exit, CommandError> {
     match command {
         Command::Check(args) => commands::check::run(args, global, printer).await,
+        Command::Capture(args) => commands::capture::run(args, printer).await,
         Command::Up(args) => commands::up::run(args, global, printer).await,
         Command::Debug(args) => commands::debug::run(args, global, printer).await,
         Command::Test(args) => commands::test::run(args, global, printer).await,

@@ -30,6 +30,15 @@ pub(crate) struct Project {
 }
 
 impl Project {
+    /// The application that was asked for: one file, or two deployments laid over one another.
+    pub(crate) fn of(target: &Target, printer: &Printer) -> Result<Self, CommandError> {
+        if target.comparison.is_asked_for() {
+            target.comparison.read(printer)
+        } else {
+            Self::read(&target.file)
+        }
+    }
+
     /// Reads an application file, given itself or its folder.
     pub(crate) fn read(path: &Path) -> Result<Self, CommandError> {
         let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
@@ -203,7 +212,7 @@ fn change(
 ) -> Result<(), CommandError> {
     let wrong = || {
         CommandError::usage(format!("`{setting}` is not a setting"))
-            .hint("write nodes=3, instances.order=2, config.order.memory=64MiB or config.order.env.TTL=5")
+            .hint("write nodes=3, instances.order=2, config.order.memory=64MiB, config.order.env.TTL=5 or versions.order=v2")
     };
     let (key, value) = setting.split_once('=').ok_or_else(wrong)?;
     let service = |name: &str| {
@@ -219,8 +228,10 @@ fn change(
     if key == "nodes" {
         circumstance.nodes = value.parse().ok().filter(|&n| n > 0).ok_or_else(wrong)?;
     } else if let Some(name) = key.strip_prefix("instances.") {
-        let count = value.parse().ok().filter(|&n: &u32| (1..=1000).contains(&n)).ok_or_else(wrong)?;
+        let count = value.parse().ok().filter(|&n: &u32| n <= 1000).ok_or_else(wrong)?;
         circumstance.instances.insert(service(name)?, count);
+    } else if let Some(name) = key.strip_prefix("versions.") {
+        circumstance.versions.insert(service(name)?, value.to_owned());
     } else if let Some(rest) = key.strip_prefix("config.") {
         // A service's name may hold dots: the longest that fits is meant.
         let fits = |s: &&ServiceName| rest.strip_prefix(s.as_str()).is_some_and(|rest| rest.starts_with('.'));

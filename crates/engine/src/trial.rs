@@ -273,6 +273,7 @@ impl Session {
             platform: &self.platform,
             mesh: slot.mesh.as_ref(),
             slot: slot.id,
+            root: &self.options.root,
             expansion: &slot.expansion,
             campaign: self.campaign.id().as_str(),
         };

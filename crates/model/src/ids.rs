@@ -193,6 +193,10 @@ const SENTINELS: u64 = 1 << 32;
 const CHECKS_SIMPLEST: u64 = 2 << 32;
 /// From here on they are start-up checks of the failing circumstance.
 const CHECKS_FAILING: u64 = 3 << 32;
+/// From here on they look for the boundary of a number.
+const BOUNDARIES: u64 = 4 << 32;
+/// From here on they try smaller inputs.
+const INPUTS: u64 = 5 << 32;
 
 impl TrialId {
     /// The repetition of a known circumstance, from 1.
@@ -210,6 +214,16 @@ impl TrialId {
         Self(CHECKS_FAILING + u64::from(number))
     }
 
+    /// A trial of another value of a number in a cause, from 1.
+    pub fn boundary(number: u32) -> Self {
+        Self(BOUNDARIES + u64::from(number))
+    }
+
+    /// A trial of a smaller input, from 1; 0 is the whole input.
+    pub fn input(number: u32) -> Self {
+        Self(INPUTS + u64::from(number))
+    }
+
     /// Whether a search chose it, or it is one of a plain list.
     pub fn is_chosen(self) -> bool {
         self.0 < SENTINELS
@@ -225,7 +239,9 @@ impl TrialId {
             0..SENTINELS => self.0.to_string(),
             SENTINELS..CHECKS_SIMPLEST => numbered("sentinel", SENTINELS),
             CHECKS_SIMPLEST..CHECKS_FAILING => numbered("check-simplest", CHECKS_SIMPLEST),
-            _ => numbered("check-failing", CHECKS_FAILING),
+            CHECKS_FAILING..BOUNDARIES => numbered("check-failing", CHECKS_FAILING),
+            BOUNDARIES..INPUTS => format!("boundary-{}", self.0 - BOUNDARIES),
+            _ => format!("input-{}", self.0 - INPUTS),
         }
     }
 }
@@ -321,6 +337,10 @@ mod tests {
         assert_eq!(TrialId::check_simplest(1).to_string(), "check-simplest");
         assert_eq!(TrialId::check_failing(3).name(), "check-failing-3");
         assert_eq!(TrialId::sentinel(2).name(), "sentinel-2");
+        assert_eq!(
+            (TrialId::boundary(1).name(), TrialId::input(0).name()),
+            ("boundary-1".into(), "input-0".into())
+        );
         assert!(TrialId(12).is_chosen() && !TrialId::sentinel(1).is_chosen());
     }
 

@@ -4,11 +4,14 @@
 //! in it can be tested by the thousand in milliseconds. All other crates speak its words.
 
 pub mod application;
+pub mod capture;
 pub mod circumstance;
+pub mod compare;
 pub mod event;
 pub mod figures;
 pub mod ids;
 pub mod import;
+pub mod input;
 pub mod metrics;
 pub mod operation;
 pub mod outcome;
@@ -17,6 +20,7 @@ pub mod protocol;
 pub mod record;
 pub mod rule;
 pub mod run;
+pub mod scale;
 pub mod series;
 pub mod space;
 pub mod span;

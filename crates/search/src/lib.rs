@@ -9,6 +9,7 @@
 
 mod bayes;
 pub mod bench;
+mod boundary;
 mod ddmin;
 mod ddmin_par;
 mod fixed;
@@ -19,6 +20,7 @@ pub mod simulate;
 mod standing;
 
 pub use bayes::{Bayes, BayesOptions};
+pub use boundary::{Boundary, FoundBoundary, Line, Side, Steps};
 pub use ddmin::Ddmin;
 pub use ddmin_par::DdminPar;
 pub use fixed::Fixed;

@@ -44,7 +44,7 @@ struct Probed {
 }
 
 pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let project = Project::read(&args.target.file)?;
+    let project = Project::of(&args.target, printer)?;
     let space = project.application.space().map_err(|e| CommandError::new(Exit::Spec, e.to_string()))?;
     let space = Costs::load(&project.root.join(".faultscope"), &project.application.name).apply(space);
     let probe = if args.probe { Some(probe(&project, &args, global, printer).await?) } else { None };

@@ -21,14 +21,14 @@ use crate::project::Project;
 const MOST_SHOWN: usize = 12;
 
 pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let project = Project::read(&args.target.file)?;
+    let project = Project::of(&args.target, printer)?;
     super::test::choose(&project, args.test.as_slice())?;
     if args.all && args.strategy != StrategyArg::Bayes {
         return Err(CommandError::usage("only the strategy `bayes` looks for all causes")
             .hint("leave `--all` or `--strategy` out"));
     }
     let differs = project.application.space().is_ok_and(|space| !space.deltas.is_empty());
-    if !differs {
+    if !differs && !args.input {
         let message = "simplest and failing circumstance are the same, so there is nothing to search";
         return Err(CommandError::new(Exit::Spec, message).hint(
             "write what is different when the test fails, for example\n  \
@@ -111,6 +111,8 @@ fn chosen(args: &DebugArgs) -> DebugOptions {
             FlakyArg::Rate(rate) => Flaky::Rate(rate),
         },
         repeat: args.repeat,
+        boundary: args.boundary,
+        input: args.input,
         most_time: args.budget.iter().filter_map(time).min(),
         most_trials: args.budget.iter().filter_map(trials).min(),
     }
@@ -123,6 +125,13 @@ fn bundles(
     report: &DebugReport,
     printer: &Printer,
 ) -> Result<Vec<PathBuf>, CommandError> {
+    if args.target.comparison.is_asked_for() {
+        // A bundle lays its circumstances over one file, and a comparison has two.
+        return match &args.bundle {
+            None => Ok(Vec::new()),
+            Some(_) => Err(CommandError::usage("a comparison of two deployments cannot be bundled yet")),
+        };
+    }
     let rate = report.calibration.map_or(1.0, |known| known.rate);
     let how = (rate, args.only, args.seed);
     let written =
@@ -169,6 +178,7 @@ fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
         }
         printer.line(format!("Reproduce with `{}`", reproduce(cause, report, args)));
     }
+    crate::render::deeper::deeper(report, printer);
     if report.none_left {
         printer.line("No cause is left: with all other deltas together the test passes");
     }
@@ -271,5 +281,6 @@ fn reproduce(cause: &FoundCause, report: &DebugReport, args: &DebugArgs) -> Stri
     let quote = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
     let deltas: Vec<_> = cause.witness.iter().map(|d| format!("--delta {}", quote(&d.name))).collect();
     let test = report.signature.as_ref().map(|s| format!(" --test {}", quote(&s.test))).unwrap_or_default();
-    format!("faultscope test {} {}{test}", quote(&args.target.file.to_string_lossy()), deltas.join(" "))
+    let target: Vec<_> = args.target.words().iter().map(|word| quote(word)).collect();
+    format!("faultscope test {} {}{test}", target.join(" "), deltas.join(" "))
 }

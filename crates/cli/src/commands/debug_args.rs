@@ -26,6 +26,12 @@ pub(crate) struct DebugArgs {
     /// Go on after the first cause until none is left.
     #[arg(long)]
     pub(crate) all: bool,
+    /// Find where the failure starts, for every number in the cause: "fails at 95MiB and below".
+    #[arg(long)]
+    pub(crate) boundary: bool,
+    /// Make the input of the failing test as small as it can be: its steps, or the file it names.
+    #[arg(long)]
+    pub(crate) input: bool,
     /// Stop with the best answer so far after a time or a number of trials: 5m, "30 trials"; or both.
     #[arg(long, value_name = "BUDGET")]
     pub(crate) budget: Vec<Budget>,

@@ -169,7 +169,7 @@ async fn open(
     slots: u16,
     notes: Option<&Printer>,
 ) -> Result<Arc<Session>, CommandError> {
-    let target = Target { file: file.to_owned(), platform: PlatformChoice::Process, isolation: None };
+    let target = Target::of(file.to_owned(), PlatformChoice::Process, None);
     let platform = project.platform(&target).await?;
     if let Some(printer) = notes {
         platform.capabilities().notes.iter().for_each(|note| printer.talk(format!("note: {note}")));

@@ -29,7 +29,7 @@ struct Written {
 }
 
 pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let files = if args.files.is_empty() { look_for()? } else { args.files.clone() };
+    let files = if args.files.is_empty() { look_in(Path::new(""))? } else { args.files.clone() };
     let imported = import(&files, &args.profile)?;
     let text = imported.application.to_yaml();
     // What we write must be what we read.
@@ -64,19 +64,26 @@ pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandErr
     Ok(Exit::Done)
 }
 
-fn look_for() -> Result<Vec<PathBuf>, CommandError> {
+/// The files of a folder that Compose itself would read, or its Procfile.
+pub(crate) fn look_in(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
     for (name, over) in COMPOSE_NAMES {
-        if Path::new(name).is_file() {
-            return Ok([name, over].into_iter().map(PathBuf::from).filter(|p| p.is_file()).collect());
+        if folder.join(name).is_file() {
+            return Ok([name, over].into_iter().map(|n| folder.join(n)).filter(|p| p.is_file()).collect());
         }
     }
-    if Path::new("Procfile").is_file() {
-        return Ok(vec!["Procfile".into()]);
+    if folder.join("Procfile").is_file() {
+        return Ok(vec![folder.join("Procfile")]);
     }
-    Err(CommandError::usage("there is no Compose file and no Procfile here").hint("name one with `-f FILE`"))
+    if folder.as_os_str().is_empty() {
+        let message = "there is no Compose file and no Procfile here";
+        return Err(CommandError::usage(message).hint("name one with `-f FILE`"));
+    }
+    let message = format!("there is no application file, Compose file or Procfile in {}", folder.display());
+    Err(CommandError::usage(message).hint("name the file itself"))
 }
 
-fn import(files: &[PathBuf], profiles: &[String]) -> Result<Imported, CommandError> {
+/// Reads Compose files, later ones laid over earlier ones, or one Procfile.
+pub(crate) fn import(files: &[PathBuf], profiles: &[String]) -> Result<Imported, CommandError> {
     let read = |path: &Path| {
         std::fs::read_to_string(path)
             .map_err(|e| CommandError::new(Exit::Spec, format!("cannot read {}", path.display())).because(e))

@@ -67,7 +67,7 @@ pub(crate) async fn run(args: ReproArgs, global: &Global, printer: &Printer) -> 
     let (manifest, file) = bundle::unpack(&args.bundle, &folder).map_err(|e| refused(&args.bundle, e))?;
     let project = Project::read(&file)?;
     printer.talk(format!("{}: {}", manifest.application, manifest.signature));
-    let target = Target { file, platform: args.platform, isolation: args.isolation };
+    let target = Target::of(file, args.platform, args.isolation);
     let platform = project.platform(&target).await?;
     let under = Under {
         failing: false,

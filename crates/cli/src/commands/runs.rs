@@ -56,7 +56,7 @@ pub(crate) async fn run(args: RunsArgs, printer: &Printer) -> Result<Exit, Comma
     }
 }
 
-fn open(folder: &std::path::Path) -> Result<Store, CommandError> {
+pub(crate) fn open(folder: &std::path::Path) -> Result<Store, CommandError> {
     let state = project::state_folder(folder);
     if !state.is_dir() {
         return Err(CommandError::usage(format!("there are no runs at {}", state.display()))

@@ -31,7 +31,7 @@ pub(crate) struct Tested {
 }
 
 pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let project = Project::read(&args.target.file)?;
+    let project = Project::of(&args.target, printer)?;
     let tests = choose(&project, &args.tests)?;
     let (space, set) = project.under(&args.under)?;
     let mut options = project.session("test", &args.under)?;

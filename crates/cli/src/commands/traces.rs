@@ -194,7 +194,7 @@ fn show(args: &ShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
 }
 
 /// A trace by its id: what services reported, and what the mesh saw of it.
-fn find(folder: &std::path::Path, id: &str) -> Result<Vec<ReportedSpan>, CommandError> {
+pub(crate) fn find(folder: &std::path::Path, id: &str) -> Result<Vec<ReportedSpan>, CommandError> {
     let unknown = |why: &str| {
         CommandError::usage(format!("the trace id `{id}` {why}")).hint("`faultscope traces ls` lists traces")
     };

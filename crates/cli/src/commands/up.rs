@@ -26,7 +26,7 @@ struct Published {
 }
 
 pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let project = Project::read(&args.target.file)?;
+    let project = Project::of(&args.target, printer)?;
     let within = args.duration.as_deref().map(units::parse_duration).transpose();
     let within = within.map_err(|e| CommandError::usage(e.to_string()))?;
     let (space, set) = project.under(&args.under)?;

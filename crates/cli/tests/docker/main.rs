@@ -3,6 +3,7 @@
 #![cfg(feature = "docker")]
 
 mod images;
+mod projects;
 mod trials;
 
 use std::process::Command;

@@ -33,7 +33,7 @@ fn single_settings() {
 #[test]
 fn settings_that_cannot_be() {
     let tool = tool_with(&cells());
-    for setting in ["instances.back=0", "nodes=x", "config.back.memroy=1MiB", "back=2"] {
+    for setting in ["instances.back=-1", "nodes=x", "config.back.memroy=1MiB", "back=2"] {
         let output = tool.run(["test", "--set", setting]).expect(2);
         assert!(output.stderr.contains("is not a setting"), "{}", output.stderr);
     }

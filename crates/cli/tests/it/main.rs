@@ -1,12 +1,15 @@
 //! End-to-end tests: the built tool, real processes, real clients. One binary, since linking is what takes long.
 
 mod campaigns;
+mod capture;
 mod cases;
 mod check;
 mod check_errors;
 mod circumstances;
 mod clients;
+mod compare;
 mod debug;
+mod deeper;
 mod init;
 mod isolation;
 mod joined;

@@ -24,6 +24,7 @@ fn help() {
       demo         Starts a sample system of 45 services and finds out why one of its tests fails
       check        Checks an application file and lists every delta
       init         Writes an application file from Compose files or a Procfile
+      capture      Fills the failing circumstance from a running or recorded system
       up           Starts an application and keeps it running, recording every call, until Ctrl-C
       debug        Reduces a failing circumstance to the smallest set of deltas that makes the test fail
       test         Runs the tests of an application in a fresh deployment
@@ -82,7 +83,9 @@ fn help() {
 #[test]
 fn help_of_commands_has_examples() {
     let tool = tool();
-    for command in ["check", "debug", "init", "up", "test", "report", "repro", "bench", "completions"] {
+    for command in
+        ["capture", "check", "debug", "init", "up", "test", "report", "repro", "bench", "completions"]
+    {
         let text = tool.run([command, "--help"]).expect(0).stdout;
         assert!(text.contains("Example: faultscope"), "{command}: {text}");
     }
@@ -128,21 +131,31 @@ fn help_of_commands_has_examples() {
               - netns: Network, mount and process namespaces
               - ports: Ports of the loopback interface
 
-          --failing
-              Use the failing circumstance of the file instead of the simplest
+          --good <FILE>
+              A deployment that works: an application file, a folder, or Compose files (repeat for
+              overrides). Every difference to `--bad` is a delta
 
       -q, --quiet
               Show no progress
 
-          --delta <NAME>
-              Add one delta, by its name in `faultscope check`
+          --bad <FILE>
+              A deployment that fails
 
       -v, --verbose...
               Say more about what happens inside; repeat for more
 
+          --tests <FILE>
+              An application file whose tests are used instead of those of `--bad`
+
+          --failing
+              Use the failing circumstance of the file instead of the simplest
+
+          --delta <NAME>
+              Add one delta, by its name in `faultscope check`
+
           --set <SETTING>
               Change one setting: nodes=3, instances.order=2, config.order.memory=64MiB,
-              config.order.env.TTL=5
+              config.order.env.TTL=5, versions.order=v2
 
           --record <RECORD>
               How much of each call is recorded

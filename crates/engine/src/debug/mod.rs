@@ -1,21 +1,27 @@
 //! Delta debugging as a campaign: start-up checks, search, cause, evidence (paper 1, section 4).
 
 mod answer;
+mod asking;
+mod boundary;
 pub mod bundle;
 mod calibrate;
 mod checks;
 mod costs;
+mod deeper;
 mod difference;
 mod document;
+mod input;
 mod options;
 mod orders;
 mod report;
 mod resume;
 mod table;
 
+pub use boundary::ValueBoundary;
 pub use calibrate::Calibration;
 pub use costs::Costs;
 pub use document::Document;
+pub use input::{InputEnding, InputReport, StageReport};
 pub use options::{DebugOptions, Flaky, Strategy};
 pub use report::{DebugReport, Difference, FoundCause, NamedDelta, TreeCall, Trials, Verdict};
 pub use resume::unfinished;
@@ -33,6 +39,7 @@ use crate::campaign::{self, Brief, Stop};
 use crate::error::EngineError;
 use crate::session::Session;
 use checks::{Checked, Checker, Ends};
+use deeper::Ground;
 
 /// Reduces the failing circumstance of a session's application to a minimal cause.
 pub async fn debug(
@@ -78,6 +85,9 @@ async fn search(
     let mut report = DebugReport::new(session, &space, options.strategy);
     if space.deltas.is_empty() {
         report.verdict = Verdict::NoDeltas;
+        if options.input {
+            deeper::input_alone(session, options, &space, &tests, &mut report, stop).await?;
+        }
         return Ok(report);
     }
     let past = resume::past(session, &space, options)?;
@@ -99,6 +109,9 @@ async fn search(
         Checked::Fine(ends) => *ends,
         Checked::Refused(verdict, signature) => {
             (report.verdict, report.signature) = (verdict, signature);
+            if options.input && report.verdict == Verdict::FailsAlready {
+                deeper::input_alone(session, options, &space, &tests, &mut report, stop).await?;
+            }
             return Ok(report);
         }
         Checked::Stopped => return Ok(report),
@@ -132,6 +145,11 @@ async fn search(
     report.difference = difference::first_difference(session, &runs, &report).await?;
     costs.learn(&space, &simplest, &finished.runs[finished.earlier..]);
     costs.save();
+    if let (Verdict::Reduced, Some(wanted)) = (&report.verdict, &brief.wanted) {
+        let (tests, rate) = (&brief.tests, calibration.rate);
+        let ground = Ground { session, options, space: &space, tests, wanted, rate, stop };
+        ground.look_deeper(&mut report).await?;
+    }
     Ok(report)
 }
 

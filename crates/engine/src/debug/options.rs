@@ -46,6 +46,12 @@ pub struct DebugOptions {
     pub flaky: Flaky,
     /// How often the failing circumstance is tried before a test that always failed counts as stable.
     pub repeat: u32,
+    /// Find where the failure starts for every number in the cause.
+    #[serde(skip)]
+    pub boundary: bool,
+    /// Make the input of the failing test as small as it can be.
+    #[serde(skip)]
+    pub input: bool,
     /// After how long it stops with what it has.
     #[serde(skip)]
     pub most_time: Option<Duration>,
@@ -63,6 +69,8 @@ impl Default for DebugOptions {
             only_failing_test: false,
             flaky: Flaky::default(),
             repeat: 3,
+            boundary: false,
+            input: false,
             most_time: None,
             most_trials: None,
         }

@@ -9,7 +9,7 @@ use faultscope_search::Proof;
 use serde::{Deserialize, Serialize};
 
 use super::table::RoundCounts;
-use super::{Calibration, Strategy};
+use super::{Calibration, InputReport, Strategy, ValueBoundary};
 use crate::session::Session;
 
 /// What a debug campaign found.
@@ -46,6 +46,12 @@ pub struct DebugReport {
     /// What became of the tasks of each round, where the search has rounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<RoundCounts>,
+    /// Where the failure starts, for numbers in the cause.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boundaries: Vec<ValueBoundary>,
+    /// What became of the input of the failing test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputReport>,
     /// What it cost.
     pub trials: Trials,
     /// How long it took.
@@ -201,6 +207,8 @@ impl DebugReport {
             none_left: false,
             difference: None,
             rounds: Vec::new(),
+            boundaries: Vec::new(),
+            input: None,
             trials: Trials::default(),
             took: Duration::ZERO,
         }

@@ -3,12 +3,12 @@
 mod junit;
 mod steps;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use faultscope_mesh::MeshSlot;
-use faultscope_model::application::{Expansion, TestBody, TestCase, TestCommand};
+use faultscope_model::application::{Expansion, TestBody, TestCase, TestCommand, TestInput};
 use faultscope_model::outcome::{Ending, Failure, TestResult};
 use faultscope_model::{Application, SlotId};
 use faultscope_platform::{Execution, Exit, MeshPlace, Place, Platform, PlatformError, PlatformErrorKind};
@@ -29,6 +29,8 @@ pub(crate) struct TestBed<'a> {
     pub(crate) platform: &'a Arc<dyn Platform>,
     pub(crate) mesh: Option<&'a MeshSlot>,
     pub(crate) slot: SlotId,
+    /// The folder of the application file.
+    pub(crate) root: &'a Path,
     pub(crate) expansion: &'a Expansion,
     /// The campaign's name, so that reports of several tools are told apart.
     pub(crate) campaign: &'a str,
@@ -51,7 +53,16 @@ impl TestBed<'_> {
             return Ok(vec![self.command(test, &command, cancel).await?]);
         }
         match &test.body {
-            TestBody::Command(command) => Ok(vec![self.command(test, command, cancel).await?]),
+            TestBody::Command(command) => {
+                let (command, _copy) = match &test.input {
+                    Some(input) => self.with_input(command, input).map_err(|e| {
+                        let kind = PlatformErrorKind::Infrastructure;
+                        PlatformError::new(kind, self.platform.name(), "write a smaller input").because(e)
+                    })?,
+                    None => (command.clone(), None),
+                };
+                Ok(vec![self.command(test, &command, cancel).await?])
+            }
             TestBody::Steps(list) => {
                 let started = Instant::now();
                 let Some(mesh) = self.mesh else {
@@ -92,6 +103,32 @@ impl TestBed<'_> {
             took: exit.took,
             output: both_outputs(&exit),
         })
+    }
+
+    /// The command with the path of its input: the file itself, or a copy of what it reads instead.
+    fn with_input(
+        &self,
+        command: &TestCommand,
+        input: &TestInput,
+    ) -> std::io::Result<(TestCommand, Option<Report>)> {
+        let own = self.root.join(&input.file);
+        let copy = match &input.instead {
+            None => None,
+            Some(text) => {
+                let end = own.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
+                let (tool, slot) = (std::process::id(), self.slot.0);
+                let name = format!("{REPORTS}{tool}-{}-{slot}-input{end}", self.campaign);
+                let copy = Report(report_folder().join(name));
+                std::fs::write(&copy.0, text.as_bytes())?;
+                Some(copy)
+            }
+        };
+        let path = copy.as_ref().map_or(&own, |copy| &copy.0).to_string_lossy().into_owned();
+        let mut command = command.clone();
+        for text in command.run.iter_mut().chain(command.env.values_mut()) {
+            *text = text.replace("{input}", &path);
+        }
+        Ok((command, copy))
     }
 
     async fn discover(
@@ -177,7 +214,7 @@ fn report_folder() -> PathBuf {
     for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|n| n.strip_prefix(REPORTS)).and_then(|n| n.split('-').next());
-        if owner.is_some_and(|pid| !std::path::Path::new("/proc").join(pid).exists()) {
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -220,7 +257,7 @@ fn both_outputs(exit: &Exit) -> String {
     }
 }
 
-async fn read_bounded(path: &std::path::Path) -> Result<String, String> {
+async fn read_bounded(path: &Path) -> Result<String, String> {
     let size = tokio::fs::metadata(path).await.map_err(|e| e.to_string())?.len();
     if size > REPORT_LIMIT {
         return Err(format!("it has {size} bytes, more than {REPORT_LIMIT}"));

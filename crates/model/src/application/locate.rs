@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use serde_saphyr::Spanned;
 
 /// A YAML value reduced to its keys and where they stand.
-pub(super) enum Tree {
+pub(crate) enum Tree {
     Map(Vec<(Spanned<String>, Self)>),
     List(Vec<Self>),
     Leaf,
@@ -14,13 +14,13 @@ pub(super) enum Tree {
 
 impl Tree {
     /// Reads the shape of a text that has been parsed before; anything odd yields a leaf.
-    pub(super) fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         serde_saphyr::from_str(text).unwrap_or(Self::Leaf)
     }
 
     /// The line of the deepest key on the way of `path` (`failing.instances.order`, `tests.2.run`), and
     /// how many steps of it were found.
-    pub(super) fn line(&self, path: &[&str]) -> (usize, Option<u64>) {
+    pub(crate) fn line(&self, path: &[&str]) -> (usize, Option<u64>) {
         let mut here = self;
         let mut line = None;
         let mut found = 0;
@@ -45,6 +45,16 @@ impl Tree {
             found += 1;
         }
         (found, line.filter(|&line| line > 0))
+    }
+
+    /// The outermost keys and their lines, in the order of the text.
+    pub(crate) fn top_level(&self) -> Vec<(String, u64)> {
+        match self {
+            Self::Map(entries) => {
+                entries.iter().map(|(key, _)| (key.value.clone(), key.defined.line())).collect()
+            }
+            Self::List(_) | Self::Leaf => Vec::new(),
+        }
     }
 
     /// The key whose value stands at a place of the text, as a dotted path; empty where that is unknown.

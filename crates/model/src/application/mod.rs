@@ -14,11 +14,13 @@ mod read_services;
 mod read_tests;
 
 pub use blanks::{blanks, fill_blanks};
+pub(crate) use locate::Tree;
 pub use planning::{Expansion, PlanError, Unreachable};
 pub(crate) use read::nearest_hint;
 pub use read::{Loader, SpecError, nearest};
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -26,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::circumstance::Circumstance;
 use crate::ids::ServiceName;
+use crate::input::InputFormat;
 use crate::plan::{PortPlan, Readiness, Reset};
 use crate::record::Record;
 use crate::wiring::{Balance, ExternalHost, Link};
@@ -136,6 +139,8 @@ pub struct Version {
     pub directory: Option<String>,
     /// Environment laid over the service's own.
     pub env: BTreeMap<String, String>,
+    /// When it is ready.
+    pub ready: Option<Readiness>,
 }
 
 /// A test.
@@ -150,6 +155,21 @@ pub struct TestCase {
     /// How long it may take.
     #[serde(with = "crate::units::duration")]
     pub within: Duration,
+    /// The file that it reads, when it can be made smaller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<TestInput>,
+}
+
+/// The file that a test's command reads; `{input}` in its words stands for the path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TestInput {
+    /// The file, relative to the application file.
+    pub file: String,
+    /// How it is written.
+    pub format: InputFormat,
+    /// What the command reads instead of the file, while smaller inputs are tried.
+    #[serde(skip)]
+    pub instead: Option<Arc<str>>,
 }
 
 /// What a test does.
@@ -191,6 +211,12 @@ pub enum ReportFormat {
 /// One HTTP request of a test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
+    /// Its number in the file, from 1, under which its failure is told also when other steps are left out.
+    #[serde(skip)]
+    pub number: u32,
+    /// Method and URL as the file has them, for the same reason.
+    #[serde(skip)]
+    pub name: String,
     /// Method, upper case.
     pub method: String,
     /// Absolute URL; may hold `${name}`.

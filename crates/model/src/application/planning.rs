@@ -185,7 +185,7 @@ impl Application {
             calls: service.calls.clone(),
             after: service.after.clone(),
             limits,
-            ready: service.ready.clone(),
+            ready: version.and_then(|v| v.ready.clone()).unwrap_or_else(|| service.ready.clone()),
             durable: service.durable.clone(),
             stop_within: service.stop_within,
             node,

@@ -82,6 +82,7 @@ pub(super) struct RawVersion {
     pub(super) directory: Option<String>,
     #[serde(default)]
     pub(super) env: IndexMap<String, Scalar>,
+    pub(super) ready: Option<RawReadiness>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -115,6 +116,7 @@ pub(super) struct RawTest {
     pub(super) steps: Option<Vec<RawStep>>,
     pub(super) discover: Option<String>,
     pub(super) failure: Option<String>,
+    pub(super) input: Option<RawInput>,
     pub(super) directory: Option<String>,
     #[serde(default)]
     pub(super) env: IndexMap<String, Scalar>,
@@ -170,6 +172,14 @@ pub(super) struct RawConstraint {
     pub(super) when: Option<String>,
     pub(super) then: Option<String>,
     pub(super) not: Option<Vec<String>>,
+}
+
+/// The input of a test: a file, or a map with its format.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(super) enum RawInput {
+    File(String),
+    Long { file: String, format: Option<crate::input::InputFormat> },
 }
 
 /// A port: a number, or a map with its protocol.

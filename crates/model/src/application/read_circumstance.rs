@@ -28,8 +28,8 @@ impl Reader<'_> {
         for (name, count) in raw.instances {
             let path = [which, "instances", &name];
             let service = self.service(&path, &name, names)?;
-            if !(1..=MOST_INSTANCES).contains(&count) {
-                return Err(self.error(&path, "a service has 1 to 1000 instances"));
+            if count > MOST_INSTANCES {
+                return Err(self.error(&path, "a service has 1 to 1000 instances, or 0 when it is not there"));
             }
             circumstance.instances.insert(service, count);
         }

@@ -61,7 +61,8 @@ impl Reader<'_> {
                 list.iter().map(find).collect::<Result<_, _>>()?
             }
         };
-        for directory in raw.durable.iter().chain(&raw.directory) {
+        let version_folders = raw.versions.values().filter_map(|v| v.directory.as_ref());
+        for directory in raw.durable.iter().chain(&raw.directory).chain(version_folders) {
             if directory.starts_with('/') || directory.split('/').any(|part| part == "..") {
                 let problem = format!("`{directory}` must lie below the folder of the file");
                 return Err(self.error(&["services", name], problem));
@@ -82,15 +83,18 @@ impl Reader<'_> {
         let text = |env: &IndexMap<String, raw::Scalar>| -> BTreeMap<String, String> {
             env.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect()
         };
-        let versions = raw.versions.iter().map(|(version, v)| {
+        let mut versions = BTreeMap::new();
+        for (version, v) in &raw.versions {
+            let ready = v.ready.clone().map(|ready| self.readiness(name, Some(ready), &ports)).transpose()?;
             let version_of = Version {
                 command: v.command.clone(),
                 image: v.image.clone(),
                 directory: v.directory.clone(),
                 env: text(&v.env),
+                ready,
             };
-            (version.clone(), version_of)
-        });
+            versions.insert(version.clone(), version_of);
+        }
         let after = raw.after.iter().map(|other| self.service(&here("after"), other, names));
         let after = after.collect::<Result<Vec<_>, _>>()?;
         Ok(Service {
@@ -108,7 +112,7 @@ impl Reader<'_> {
             aliases: raw.aliases.clone(),
             publish: raw.publish.iter().map(|(&own, &host)| (own, host)).collect(),
             balance: raw.balance.clone().unwrap_or(Balance::RoundRobin),
-            versions: versions.collect(),
+            versions,
             stop_within: raw.stop_within.unwrap_or(Duration::from_secs(5)),
         })
     }

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::raw::{RawStep, RawTest};
+use super::raw::{RawInput, RawStep, RawTest};
 use super::read::{Reader, SpecError, nearest_hint, one_line_regex};
 use super::{
     Application, Expansion, Expectation, ReportFormat, Step, StepBody, TestBody, TestCase, TestCommand,
-    Unreachable, blanks, fill_blanks,
+    TestInput, Unreachable, blanks, fill_blanks,
 };
+use crate::input::InputFormat;
 
 impl Reader<'_> {
     pub(super) fn test(&self, index: usize, raw: RawTest) -> Result<TestCase, SpecError> {
@@ -31,11 +32,13 @@ impl Reader<'_> {
             }
             (None, Some(run), None, None) if !run.is_empty() => TestBody::Command(command(run)),
             (None, None, Some(step), None) => {
-                TestBody::Steps(vec![self.step(&["tests", &at, "http"], step)?])
+                TestBody::Steps(vec![self.step(&["tests", &at, "http"], 1, step)?])
             }
             (None, None, None, Some(steps)) if !steps.is_empty() => {
-                let parse = |(n, step)| self.step(&["tests", &at, "steps", &usize::to_string(&n)], step);
-                TestBody::Steps(steps.into_iter().enumerate().map(parse).collect::<Result<_, _>>()?)
+                let parse = |(number, step): (u32, RawStep)| {
+                    self.step(&["tests", &at, "steps", &(number - 1).to_string()], number, step)
+                };
+                TestBody::Steps((1..).zip(steps).map(parse).collect::<Result<_, _>>()?)
             }
             _ => {
                 return Err(here("a test has just one of `run`, `http`, `steps`, or `discover` with `run`"));
@@ -50,10 +53,12 @@ impl Reader<'_> {
             (None, TestBody::Discover { .. }) => format!("discovered-{}", index + 1),
             (None, _) => return Err(here("a test has a `name`")),
         };
+        let input = raw.input.map(|input| self.input(&at, input, &body)).transpose()?;
         Ok(TestCase {
             name,
             body,
             failure: raw.failure,
+            input,
             within: raw.within.unwrap_or(Duration::from_secs(60)),
         })
     }
@@ -83,7 +88,26 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn step(&self, path: &[&str], raw: RawStep) -> Result<Step, SpecError> {
+    fn input(&self, at: &str, raw: RawInput, body: &TestBody) -> Result<TestInput, SpecError> {
+        let here = |problem: &str| self.error(&["tests", at, "input"], problem);
+        let TestBody::Command(command) = body else {
+            return Err(here("only a test with `run` has an `input`; steps are their own"));
+        };
+        if !command.run.iter().chain(command.env.values()).any(|text| text.contains("{input}")) {
+            return Err(here("`{input}` in `run` or `env` says where the path of the file goes"));
+        }
+        let (file, format) = match raw {
+            RawInput::File(file) => (file, None),
+            RawInput::Long { file, format } => (file, format),
+        };
+        if file.starts_with('/') || file.split('/').any(|part| part == "..") {
+            return Err(here(&format!("`{file}` must lie below the folder of the file")));
+        }
+        let format = format.unwrap_or_else(|| InputFormat::of_name(&file));
+        Ok(TestInput { file, format, instead: None })
+    }
+
+    fn step(&self, path: &[&str], number: u32, raw: RawStep) -> Result<Step, SpecError> {
         let methods = [
             ("GET", raw.get),
             ("POST", raw.post),
@@ -111,6 +135,8 @@ impl Reader<'_> {
             regex::Regex::new(&pattern).map_err(|e| self.error(path, one_line_regex(&e)))?;
         }
         Ok(Step {
+            number,
+            name: format!("{method} {url}"),
             method: method.to_owned(),
             url,
             headers: raw.headers.into_iter().map(|(key, value)| (key, value.0)).collect(),

@@ -144,8 +144,8 @@ fn complaints_name_line_key_and_the_nearest_valid_one() {
         ),
         (
             "{ order: 3 }",
-            "{ order: 0 }",
-            "shop.yaml:25: failing.instances.order: a service has 1 to 1000 instances",
+            "{ order: 1001 }",
+            "shop.yaml:25: failing.instances.order: a service has 1 to 1000 instances, or 0 when it is not there",
             "",
         ),
         (

@@ -151,7 +151,7 @@ fn limit(text: &str) -> String {
 }
 
 /// A name: plain where YAML reads it back as the same text, quoted otherwise.
-fn scalar(text: &str) -> String {
+pub(crate) fn scalar(text: &str) -> String {
     let plain_start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
     const WORDS: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
@@ -160,7 +160,7 @@ fn scalar(text: &str) -> String {
 }
 
 /// A double-quoted scalar; everything that YAML does not count as printable is escaped.
-fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

@@ -21,6 +21,7 @@ use crate::ids::ServiceName;
 use crate::protocol::Protocol;
 
 pub use compose::{ComposeInput, from_compose};
+pub(crate) use emit::{quote, scalar};
 pub use procfile::from_procfile;
 
 /// Asks for the text of a file that an imported file refers to, by its path relative to the project.

@@ -23,14 +23,17 @@ impl Space {
             if from != to {
                 let change = Change::Instances(service.clone(), to);
                 let cost = 50 * u64::from(from.abs_diff(to));
-                self.push(
-                    format!("instance {service}"),
-                    Dimension::Instance,
-                    from.to_string(),
-                    to.to_string(),
-                    change,
-                    cost,
-                );
+                let (name, was, is) = if from == 0 || to == 0 {
+                    let show = |count: u32| match count {
+                        0 => "absent".to_owned(),
+                        1 => "present".to_owned(),
+                        more => format!("{more} instances"),
+                    };
+                    (format!("service {service}"), show(from), show(to))
+                } else {
+                    (format!("instance {service}"), from.to_string(), to.to_string())
+                };
+                self.push(name, Dimension::Instance, was, is, change, cost);
             }
         }
     }

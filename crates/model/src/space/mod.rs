@@ -5,10 +5,12 @@
 //! beyond the paper one for each version. [`Space::circumstance`] turns a set of deltas into what is
 //! deployed; constraints and impossible orders are resolved before that, by [`Space::close`].
 
+mod axis;
 mod build;
 mod rank;
 mod set;
 
+pub use axis::Axis;
 pub use set::DeltaSet;
 
 use std::fmt;

@@ -83,6 +83,11 @@ impl Engine {
         Ok(Self { docker })
     }
 
+    /// The engine's own interface.
+    pub(super) fn docker(&self) -> &Docker {
+        &self.docker
+    }
+
     /// Creates a container.
     pub(super) async fn create(&self, name: &str, body: ContainerCreateBody) -> Result<String, Error> {
         let options = CreateContainerOptions { name: Some(name.to_owned()), ..Default::default() };

@@ -114,7 +114,7 @@ pub(super) async fn run(
 async fn debug(case: &Case, folder: &Path, slots: u16, seed: u64) -> Result<DebugReport, CommandError> {
     let file = folder.join("cases").join(&case.file);
     let project = Project::read(&file)?;
-    let target = Target { file, platform: PlatformChoice::Process, isolation: None };
+    let target = Target::of(file, PlatformChoice::Process, None);
     let platform = project.platform(&target).await?;
     let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed };
     let mut options = project.session("bench", &under)?;

@@ -1,0 +1,153 @@
+//! What is looked into beyond the cause: boundaries of numbers, smaller inputs.
+
+use faultscope_testkit::{Faultscope, nothing_left};
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::tool;
+
+const CELLS: &str = r#"
+version: 1
+services:
+  till:
+    port: 8080
+    settings: { limit: 30 }
+    operations:
+      "GET /limit":
+        steps:
+          - fail: { if: "setting.limit >= 121", status: 500, message: "too much" }
+          - respond: { body: { ok: true } }
+      "GET /warm":
+        steps:
+          - respond: { body: { ok: true } }
+      "POST /orders":
+        steps:
+          - fail: { if: "setting.limit >= 100 and 13 in default(body.items, [])", status: 500, message: "unlucky" }
+          - respond: { status: 201, body: { id: 7 } }
+"#;
+
+/// A till whose number the test does not like from 121 on.
+fn till(tests: &str, failing: &str) -> Faultscope {
+    let tool = tool();
+    tool.write("cells.yaml", CELLS);
+    let file = format!(
+        r#"name: till
+services:
+  till:
+    command: ["${{faultscope}}", "cell", "--spec", "cells.yaml", "--service", "till"]
+    ports: [8080]
+    ready: {{ http: /health }}
+tests:
+{tests}
+simplest: {{ config: {{ till: {{ env.LIMIT: 30 }} }} }}
+{failing}
+"#
+    );
+    tool.write("faultscope.yaml", &file);
+    tool
+}
+
+const LIMIT: &str =
+    r#"  - { name: limit, http: { get: "http://till:8080/limit", expect: { status: 200 } } }"#;
+
+const ORDER: &str = r#"  - name: order
+    steps:
+      - { get: "http://till:8080/warm?a=1&b=2" }
+      - { post: "http://till:8080/orders?c=3", headers: { X-A: b, X-C: d },
+          json: { customer: { name: Ann, tags: [x, y] }, items: [1, 2, 3, 13, 4, 5], note: "please hurry" }, expect: { status: 201 } }
+      - { get: "http://till:8080/warm" }"#;
+
+const FAILING: &str =
+    "failing: { instances: { till: 2 }, config: { till: { env.LIMIT: 300, env.OTHER: x } } }";
+
+#[test]
+fn a_number_has_a_boundary() {
+    let tool = till(LIMIT, FAILING);
+    let running = tool.start(["debug", "--boundary", "--slots", "2", "--json"]);
+    let id = running.id();
+    let report = running.wait().expect(1).json();
+    nothing_left(id, &tool.folder());
+    let found = &report["boundaries"][0];
+    assert_eq!(
+        (&found["delta"], &found["fails"], &found["passes"], &found["sharp"]),
+        (&"config till.env.LIMIT".into(), &"121".into(), &"120".into(), &true.into())
+    );
+    let run = found["failing_run"].as_str().unwrap();
+    assert_eq!(
+        tool.json(["runs", "show", run], 0)["run"]["circumstance"]["config"]["till"]["env.LIMIT"],
+        "121"
+    );
+}
+
+#[test]
+fn a_number_that_was_not_set_is_looked_for_on_both_sides() {
+    let tool = till(LIMIT, FAILING);
+    let text = tool.read("faultscope.yaml").replace("simplest: { config: { till: { env.LIMIT: 30 } } }", "");
+    tool.write("faultscope.yaml", &text);
+    let output = tool.run(["debug", "--boundary", "--slots", "2"]).expect(1);
+    assert!(
+        output
+            .stdout
+            .contains("Where it starts:\n  till.env.LIMIT: fails from 121, passes at 120 and below\n"),
+        "{}",
+        output.stdout
+    );
+}
+
+#[test]
+fn steps_are_reduced() {
+    let tool = till(ORDER, FAILING);
+    let report: Value = tool.json(["debug", "--input", "--slots", "2"], 1);
+    let input = &report["input"];
+    assert!(input["trials"].as_u64().unwrap() < 40, "{input}");
+    assert_eq!(input["ending"]["kind"], "minimal");
+    assert_eq!(
+        input["text"],
+        "- {\"expect\":{\"status\":201},\"json\":{\"items\":[13]},\"post\":\"http://till:8080/orders\"}\n"
+    );
+    assert_eq!(
+        std::fs::read_to_string(input["file"].as_str().unwrap()).unwrap(),
+        input["text"].as_str().unwrap()
+    );
+}
+
+#[test]
+fn a_file_is_reduced_where_there_is_no_delta() {
+    let test = r#"  - { name: import, run: ["sh", "import.sh", "{input}"], input: orders.json, failure: "bad order" }"#;
+    let tool = till(test, "");
+    let orders: Vec<Value> = (0..40)
+        .map(|n| serde_json::json!({"id": n, "code": format!("E{n}x"), "lines": [{"sku": "a", "count": n}]}))
+        .collect();
+    tool.write("orders.json", &serde_json::json!({"version": 3, "orders": orders}).to_string());
+    tool.write("import.sh", "if grep -q '\"code\":\"E17' \"$1\"; then echo \"bad order\" >&2; exit 1; fi\n");
+    let running = tool.start(["debug", "--input", "--slots", "2", "--json"]);
+    let id = running.id();
+    let report = running.wait().expect(8).json();
+    nothing_left(id, &tool.folder());
+    assert_eq!(report["input"]["text"], r#"{"orders":[{"code":"E17"}]}"#);
+    assert!(report["input"]["trials"].as_u64().unwrap() < 90, "{}", report["input"]);
+    assert!(tool.read("orders.json").contains("E39x"), "the file itself stays");
+    // Without `--input` the test reads its own file.
+    tool.tested::<&str>([], 1);
+}
+
+#[test]
+fn inputs_that_cannot_be_reduced() {
+    let test = r#"  - { name: import, run: ["sh", "-c", "exit 1", "{input}"], input: { file: orders.json, format: json } }"#;
+    let tool = till(test, "");
+    tool.write("orders.json", "{ not json");
+    let output = tool.run(["debug", "--input"]).expect(8);
+    assert!(output.stdout.contains("(orders.json) cannot be reduced: it is not JSON"), "{}", output.stdout);
+    let wrong = till(&test.replace("\"{input}\"", "\"x\""), "");
+    assert_snapshot!(wrong.run(["check"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: faultscope.yaml:8: tests.0.input: `{input}` in `run` or `env` says where the path of the file goes
+    ");
+    let wrong = till(&LIMIT.replace("name: limit,", "name: limit, input: a.json,"), "");
+    assert_snapshot!(wrong.run(["check"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: faultscope.yaml:8: tests.0.input: only a test with `run` has an `input`; steps are their own
+    ");
+}

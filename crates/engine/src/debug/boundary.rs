@@ -1,0 +1,261 @@
+//! Where the failure starts, for every number in a cause.
+
+use std::sync::Arc;
+
+use faultscope_model::application::TestCase;
+use faultscope_model::event::Event;
+use faultscope_model::outcome::Signature;
+use faultscope_model::space::Axis;
+use faultscope_model::{DeltaSet, Outcome, Run, RunId, Space, TrialId};
+use faultscope_search::{Boundary, FoundBoundary, Line, Side};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::asking::{Next, Questions, ask};
+use crate::error::EngineError;
+use crate::session::Session;
+use crate::trial::TrialRequest;
+
+/// Where a failure starts along the values of one delta, all other deltas of the cause being there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ValueBoundary {
+    /// The delta.
+    pub delta: String,
+    /// The failing value nearest to the passing ones.
+    pub fails: String,
+    /// The passing value nearest to it; none when every value that was tried fails.
+    pub passes: Option<String>,
+    /// Whether the passing values are above the failing ones.
+    pub passes_above: bool,
+    /// Whether no value between the two is worth a further trial.
+    pub sharp: bool,
+    /// Values between the two that could not be judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unresolved: Vec<String>,
+    /// Values on the failing side that pass all the same: there is more than one boundary.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub odd_passes: Vec<String>,
+    /// Values on the passing side that fail all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub odd_fails: Vec<String>,
+    /// How many trials it took.
+    pub trials: u32,
+    /// The run of the failing value, where it was tried here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing_run: Option<RunId>,
+    /// The run of the passing value, where it was tried here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passing_run: Option<RunId>,
+}
+
+impl ValueBoundary {
+    /// For people: `order.memory: fails at 95MiB and below, passes from 96MiB`.
+    pub fn tell(&self) -> String {
+        let name = self.delta.strip_prefix("config ").unwrap_or(&self.delta);
+        let (side, far) = if self.passes_above { ("below", "up to") } else { ("above", "down to") };
+        let mut text = match &self.passes {
+            Some(passes) if self.passes_above => {
+                format!("{name}: fails at {} and {side}, passes from {passes}", self.fails)
+            }
+            Some(passes) => format!("{name}: fails from {}, passes at {passes} and below", self.fails),
+            None => format!("{name}: fails {far} {}, no passing value was found", self.fails),
+        };
+        if self.passes.is_some() && !self.sharp {
+            text.push_str(" (not all values between were tried)");
+        }
+        if !self.unresolved.is_empty() {
+            text.push_str(&format!("; between them {} could not be judged", self.unresolved.join(", ")));
+        }
+        if !self.odd_passes.is_empty() || !self.odd_fails.is_empty() {
+            let say = |values: &[String], what: &str| {
+                if values.is_empty() { String::new() } else { format!(" {} {what}", values.join(", ")) }
+            };
+            let odd = [say(&self.odd_passes, "passes"), say(&self.odd_fails, "fails")];
+            let odd: Vec<_> = odd.iter().map(|o| o.trim()).filter(|o| !o.is_empty()).collect();
+            text.push_str(&format!("; more than one boundary: {}", odd.join(", ")));
+        }
+        text
+    }
+}
+
+/// What all trials of a boundary search share.
+pub(super) struct Setting<'a> {
+    pub(super) session: &'a Arc<Session>,
+    pub(super) space: &'a Space,
+    pub(super) tests: &'a [TestCase],
+    pub(super) wanted: &'a Signature,
+    /// How many passing trials make a value pass.
+    pub(super) repeats: u32,
+    pub(super) stop: &'a CancellationToken,
+}
+
+impl Setting<'_> {
+    /// Searches the boundaries of all numbers of a cause; `numbered` counts trials over all of them. What
+    /// is found before a stop is kept.
+    pub(super) async fn boundaries(
+        &self,
+        cause: &DeltaSet,
+        numbered: &mut u32,
+    ) -> Result<Vec<ValueBoundary>, EngineError> {
+        let mut found = Vec::new();
+        for delta in cause.iter() {
+            let Some(axis) = self.space.axis(delta) else { continue };
+            for line in lines(&axis) {
+                if self.stop.is_cancelled() {
+                    return Ok(found);
+                }
+                let text = format!("looking for the boundary of {}", self.space.deltas[delta].name);
+                self.session.events().emit(Event::Note { text });
+                let mut values = Values {
+                    setting: self,
+                    cause,
+                    delta,
+                    axis: &axis,
+                    search: Boundary::new(line, self.repeats),
+                    first: *numbered,
+                    runs: Vec::new(),
+                };
+                ask(self.session, &mut values, self.stop).await?;
+                *numbered += values.search.trials();
+                let boundary = values.tell(line);
+                // A value that nobody has set is looked for on both sides, and is on one of them.
+                if boundary.passes.is_some() || matches!(line.other, Side::Passing(_)) || axis.unlimited_above
+                {
+                    found.push(boundary);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The lines to search: between both ends, or outwards where the simplest end has no value.
+fn lines(axis: &Axis) -> Vec<Line> {
+    let relative = axis.scale.relative;
+    let line = |other: Side| Line { failing: axis.failing, other, relative };
+    match axis.simple {
+        Some(simple) if simple == axis.failing => Vec::new(),
+        Some(simple) => vec![line(Side::Passing(simple))],
+        None if axis.unlimited_above => vec![line(Side::Towards(axis.highest))],
+        None => {
+            let ends = [axis.lowest, axis.highest].into_iter().filter(|end| *end != axis.failing);
+            ends.map(|end| line(Side::Towards(end))).collect()
+        }
+    }
+}
+
+struct Values<'a> {
+    setting: &'a Setting<'a>,
+    cause: &'a DeltaSet,
+    delta: usize,
+    axis: &'a Axis,
+    search: Boundary,
+    /// Trials of earlier searches.
+    first: u32,
+    runs: Vec<(i64, Outcome, RunId)>,
+}
+
+impl Values<'_> {
+    fn number(&self, trial: TrialId) -> TrialId {
+        TrialId::boundary(self.first + u32::try_from(trial.0).unwrap_or(u32::MAX))
+    }
+
+    fn own(&self, trial: TrialId) -> TrialId {
+        TrialId(trial.0 - TrialId::boundary(self.first).0)
+    }
+
+    fn tell(&self, line: Line) -> ValueBoundary {
+        let FoundBoundary { fails, passes, unresolved, odd_passes, odd_fails, sharp } = self.search.found();
+        let show = |place: i64| self.axis.scale.show(place);
+        let all = |places: Vec<i64>| places.into_iter().map(show).collect();
+        let run_of = |place: i64| {
+            self.runs.iter().rev().find(|(tried, ..)| *tried == place).map(|(_, _, run)| run.clone())
+        };
+        let towards = match line.other {
+            Side::Passing(place) | Side::Towards(place) => place,
+        };
+        ValueBoundary {
+            delta: self.setting.space.deltas[self.delta].name.clone(),
+            fails: show(fails),
+            passes: passes.map(show),
+            passes_above: towards > line.failing,
+            sharp,
+            unresolved: all(unresolved),
+            odd_passes: all(odd_passes),
+            odd_fails: all(odd_fails),
+            trials: self.search.trials(),
+            failing_run: run_of(fails),
+            passing_run: passes.and_then(run_of),
+        }
+    }
+}
+
+impl Questions for Values<'_> {
+    fn next(&mut self, free: usize) -> Result<Next, EngineError> {
+        let steps = self.search.plan(free);
+        let mut next = Next::default();
+        for (trial, place) in steps.start {
+            let value = self.axis.scale.show(place);
+            next.start.push(TrialRequest {
+                trial: self.number(trial),
+                deltas: self.cause.clone(),
+                circumstance: self.setting.space.circumstance_at(self.cause, self.delta, &value)?,
+                tests: self.setting.tests.to_vec(),
+                wanted: Some(self.setting.wanted.clone()),
+            });
+        }
+        next.cancel = steps.cancel.into_iter().map(|trial| self.number(trial)).collect();
+        Ok(next)
+    }
+
+    fn answer(&mut self, run: &Run) {
+        let place = value_of(run, self.setting.space, self.delta, self.axis);
+        self.runs.extend(place.map(|place| (place, run.outcome.clone(), run.id.clone())));
+        self.search.record(self.own(run.trial), &run.outcome);
+    }
+
+    fn is_done(&self) -> bool {
+        self.search.is_done()
+    }
+}
+
+/// The place of the value that a run had.
+fn value_of(run: &Run, space: &Space, delta: usize, axis: &Axis) -> Option<i64> {
+    axis.scale.place(&space.value_in(delta, &run.circumstance)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn boundary(passes: Option<&str>, above: bool) -> ValueBoundary {
+        ValueBoundary {
+            delta: "config order.memory".into(),
+            fails: "95MiB".into(),
+            passes: passes.map(ToOwned::to_owned),
+            passes_above: above,
+            sharp: true,
+            unresolved: Vec::new(),
+            odd_passes: Vec::new(),
+            odd_fails: Vec::new(),
+            trials: 3,
+            failing_run: None,
+            passing_run: None,
+        }
+    }
+
+    #[test]
+    fn told_to_people() {
+        let above = boundary(Some("96MiB"), true);
+        assert_eq!(above.tell(), "order.memory: fails at 95MiB and below, passes from 96MiB");
+        let below = boundary(Some("94MiB"), false);
+        assert_eq!(below.tell(), "order.memory: fails from 95MiB, passes at 94MiB and below");
+        let none = boundary(None, true);
+        assert_eq!(none.tell(), "order.memory: fails up to 95MiB, no passing value was found");
+        let odd = ValueBoundary { odd_passes: vec!["10MiB".into()], ..above };
+        assert_eq!(
+            odd.tell(),
+            "order.memory: fails at 95MiB and below, passes from 96MiB; more than one boundary: 10MiB passes"
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! What is looked into once a cause is known: where its numbers begin to fail, how small the input can be.
+
+use std::sync::Arc;
+
+use faultscope_model::application::TestCase;
+use faultscope_model::outcome::Signature;
+use faultscope_model::{Circumstance, DeltaSet, Outcome, SlotId, Space, TrialId};
+use tokio_util::sync::CancellationToken;
+
+use super::boundary::Setting;
+use super::input::Reduction;
+use super::{DebugOptions, DebugReport, Verdict};
+use crate::error::EngineError;
+use crate::session::Session;
+use crate::trial::{TrialEnd, TrialRequest};
+
+/// How sure a passing value must be when the failure does not always show.
+const CERTAINTY: f64 = 0.01;
+
+/// On what the search for the cause stood.
+pub(super) struct Ground<'a> {
+    pub(super) session: &'a Arc<Session>,
+    pub(super) options: &'a DebugOptions,
+    pub(super) space: &'a Space,
+    pub(super) tests: &'a [TestCase],
+    pub(super) wanted: &'a Signature,
+    /// How often the failure shows where its cause is there.
+    pub(super) rate: f64,
+    pub(super) stop: &'a CancellationToken,
+}
+
+impl Ground<'_> {
+    /// Looks into what was asked for and puts it into the report.
+    pub(super) async fn look_deeper(&self, report: &mut DebugReport) -> Result<(), EngineError> {
+        let causes: Vec<DeltaSet> = report.causes.iter().map(|cause| self.set_of(&cause.witness)).collect();
+        if self.options.boundary {
+            let setting = Setting {
+                session: self.session,
+                space: self.space,
+                tests: self.tests,
+                wanted: self.wanted,
+                repeats: repeats(self.rate),
+                stop: self.stop,
+            };
+            let mut numbered = 0;
+            for cause in &causes {
+                report.boundaries.extend(setting.boundaries(cause, &mut numbered).await?);
+            }
+        }
+        if self.options.input
+            && let Some(cause) = causes.first()
+        {
+            let circumstance = self.space.circumstance(cause)?;
+            report.input = self.reduce_input(cause, &circumstance, self.wanted).await?;
+        }
+        Ok(())
+    }
+
+    async fn reduce_input(
+        &self,
+        deltas: &DeltaSet,
+        circumstance: &Circumstance,
+        wanted: &Signature,
+    ) -> Result<Option<super::InputReport>, EngineError> {
+        let Some(test) = self.tests.iter().find(|test| test.name == wanted.test) else { return Ok(None) };
+        let (session, rate, stop) = (self.session, self.rate, self.stop);
+        Reduction { session, test, circumstance, deltas, wanted, rate, stop }.reduce().await
+    }
+
+    fn set_of(&self, named: &[super::NamedDelta]) -> DeltaSet {
+        let find = |name: &str| self.space.deltas.iter().position(|delta| delta.name == name);
+        named.iter().filter_map(|delta| find(&delta.name)).collect()
+    }
+}
+
+/// The input alone, for a test that fails in the simplest circumstance.
+pub(super) async fn input_alone(
+    session: &Arc<Session>,
+    options: &DebugOptions,
+    space: &Space,
+    tests: &[TestCase],
+    report: &mut DebugReport,
+    stop: &CancellationToken,
+) -> Result<(), EngineError> {
+    let named = options.test.as_ref().or(session.application().failing_test.as_ref());
+    let deltas = DeltaSet::new();
+    let circumstance = space.circumstance(&deltas)?;
+    let request = TrialRequest {
+        trial: TrialId::input(0),
+        deltas: deltas.clone(),
+        circumstance: circumstance.clone(),
+        tests: tests.iter().filter(|test| named.is_none_or(|name| &test.name == name)).cloned().collect(),
+        wanted: None,
+    };
+    let TrialEnd::Finished(run) = session.trial(SlotId(0), &request, stop).await? else {
+        report.verdict = Verdict::Stopped;
+        return Ok(());
+    };
+    report.trials.finished += 1;
+    let wanted = match &run.outcome {
+        Outcome::Fail { signature } => signature.clone(),
+        Outcome::Pass => {
+            report.verdict = Verdict::NotReproduced;
+            return Ok(());
+        }
+        Outcome::Unresolved { reason } => {
+            report.verdict = Verdict::Unresolved { reason: reason.clone() };
+            return Ok(());
+        }
+    };
+    let ground = Ground { session, options, space, tests, wanted: &wanted, rate: 1.0, stop };
+    report.input = ground.reduce_input(&deltas, &circumstance, &wanted).await?;
+    report.verdict = if stop.is_cancelled() { Verdict::Stopped } else { Verdict::FailsAlready };
+    report.signature = Some(wanted);
+    Ok(())
+}
+
+/// How many passing trials make a value pass when the failure shows at this rate.
+fn repeats(rate: f64) -> u32 {
+    if rate >= 1.0 {
+        return 1;
+    }
+    let tries = (CERTAINTY.ln() / (1.0 - rate).ln()).ceil();
+    (tries as u32).clamp(2, 30)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rarer_the_failure_the_more_often_a_value_must_pass() {
+        assert_eq!((repeats(1.0), repeats(0.9), repeats(0.5), repeats(0.3)), (1, 2, 7, 13));
+    }
+}

@@ -1,0 +1,278 @@
+//! Makes the input of the failing test as small as it can be while the test still fails in the same way.
+
+mod asker;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use faultscope_model::application::{TestBody, TestCase};
+use faultscope_model::event::Event;
+use faultscope_model::input::{Input, InputFormat, Stage};
+use faultscope_model::outcome::Signature;
+use faultscope_model::{Circumstance, DeltaSet, Outcome};
+use faultscope_search::{Bayes, BayesOptions, Problem, Proof, Search};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::asking::ask;
+use crate::error::EngineError;
+use crate::session::Session;
+use asker::Asker;
+
+/// After so many rounds over all stages the rest is taken as it is.
+const MOST_ROUNDS: u32 = 4;
+/// Characters of the answer that reports hold; the file has all of it.
+const SHOWN: usize = 2_000;
+
+/// What became of the input of a test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InputReport {
+    /// The test.
+    pub test: String,
+    /// Where the input came from: a file, or the steps of the test itself.
+    pub from: String,
+    /// How it ended.
+    pub ending: InputEnding,
+    /// Bytes before.
+    pub bytes_before: usize,
+    /// Bytes after.
+    pub bytes: usize,
+    /// What each stage left, in the order of the stages.
+    pub stages: Vec<StageReport>,
+    /// How many trials it took.
+    pub trials: u32,
+    /// The file with the smallest input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// The smallest input, its beginning where it is long.
+    pub text: String,
+}
+
+/// How a reduction of an input ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum InputEnding {
+    /// No part of any stage can be left out alone.
+    Minimal,
+    /// It fails, but some smaller ones could not be judged.
+    MinimalDespiteUnresolved,
+    /// It was stopped; what it has fails.
+    Stopped,
+    /// It cannot be reduced.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What one stage left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageReport {
+    /// The stage.
+    pub stage: String,
+    /// Parts before it.
+    pub before: usize,
+    /// Parts after it.
+    pub after: usize,
+}
+
+/// What all trials of a reduction share.
+pub(super) struct Reduction<'a> {
+    pub(super) session: &'a Arc<Session>,
+    /// The failing test alone: the others do not read its input.
+    pub(super) test: &'a TestCase,
+    pub(super) circumstance: &'a Circumstance,
+    pub(super) deltas: &'a DeltaSet,
+    pub(super) wanted: &'a Signature,
+    /// How often the failure shows.
+    pub(super) rate: f64,
+    pub(super) stop: &'a CancellationToken,
+}
+
+/// Where an input comes from, its format where it is a file, and itself or why it cannot be reduced.
+struct Source {
+    from: String,
+    format: Option<InputFormat>,
+    input: Result<Input, String>,
+}
+
+/// What is known and counted over all stages.
+#[derive(Debug, Default)]
+struct Progress {
+    /// What inputs showed, by their text.
+    known: BTreeMap<String, Outcome>,
+    trials: u32,
+    unresolved: bool,
+}
+
+impl Reduction<'_> {
+    /// Reduces the input of the test; none when it has no input.
+    pub(super) async fn reduce(&self) -> Result<Option<InputReport>, EngineError> {
+        let Some(Source { from, format, input }) = self.read() else { return Ok(None) };
+        let input = match input {
+            Ok(input) => input,
+            Err(reason) => {
+                return Ok(Some(self.report(from, InputEnding::Refused { reason }, 0, None)));
+            }
+        };
+        let before = input.render().len();
+        let mut progress = Progress::default();
+        let mut stages: Vec<StageReport> = Vec::new();
+        let mut smallest = input;
+        let mut complete = true;
+        for round in 1..=MOST_ROUNDS {
+            let text = format!("making the input of `{}` smaller, round {round}", self.test.name);
+            self.session.events().emit(Event::Note { text });
+            let at_first = smallest.render();
+            for stage in smallest.stages() {
+                let units = smallest.units(stage).count;
+                let (next, done) = self.stage(smallest, stage, &mut progress).await?;
+                smallest = next;
+                complete &= done;
+                note_stage(&mut stages, stage, units, smallest.units(stage).count);
+                if !complete {
+                    break;
+                }
+            }
+            // What one stage leaves out can make more of an earlier stage needless.
+            if !complete || smallest.render() == at_first {
+                break;
+            }
+        }
+        let ending = match (complete, progress.unresolved) {
+            (false, _) => InputEnding::Stopped,
+            (true, true) => InputEnding::MinimalDespiteUnresolved,
+            (true, false) => InputEnding::Minimal,
+        };
+        let text = smallest.render();
+        let file = self.keep(format, &text)?;
+        let report = self.report(from, ending, before, Some((text, file)));
+        Ok(Some(InputReport { stages, trials: progress.trials, ..report }))
+    }
+
+    /// The input of the test; none when it has none.
+    fn read(&self) -> Option<Source> {
+        match (&self.test.body, &self.test.input) {
+            (TestBody::Steps(steps), _) => Some(Source {
+                from: "the steps of the test".to_owned(),
+                format: None,
+                input: Input::of_steps(steps).map_err(|e| e.to_string()),
+            }),
+            (_, Some(given)) => {
+                let path = self.session.options.root.join(&given.file);
+                let read = std::fs::read_to_string(&path).map_err(|e| e.to_string());
+                Some(Source {
+                    from: given.file.clone(),
+                    format: Some(given.format),
+                    input: read.and_then(|text| Input::read(given.format, &text).map_err(|e| e.to_string())),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// Leaves out what can be left out at one stage; says whether it came to its end.
+    async fn stage(
+        &self,
+        mut input: Input,
+        stage: Stage,
+        progress: &mut Progress,
+    ) -> Result<(Input, bool), EngineError> {
+        loop {
+            let units = input.units(stage);
+            if units.count == 0 {
+                return Ok((input, true));
+            }
+            // Often nothing of a stage matters at all, which one trial shows.
+            let mut nothing = Asker::single(self, &input, stage, progress);
+            if !ask(self.session, &mut nothing, self.stop).await? {
+                return Ok((input, false));
+            }
+            let without = nothing.only_outcome();
+            if matches!(without, Some(Outcome::Fail { .. })) {
+                return Ok((input.keep(stage, &DeltaSet::new()), true));
+            }
+            if units.count == 1 && units.group == 1 {
+                return Ok((input, true));
+            }
+            let closing = units.clone();
+            let problem = Problem::new(units.count).with_closure(move |set| Some(closing.close(set)));
+            let options =
+                BayesOptions { seed: self.session.options.seed, rate: self.rate, ..BayesOptions::default() };
+            let mut search = Bayes::new(problem, options);
+            if let Some(outcome) = without {
+                search.recall(&DeltaSet::new(), &outcome);
+            }
+            let mut asker = Asker::new(self, &input, stage, Box::new(search), progress);
+            let done = ask(self.session, &mut asker, self.stop).await?;
+            let standing = asker.standing();
+            let best = if standing.best.is_empty() { (0..units.count).collect() } else { standing.best };
+            progress.unresolved |= standing.proof == Proof::MinimalDespiteUnresolved;
+            let before = units.count;
+            input = input.keep(stage, &units.close(&best));
+            let grouped = units.group > 1;
+            if !done
+                || !grouped
+                || (input.units(stage).count >= before && input.units(stage).group >= units.group)
+            {
+                return Ok((input, done));
+            }
+        }
+    }
+
+    /// The test with another input.
+    fn test_with(&self, input: &Input) -> TestCase {
+        let mut test = self.test.clone();
+        match (input.steps(), &mut test.input) {
+            (Some(steps), _) => test.body = TestBody::Steps(steps.to_vec()),
+            (None, Some(given)) => given.instead = Some(input.render().into()),
+            (None, None) => {}
+        }
+        test
+    }
+
+    fn keep(&self, format: Option<InputFormat>, text: &str) -> Result<PathBuf, EngineError> {
+        let end = match format {
+            None => "yaml",
+            Some(InputFormat::Json) => "json",
+            Some(InputFormat::Text) => "txt",
+            Some(InputFormat::Http) => "http",
+        };
+        let path = self.session.campaign().folder().join(format!("input.{end}"));
+        std::fs::write(&path, text)
+            .map_err(|e| EngineError::Internal(format!("cannot write {}: {e}", path.display())))?;
+        Ok(path)
+    }
+
+    fn report(
+        &self,
+        from: String,
+        ending: InputEnding,
+        bytes_before: usize,
+        found: Option<(String, PathBuf)>,
+    ) -> InputReport {
+        let (text, file) = found.map_or((String::new(), None), |(text, file)| (text, Some(file)));
+        InputReport {
+            test: self.test.name.clone(),
+            from,
+            ending,
+            bytes_before,
+            bytes: text.len(),
+            stages: Vec::new(),
+            trials: 0,
+            file,
+            text: text.chars().take(SHOWN).collect(),
+        }
+    }
+}
+
+/// Counts a stage; in a later round only what it left changes.
+fn note_stage(stages: &mut Vec<StageReport>, stage: Stage, before: usize, after: usize) {
+    let name = stage.to_string();
+    match stages.iter_mut().find(|s| s.stage == name) {
+        Some(known) => known.after = after,
+        None if before > 0 => stages.push(StageReport { stage: name, before, after }),
+        None => {}
+    }
+}

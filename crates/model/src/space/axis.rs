@@ -1,0 +1,128 @@
+//! Deltas whose value is a number: where between simplest and failing the failure starts can be searched.
+
+use super::{Change, DeltaSet, Excluded, Space};
+use crate::circumstance::Circumstance;
+use crate::scale::Scale;
+
+/// The line of values of one delta.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// Its values by their places.
+    pub scale: Scale,
+    /// The place of the simplest circumstance; none where that has no value, as an unlimited memory.
+    pub simple: Option<i64>,
+    /// The place of the failing circumstance.
+    pub failing: i64,
+    /// The lowest place that can be tried.
+    pub lowest: i64,
+    /// The highest place that can be tried.
+    pub highest: i64,
+    /// Whether the missing value is beyond all higher ones: a limit that is not set.
+    pub unlimited_above: bool,
+}
+
+/// How far beyond the failing value a boundary is looked for when the simplest end has no value.
+const DOUBLINGS: u32 = 14;
+
+impl Space {
+    /// The line of values of a delta; none when it is not a number on both ends.
+    pub fn axis(&self, delta: usize) -> Option<Axis> {
+        let delta = self.deltas.get(delta)?;
+        let (simple, failing, bytes, lowest) = match &delta.change {
+            Change::Nodes(_) | Change::Instances(..) => {
+                (Some(delta.from.clone()), delta.to.clone(), false, 1)
+            }
+            Change::Config(service, key, Some(value)) => {
+                let simple = self.simplest.config.get(service).and_then(|items| items.get(key)).cloned();
+                let lowest = if key.starts_with("env.") { 0 } else { 1 };
+                (simple, value.clone(), key == "memory", lowest)
+            }
+            Change::Config(..) | Change::Version(..) | Change::Pair(..) => return None,
+        };
+        let scale = Scale::of(simple.as_deref(), &failing, bytes)?;
+        let place = scale.place(&failing)?;
+        let simple = match simple {
+            Some(text) => Some(scale.place(&text)?),
+            None => None,
+        };
+        let most = place.unsigned_abs().max(1).saturating_mul(1 << DOUBLINGS);
+        let highest = i64::try_from(most).unwrap_or(i64::MAX / 8).min(i64::MAX / 8);
+        let unlimited_above = matches!(&delta.change, Change::Config(_, key, _) if !key.starts_with("env."));
+        // A value below zero was written by people who may go further below.
+        let lowest = if place < 0 || simple.is_some_and(|s| s < 0) { -highest } else { lowest.min(place) };
+        Some(Axis { scale, simple, failing: place, lowest, highest, unlimited_above })
+    }
+
+    /// The value that a circumstance has for a delta.
+    pub fn value_in(&self, delta: usize, circumstance: &Circumstance) -> Option<String> {
+        match &self.deltas.get(delta)?.change {
+            Change::Nodes(_) => Some(circumstance.nodes.to_string()),
+            Change::Instances(service, _) => Some(circumstance.instances_of(service).to_string()),
+            Change::Config(service, key, _) => circumstance.config.get(service)?.get(key).cloned(),
+            Change::Version(service, _) => circumstance.versions.get(service).cloned(),
+            Change::Pair(..) => None,
+        }
+    }
+
+    /// The circumstance of a set that holds a delta, with another value of it.
+    pub fn circumstance_at(
+        &self,
+        set: &DeltaSet,
+        delta: usize,
+        value: &str,
+    ) -> Result<Circumstance, Excluded> {
+        let mut space = self.clone();
+        if let Some(delta) = space.deltas.get_mut(delta) {
+            match &mut delta.change {
+                Change::Nodes(nodes) => *nodes = value.parse().unwrap_or(*nodes),
+                Change::Instances(_, count) => *count = value.parse().unwrap_or(*count),
+                Change::Config(_, _, own) => *own = Some(value.to_owned()),
+                Change::Version(..) | Change::Pair(..) => {}
+            }
+        }
+        space.circumstance(set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Application;
+
+    #[test]
+    fn numbers_have_an_axis() {
+        let text = "
+name: shop
+services: { order: { command: [a] }, stock: { command: [b], versions: { v2: { command: [c] } } } }
+simplest: { config: { order: { env.TTL: 30, env.MODE: fast } } }
+failing:
+  nodes: 3
+  instances: { order: 4, stock: 0 }
+  versions: { stock: v2 }
+  config: { order: { memory: 64MiB, env.TTL: 300, env.MODE: safe, env.SIZE: 5 } }
+";
+        let space = Application::read_alone(text, "shop.yaml").unwrap().space().unwrap();
+        let mut axes = Vec::new();
+        for (index, delta) in space.deltas.iter().enumerate() {
+            let Some(axis) = space.axis(index) else { continue };
+            let far = axis.scale.show(axis.failing + 1);
+            let at = space.circumstance_at(&std::iter::once(index).collect(), index, &far).unwrap();
+            axes.push(format!(
+                "{} {:?} {} {}",
+                delta.name,
+                axis.simple,
+                axis.failing,
+                serde_json::to_string(&at).unwrap()
+            ));
+        }
+        assert_eq!(
+            axes,
+            [
+                r#"node Some(1) 3 {"nodes":4,"config":{"order":{"env.MODE":"fast","env.TTL":"30"}}}"#,
+                r#"instance order Some(1) 4 {"nodes":1,"instances":{"order":5},"config":{"order":{"env.MODE":"fast","env.TTL":"30"}}}"#,
+                r#"config order.env.SIZE None 5 {"nodes":1,"config":{"order":{"env.MODE":"fast","env.SIZE":"6","env.TTL":"30"}}}"#,
+                r#"config order.env.TTL Some(30) 300 {"nodes":1,"config":{"order":{"env.MODE":"fast","env.TTL":"301"}}}"#,
+                r#"config order.memory None 64 {"nodes":1,"config":{"order":{"env.MODE":"fast","env.TTL":"30","memory":"65MiB"}}}"#,
+            ]
+        );
+    }
+}
