@@ -137,7 +137,15 @@ impl Search for Ddmin {
             unproven: if self.done { 0 } else { self.left.len() },
             belief: if self.done { 1.0 } else { 0.0 },
             finished: self.ledger.finished(),
-            remaining: 0.0,
+            round: self.ledger.finished(),
+            // What is left of this granularity, and a trial for each later halving.
+            remaining: match self.done {
+                true => 0.0,
+                false => {
+                    let open = (2 * self.granularity).saturating_sub(self.passed) as f64;
+                    open + (self.left.len() as f64 / self.granularity as f64).max(1.0).log2()
+                }
+            },
             none_left: false,
         }
     }

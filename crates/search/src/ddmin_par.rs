@@ -296,7 +296,13 @@ impl Search for DdminPar {
             unproven: if self.done { 0 } else { self.left.len() },
             belief: if self.done { 1.0 } else { 0.0 },
             finished: self.ledger.finished(),
-            remaining: 0.0,
+            round: self.rounds.len() as u32,
+            // What this round still has, as long as it goes on.
+            remaining: self
+                .rounds
+                .last()
+                .filter(|_| !self.done)
+                .map_or(0.0, |round| (round.count(TaskEnd::Waiting) + round.count(TaskEnd::Running)) as f64),
             none_left: false,
         }
     }

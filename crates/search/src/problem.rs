@@ -1,5 +1,6 @@
 //! What a search is told about its deltas before it starts.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,9 @@ pub struct Problem {
     pub node: Option<usize>,
     /// Whether the ranks say anything; otherwise every delta is as likely as any other.
     pub ranked: bool,
+    /// Deltas that are likely to make sense only together: no trial that may as well keep them together
+    /// takes them apart.
+    pub kin: Vec<DeltaSet>,
     close: Arc<Close>,
 }
 
@@ -39,6 +43,7 @@ impl Problem {
             costs: vec![Duration::ZERO; size],
             node: None,
             ranked: false,
+            kin: Vec::new(),
             close: Arc::new(|set| Some(set.clone())),
         }
     }
@@ -53,6 +58,7 @@ impl Problem {
             costs: space.deltas.iter().map(|delta| delta.cost).collect(),
             node: space.deltas.iter().position(|delta| delta.dimension == Dimension::Node),
             ranked: true,
+            kin: kin(space),
             close: Arc::new(move |set| closing.close(set).ok()),
         }
     }
@@ -78,6 +84,19 @@ impl Problem {
         (self.close)(set)
     }
 
+    /// A part of `whole`, changed so that it holds all or none of the deltas that belong together.
+    pub(crate) fn keep_kin(&self, mut set: DeltaSet, whole: &DeltaSet) -> DeltaSet {
+        for kin in &self.kin {
+            let present = kin.intersection(whole);
+            let kept = present.intersection(&set);
+            if !kept.is_empty() && kept.len() < present.len() {
+                let first = present.iter().next().is_some_and(|first| set.contains(first));
+                set = if first { set.union(&present) } else { set.difference(&present) };
+            }
+        }
+        set
+    }
+
     /// All deltas.
     pub fn full(&self) -> DeltaSet {
         (0..self.size).collect()
@@ -92,6 +111,20 @@ impl Problem {
     pub(crate) fn cost_of(&self, set: &DeltaSet) -> Duration {
         set.iter().filter_map(|delta| self.costs.get(delta)).sum()
     }
+}
+
+/// The same variable with the same new value in several services: who changes one changes all.
+fn kin(space: &Space) -> Vec<DeltaSet> {
+    use faultscope_model::space::Dimension;
+    let mut groups: BTreeMap<(&str, &str), DeltaSet> = BTreeMap::new();
+    for (place, delta) in space.deltas.iter().enumerate() {
+        if delta.dimension == Dimension::Configuration
+            && let Some((_, key)) = delta.name.split_once(".env.")
+        {
+            groups.entry((key, delta.to.as_str())).or_default().insert(place);
+        }
+    }
+    groups.into_values().filter(|group| group.len() > 1).collect()
 }
 
 impl fmt::Debug for Problem {

@@ -14,6 +14,8 @@ pub struct Standing {
     pub causes: Vec<Cause>,
     /// Whether a passing trial without any of the causes showed that none is left.
     pub none_left: bool,
+    /// How often trials were started, each time as many as there were slots for.
+    pub round: u32,
     /// How many deltas may still belong to the cause.
     pub left: usize,
     /// How many one-smaller sets are yet to be tried.

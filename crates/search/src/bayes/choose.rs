@@ -64,7 +64,7 @@ impl Bayes {
                 let pins = self.pins().into_iter().filter(|set| self.ledger.running_as(set).is_none());
                 pins.take(slots).collect()
             }
-            Phase::Find if self.idle > self.patience() && !self.is_flaky() => self.sweep(slots),
+            Phase::Find if self.idle > self.patience() && !self.is_flaky() => self.last_resort(slots),
             Phase::Find => {
                 let chosen = self.most_worthy(free);
                 if chosen.is_empty() && self.ledger.running().is_empty() {
@@ -96,7 +96,7 @@ impl Bayes {
 
     /// Whether a trial of this set is needed for the proof of the best set.
     fn proves(&self, set: &DeltaSet) -> bool {
-        set.len() + 1 == self.best.len() && set.is_subset(&self.best)
+        set.is_subset(&self.best) && (set.len() + 1 == self.best.len() || self.unproven().contains(set))
     }
 
     /// After so many trials without a smaller set the belief is not trusted any more.
@@ -133,7 +133,12 @@ impl Bayes {
     /// What to try when nothing seems worth a trial: what is missing for the proof.
     fn last_resort(&self, slots: usize) -> Vec<DeltaSet> {
         if !self.is_flaky() {
-            return self.sweep(slots);
+            let mut sets = self.sweep(slots);
+            if sets.is_empty() {
+                sets = self.unproven();
+                sets.truncate(slots);
+            }
+            return sets;
         }
         let mut smaller: Vec<(usize, DeltaSet)> = self
             .best
@@ -184,7 +189,7 @@ impl Bayes {
             for shape in SHAPES {
                 // A single trial needs no fine tuning: any pool that is hit in half of the cases will do.
                 let polish = if alone || shape != Shape::Scattered { 0 } else { POLISH };
-                let asked = cells.propose(&mut random, shape, polish);
+                let asked = self.problem.keep_kin(cells.propose(&mut random, shape, polish), &self.best);
                 let Some(set) = self.problem.close(&asked) else {
                     continue;
                 };

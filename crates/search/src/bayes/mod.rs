@@ -82,6 +82,8 @@ pub struct Bayes {
     random: Random,
     causes: Vec<Cause>,
     none_left: bool,
+    /// How often trials were started.
+    round: u32,
 }
 
 impl Bayes {
@@ -106,6 +108,7 @@ impl Bayes {
             random,
             causes: Vec::new(),
             none_left: false,
+            round: 0,
         };
         search.settle();
         search
@@ -240,6 +243,7 @@ impl Search for Bayes {
             let trial = self.ledger.start(set.clone());
             moves.start.push(Start { trial, set, slot });
         }
+        self.round += u32::from(!moves.start.is_empty());
         moves
     }
 
@@ -278,6 +282,7 @@ impl Search for Bayes {
             },
             causes: self.causes.clone(),
             none_left: self.none_left,
+            round: self.round,
             left: if searching { self.best.len() } else { 0 },
             unproven: if searching { self.unproven().len() } else { 0 },
             belief,

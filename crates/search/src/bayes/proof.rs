@@ -17,18 +17,38 @@ const ALTERNATIVES: usize = 2;
 const MOST_WEIGHED: usize = 12;
 
 impl Bayes {
-    /// The one-smaller sets of the best set whose outcome is not known.
-    pub(super) fn unproven(&self) -> Vec<DeltaSet> {
-        let smaller = self.best.iter().filter_map(|delta| self.one_less(&self.best, delta));
-        smaller.filter(|set| self.ledger.get(set).is_none()).collect()
+    /// What must not fail for the best set to be the answer: the one-smaller sets, and the set without
+    /// all deltas that cannot be left out one by one, as settings that must change together cannot.
+    fn smaller(&self) -> Vec<DeltaSet> {
+        let mut sets = Vec::new();
+        let mut bound = DeltaSet::new();
+        for delta in self.best.iter() {
+            let Some(set) = self.one_less(&self.best, delta) else {
+                continue;
+            };
+            if self.ledger.get(&set) == Some(Verdict::Unresolved) {
+                bound.insert(delta);
+            }
+            sets.push(set);
+        }
+        if bound.len() > 1 && bound.len() < self.best.len() && !self.is_flaky() {
+            let without = self.problem.close(&self.best.difference(&bound));
+            sets.extend(without.filter(|set| *set != self.best));
+        }
+        sets
     }
 
-    /// A one-smaller set of the best set that is known to fail.
+    /// The smaller sets of the best set whose outcome is needed for the proof and not known.
+    pub(super) fn unproven(&self) -> Vec<DeltaSet> {
+        let mut sets = self.smaller();
+        sets.retain(|set| self.ledger.get(set).is_none());
+        sets
+    }
+
+    /// A smaller set of the best set that is known to fail.
     pub(super) fn known_smaller(&self) -> Option<DeltaSet> {
-        let smaller = self.best.iter().filter_map(|delta| self.one_less(&self.best, delta));
-        smaller
-            .into_iter()
-            .find(|set| set.len() < self.best.len() && self.ledger.get(set) == Some(Verdict::Fail))
+        let failed = |set: &DeltaSet| self.ledger.get(set) == Some(Verdict::Fail);
+        self.smaller().into_iter().find(|set| set.len() < self.best.len() && failed(set))
     }
 
     /// Whether the best set is the answer.

@@ -91,3 +91,48 @@ fn a_lost_trial_is_asked_for_again_and_a_resumed_search_repeats_nothing() {
     assert_eq!(second.standing().best, instance.critical());
     assert_eq!(second.standing().proof, Proof::Minimal);
 }
+
+#[test]
+fn all_independent_causes_are_found_and_none_is_left() {
+    for (causes, most) in [("[[3],[30]]", 22), ("[[3],[30],[17]]", 32), ("[[3,8],[17,30],[5,22]]", 60)] {
+        let line =
+            format!(r#"{{"id":"all-0","n":36,"k":1,"family":"multi","failing":[3],"causes":{causes}}}"#);
+        let instance = &read(&line).unwrap()[0];
+        for slots in [1, 4] {
+            let mut search =
+                Bayes::new(Problem::new(36), BayesOptions { all: true, ..BayesOptions::default() });
+            let run = simulate(&mut search, &Oracle::new(instance), Durations::Unit, slots, 500);
+            let mut found: Vec<Vec<usize>> =
+                run.standing.causes.iter().map(|cause| cause.core.iter().collect()).collect();
+            let mut wanted = instance.causes.clone();
+            found.sort();
+            wanted.sort();
+            assert_eq!(found, wanted);
+            assert!(run.standing.none_left, "the passing trial of the rest is the proof");
+            assert!(slots > 1 || run.finished <= most, "{causes}: {} trials", run.finished);
+        }
+    }
+}
+
+#[test]
+fn the_standing_says_how_far_it_is() {
+    let line = r#"{"id":"a-0","n":63,"k":1,"family":"mono","failing":[40]}"#;
+    let instance = &read(line).unwrap()[0];
+    let oracle = Oracle::new(instance);
+    let slots = [SlotView { slot: faultscope_model::SlotId(0), current: None, busy: None }];
+    let mut search = Bayes::new(Problem::new(63), BayesOptions::default());
+    let first = search.standing();
+    assert_eq!((first.left, first.finished, first.proof), (63, 0, Proof::Given));
+    let mut estimates = vec![first.remaining];
+    while !search.is_done() {
+        let start = search.plan(&slots, &[]).start.remove(0);
+        search.record(start.trial, &oracle.outcome(&start.set, start.trial), std::time::Duration::ZERO);
+        estimates.push(search.standing().remaining);
+    }
+    let trials = f64::from(search.standing().finished);
+    // Before any trial nothing speaks against a larger cause.
+    let near = trials / 2.0..=2.5 * trials;
+    assert!(near.contains(&estimates[0]), "{estimates:?} for {trials} trials");
+    assert_eq!(estimates.last(), Some(&0.0));
+    assert_eq!(f64::from(search.standing().round), trials, "one slot, one trial in a round");
+}

@@ -2,5 +2,6 @@
 
 mod anchors;
 mod bayes;
+mod cases;
 mod closure;
 mod properties;
