@@ -15,6 +15,7 @@ pub mod input;
 pub mod metrics;
 pub mod operation;
 pub mod outcome;
+pub mod perturbation;
 pub mod plan;
 pub mod protocol;
 pub mod record;

@@ -6,6 +6,7 @@
 //!
 //! Three searches find the smallest set of deltas that still fails: [`Ddmin`] and [`DdminPar`] are the
 //! paper's (Zhou et al. 2019, sections 4.3 and 4.4) and the yardstick; [`Bayes`] is the default.
+//! [`resilience`] explores which perturbations of a test's run change its outcome.
 
 mod bayes;
 pub mod bench;
@@ -16,6 +17,7 @@ mod fixed;
 mod ledger;
 mod problem;
 mod random;
+pub mod resilience;
 pub mod simulate;
 mod standing;
 
@@ -44,6 +46,12 @@ pub trait Search {
 
     /// Tells what an earlier trial of a set showed: a start-up check, or a campaign that is resumed.
     fn recall(&mut self, _set: &DeltaSet, _outcome: &Outcome) {}
+
+    /// Tells what a running trial showed beyond its outcome, before that is recorded.
+    fn hear(&mut self, _trial: TrialId, _clues: &resilience::Clues) {}
+
+    /// Tells what an earlier trial of a set showed beyond its outcome, before that is recalled.
+    fn hear_of(&mut self, _set: &DeltaSet, _clues: &resilience::Clues) {}
 
     /// Tells that a running trial ended without an outcome; its set may be asked for again.
     fn lose(&mut self, _trial: TrialId) {}

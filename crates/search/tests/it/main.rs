@@ -5,3 +5,4 @@ mod bayes;
 mod cases;
 mod closure;
 mod properties;
+mod resilience;

@@ -1,0 +1,108 @@
+//! Who is suspicious: weights of candidates, and how a set is cut along them.
+
+use std::collections::BTreeMap;
+
+use faultscope_model::DeltaSet;
+use faultscope_model::perturbation::Kind;
+
+use super::Targets;
+
+/// The share of suspicion of those whose own assertions failed and that nobody else who failed leads to.
+const BLAMED: f64 = 0.75;
+
+/// The share of those that lead to them.
+const UPSTREAM: f64 = 0.2;
+
+/// How much less suspicious one message farther away is.
+const FARTHER: f64 = 0.7;
+
+/// What is left of the suspicion of a class after its likeliest member alone passed.
+pub(super) const MISSED: f64 = 0.3;
+
+/// Candidates that a defect concerns together: all of one kind at one actor.
+pub(super) type Class = (usize, Kind);
+
+pub(super) fn class_of(targets: &Targets, place: usize) -> Class {
+    let candidate = &targets.candidates[place];
+    (candidate.actor, candidate.perturbation.kind)
+}
+
+/// Those of the blamed that no other blamed actor leads to.
+pub(super) fn roots(targets: &Targets, blamed: &[usize]) -> Vec<usize> {
+    let follows = |to: usize| {
+        let ways = targets.upstream(to);
+        blamed.iter().any(|&from| from != to && ways[from].is_some())
+    };
+    let mut roots: Vec<usize> = blamed.iter().copied().filter(|&actor| !follows(actor)).collect();
+    roots.dedup();
+    roots
+}
+
+/// The weights of the classes that a set touches, given whose assertions failed.
+pub(super) fn weigh(targets: &Targets, set: &DeltaSet, blamed: &[usize]) -> BTreeMap<Class, f64> {
+    let mut weights: BTreeMap<Class, f64> = set.iter().map(|place| (class_of(targets, place), 1.0)).collect();
+    if blamed.is_empty() {
+        return weights;
+    }
+    let roots = roots(targets, blamed);
+    let ways: Vec<Vec<Option<u32>>> = roots.iter().map(|&root| targets.upstream(root)).collect();
+    // How far an actor is from all that failed; none when it does not lead to all of them.
+    let far = |actor: usize| ways.iter().map(|way| way[actor]).sum::<Option<u32>>();
+    let raw = |actor: usize| far(actor).map(|far| FARTHER.powi(far as i32));
+    let total: f64 = weights.keys().filter(|c| !roots.contains(&c.0)).filter_map(|c| raw(c.0)).sum();
+    let own = weights.keys().filter(|class| roots.contains(&class.0)).count().max(1) as f64;
+    let others = weights.len() as f64;
+    for (&(actor, _), weight) in &mut weights {
+        *weight = if roots.contains(&actor) {
+            BLAMED / own
+        } else {
+            let upstream = raw(actor).map_or(0.0, |raw| UPSTREAM * raw / total);
+            upstream + (1.0 - BLAMED - UPSTREAM) / others
+        };
+    }
+    weights
+}
+
+/// Cuts a set into parts of about the same suspicion; along classes where that is near enough.
+pub(super) fn split(
+    targets: &Targets,
+    set: &DeltaSet,
+    weights: &BTreeMap<Class, f64>,
+    parts: usize,
+) -> Vec<DeltaSet> {
+    let mut classes: BTreeMap<Class, Vec<usize>> = BTreeMap::new();
+    for place in set.iter() {
+        classes.entry(class_of(targets, place)).or_default().push(place);
+    }
+    let weight = |class: &Class| weights.get(class).copied().unwrap_or(1e-6).max(1e-9);
+    let mut order: Vec<(&Class, &Vec<usize>)> = classes.iter().collect();
+    order.sort_by(|a, b| weight(b.0).total_cmp(&weight(a.0)).then(a.0.cmp(b.0)));
+    let mut items: Vec<(usize, f64, bool)> = Vec::new();
+    for (class, members) in order {
+        let each = weight(class) / members.len() as f64;
+        // The last message is the likeliest, so it leads.
+        for (index, &place) in members.iter().rev().enumerate() {
+            items.push((place, each, index == 0));
+        }
+    }
+    let total: f64 = items.iter().map(|item| item.1).sum();
+    let parts = parts.min(items.len()).max(1);
+    let near = total / (4 * parts) as f64;
+    let mut before = vec![0.0; items.len() + 1];
+    for (index, item) in items.iter().enumerate() {
+        before[index + 1] = before[index] + item.1;
+    }
+    let mut cuts = vec![0];
+    for part in 1..parts {
+        let wanted = total * part as f64 / parts as f64;
+        let distance = |index: &usize| (before[*index] - wanted).abs();
+        let range = cuts[part - 1] + 1..=items.len() - (parts - part);
+        let exact = range.clone().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        let bound = range.filter(|&index| items.get(index).is_some_and(|item| item.2));
+        let bound = bound.min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        let cut = bound.filter(|index| distance(index) <= near).or(exact);
+        cuts.push(cut.unwrap_or(cuts[part - 1] + 1));
+    }
+    cuts.push(items.len());
+    cuts.windows(2).map(|cut| items[cut[0]..cut[1]].iter().map(|item| item.0).collect()).collect()
+}
