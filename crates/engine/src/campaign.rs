@@ -66,6 +66,8 @@ pub struct Finished {
     pub runs: Vec<Run>,
     /// How many of them are from before an interruption.
     pub earlier: usize,
+    /// The highest number that a trial of the search has had.
+    pub numbered: u64,
     /// How many trials were cancelled.
     pub cancelled: usize,
     /// How often a known circumstance was repeated.
@@ -122,6 +124,7 @@ pub async fn run(
         finished: Finished {
             runs: brief.earlier.clone(),
             earlier: brief.earlier.len(),
+            numbered: brief.numbered,
             cancelled: 0,
             sentinels: 0,
             stopped: None,
@@ -239,6 +242,9 @@ impl Loop<'_> {
             tests: self.brief.tests.clone(),
             wanted: self.brief.wanted.clone(),
         };
+        if repeats.is_none() {
+            self.finished.numbered = self.finished.numbered.max(trial.0);
+        }
         let cancel = CancellationToken::new();
         self.deployed.insert(slot, set.clone());
         self.busy.insert(trial, Busy { slot, set, cancel: cancel.clone(), repeats });

@@ -51,56 +51,85 @@ pub(super) struct Checker<'a> {
     pub(super) earlier: BTreeMap<TrialId, Run>,
     /// How many were carried out or known.
     pub(super) count: usize,
+    /// What the tries of the failing circumstance have shown.
+    pub(super) tally: Tally,
+}
+
+/// What trying the failing circumstance came to.
+enum Calibrated {
+    Known(Calibration),
+    Refused(Verdict),
+    Stopped,
 }
 
 impl Checker<'_> {
     /// Tries both ends, the failing one as often as it takes to know how often it fails.
     pub(super) async fn check(&mut self) -> Result<Checked, EngineError> {
-        let mut tally = Tally::default();
-        let failing = (1..).take(self.at_once(&tally, 1)).map(TrialId::check_failing);
+        let repeat = self.options.repeat;
+        let failing = (1..).take(self.at_once(repeat, 1)).map(TrialId::check_failing);
         let ends = [TrialId::check_simplest(1)].into_iter().chain(failing).collect();
         let Some(ends) = self.carry_out(ends).await? else { return Ok(Checked::Stopped) };
         let mut news = ends.into_iter();
         let Some(simplest) = news.next() else { return Ok(Checked::Stopped) };
-        let mut news: Vec<Run> = news.collect();
+        let news: Vec<Run> = news.collect();
         if let Some(Outcome::Unresolved { reason }) = news.first().map(|run| &run.outcome) {
             return Ok(Checked::Refused(Verdict::Unresolved { reason: reason.clone() }, None));
         }
-        let calibration = loop {
-            for run in news {
-                if let Err(verdict) = tally.add(self.session, run, self.named) {
-                    return Ok(Checked::Refused(verdict, None));
-                }
-            }
-            match self.decide(&tally) {
-                Next::Known(calibration) => break calibration,
-                Next::NotReproduced => return Ok(Checked::Refused(Verdict::NotReproduced, None)),
-                Next::Again => {
-                    let next = (tally.seen + 1..).take(self.at_once(&tally, 0)).map(TrialId::check_failing);
-                    match self.carry_out(next.collect()).await? {
-                        Some(runs) => news = runs,
-                        None => return Ok(Checked::Stopped),
-                    }
-                }
-            }
+        let calibration = match self.calibrate(news, repeat).await? {
+            Calibrated::Known(calibration) => calibration,
+            Calibrated::Refused(verdict) => return Ok(Checked::Refused(verdict, None)),
+            Calibrated::Stopped => return Ok(Checked::Stopped),
         };
-        let Some((failing, wanted)) = tally.failure else {
+        let Some((failing, wanted)) = self.tally.failure.clone() else {
             return Ok(Checked::Refused(Verdict::NotReproduced, None));
         };
-        let Calibration { failed, tried, rate } = calibration;
-        self.session.events().emit(Event::Calibrated { failed, tried, rate });
         if let Some(verdict) = refuse_simplest(&simplest, &wanted) {
             return Ok(Checked::Refused(verdict, Some(wanted)));
         }
-        match self.look_for_flaky_failures(&wanted, rate).await? {
+        match self.look_for_flaky_failures(&wanted, calibration.rate).await? {
             None => Ok(Checked::Stopped),
             Some(true) => Ok(Checked::Refused(Verdict::FailsAtTimes, Some(wanted))),
             Some(false) => Ok(Checked::Fine(Box::new(Ends { simplest, failing, wanted, calibration }))),
         }
     }
 
-    fn decide(&self, tally: &Tally) -> Next {
-        let Tally { failed, tried, seen, .. } = *tally;
+    /// Looks again whether the failure always shows, longer than at first; none when it was stopped.
+    pub(super) async fn look_again(&mut self) -> Result<Option<Calibration>, EngineError> {
+        match self.calibrate(Vec::new(), self.tally.tried + calibrate::DOUBTED).await? {
+            Calibrated::Known(calibration) => Ok(Some(calibration)),
+            Calibrated::Refused(_) | Calibrated::Stopped => Ok(None),
+        }
+    }
+
+    /// Tries the failing circumstance until it is known how often it fails; so many failures in a row are
+    /// enough.
+    async fn calibrate(&mut self, mut news: Vec<Run>, repeat: u32) -> Result<Calibrated, EngineError> {
+        loop {
+            for run in news {
+                if let Err(verdict) = self.tally.add(self.session, run, self.named) {
+                    return Ok(Calibrated::Refused(verdict));
+                }
+            }
+            match self.decide(repeat) {
+                Next::Known(calibration) => {
+                    let Calibration { failed, tried, rate } = calibration;
+                    self.session.events().emit(Event::Calibrated { failed, tried, rate });
+                    return Ok(Calibrated::Known(calibration));
+                }
+                Next::NotReproduced => return Ok(Calibrated::Refused(Verdict::NotReproduced)),
+                Next::Again => {
+                    let next = (self.tally.seen + 1..).take(self.at_once(repeat, 0));
+                    match self.carry_out(next.map(TrialId::check_failing).collect()).await? {
+                        Some(runs) => news = runs,
+                        None => return Ok(Calibrated::Stopped),
+                    }
+                }
+            }
+        }
+    }
+
+    fn decide(&self, repeat: u32) -> Next {
+        let Tally { failed, tried, seen, .. } = self.tally;
         let undecided = seen >= MOST_CHECKS;
         let known = |rate| Next::Known(Calibration { failed, tried, rate });
         match self.options.flaky {
@@ -111,17 +140,17 @@ impl Checker<'_> {
             Flaky::Rate(_) => Next::Again,
             Flaky::Auto if undecided && failed == 0 => Next::NotReproduced,
             Flaky::Auto if undecided => known(f64::from(failed) / f64::from(tried)),
-            Flaky::Auto => calibrate::decide(failed, tried, self.options.repeat),
+            Flaky::Auto => calibrate::decide(failed, tried, repeat),
         }
     }
 
     /// How many further checks of the failing circumstance are started together where some slots are taken:
     /// a test that always failed needs only a few more.
-    fn at_once(&self, tally: &Tally, taken: usize) -> usize {
+    fn at_once(&self, repeat: u32, taken: usize) -> usize {
         let slots = self.session.slots.len().saturating_sub(taken).max(1);
-        let repeat = if self.options.flaky == Flaky::Auto { self.options.repeat } else { 1 };
-        if tally.failed == tally.tried {
-            slots.min(repeat.saturating_sub(tally.tried).max(1) as usize)
+        let repeat = if self.options.flaky == Flaky::Auto { repeat } else { 1 };
+        if self.tally.failed == self.tally.tried {
+            slots.min(repeat.saturating_sub(self.tally.tried).max(1) as usize)
         } else {
             slots
         }
@@ -186,7 +215,7 @@ fn slot_of(place: usize) -> SlotId {
 
 /// What the tries of the failing circumstance have shown.
 #[derive(Debug, Default)]
-struct Tally {
+pub(super) struct Tally {
     failed: u32,
     tried: u32,
     /// All of them, also those that could not be judged.

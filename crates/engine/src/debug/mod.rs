@@ -30,6 +30,7 @@ pub use table::{Bar, Course, RoundCounts, RoundTask, course};
 use std::sync::Arc;
 
 use faultscope_model::event::Event;
+use faultscope_model::outcome::Signature;
 use faultscope_model::{DeltaSet, Outcome, Run, Space};
 use faultscope_search::{Bayes, BayesOptions, Ddmin, DdminPar, Problem, Search};
 use tokio::time::Instant;
@@ -102,6 +103,7 @@ async fn search(
         stop,
         earlier: past.checks,
         count: 0,
+        tally: checks::Tally::default(),
     };
     let checked = checker.check().await?;
     report.trials.checks = checker.count;
@@ -117,25 +119,41 @@ async fn search(
         Checked::Stopped => return Ok(report),
     };
     report.signature = Some(wanted.clone());
-    report.calibration = Some(calibration);
-    let space = Arc::new(orders::learn_orders(session, space, &simplest).await?);
-    let mut search = strategy(session, options, &space, calibration.rate);
-    let fails = Outcome::Fail { signature: wanted.clone() };
-    let mut known = vec![(DeltaSet::new(), Outcome::Pass)];
-    if calibration.rate >= 1.0 {
-        // What fails only at times is no measure for the environment.
-        known.insert(0, (space.full(), fails));
-    }
-    let brief = Brief {
-        wanted: Some(wanted),
-        known,
+    let learnt = Arc::new(orders::learn_orders(session, space.clone(), &simplest).await?);
+    let mut calibration = calibration;
+    let earlier = past.runs.len();
+    let mut brief = Brief {
+        wanted: Some(wanted.clone()),
         earlier: past.runs,
         numbered: past.numbered,
-        most_trials: options.most_trials,
-        ..Brief::new((*space).clone(), tests)
+        ..Brief::new((*learnt).clone(), tests.clone())
     };
-    let finished = campaign::run(session, &brief, &mut *search, stop).await?;
-    answer::fill(&mut report, &space, &*search, &finished);
+    let (search, finished) = loop {
+        let mut search = strategy(session, options, &learnt, calibration.rate);
+        brief.known = known(&learnt, &wanted, calibration.rate);
+        let done = brief.earlier.len() - earlier;
+        brief.most_trials = options.most_trials.map(|most| most.saturating_sub(done));
+        let finished = campaign::run(session, &brief, &mut *search, stop).await?;
+        let causes: Vec<usize> = search.standing().causes.iter().map(|cause| cause.witness.len()).collect();
+        let certain = calibration.rate >= 1.0 && options.flaky == Flaky::Auto && finished.stopped.is_none();
+        if certain && calibrate::looks_like_chance(&causes, &finished.runs) {
+            match checker.look_again().await? {
+                Some(again) if again.rate < 1.0 => {
+                    let text = "the failure does not always show after all: the search goes on with its rate";
+                    session.events().emit(Event::Note { text: text.into() });
+                    brief.numbered = finished.numbered;
+                    (brief.earlier, calibration) = (finished.runs, again);
+                    continue;
+                }
+                Some(again) => calibration = again,
+                None => {}
+            }
+        }
+        break (search, finished);
+    };
+    (report.calibration, report.trials.checks) = (Some(calibration), checker.count);
+    answer::fill(&mut report, &learnt, &*search, &finished);
+    report.trials.earlier = earlier;
     report.verdict = match finished.stopped {
         None => Verdict::Reduced,
         Some(Stop::Asked) => Verdict::Stopped,
@@ -143,7 +161,7 @@ async fn search(
     };
     let runs: Vec<&Run> = finished.runs.iter().chain([&simplest, &failing]).collect();
     report.difference = difference::first_difference(session, &runs, &report).await?;
-    costs.learn(&space, &simplest, &finished.runs[finished.earlier..]);
+    costs.learn(&learnt, &simplest, &finished.runs[earlier..]);
     costs.save();
     if let (Verdict::Reduced, Some(wanted)) = (&report.verdict, &brief.wanted) {
         let (tests, rate) = (&brief.tests, calibration.rate);
@@ -151,6 +169,13 @@ async fn search(
         ground.look_deeper(&mut report).await?;
     }
     Ok(report)
+}
+
+/// What sentinels repeat: what fails only at times is no measure for the environment.
+fn known(space: &Space, wanted: &Signature, rate: f64) -> Vec<(DeltaSet, Outcome)> {
+    let fails = (space.full(), Outcome::Fail { signature: wanted.clone() });
+    let passes = (DeltaSet::new(), Outcome::Pass);
+    if rate < 1.0 { vec![passes] } else { vec![fails, passes] }
 }
 
 fn strategy(

@@ -121,7 +121,7 @@ macro_rules! holds {
         #[test]
         fn every_case_is_tested() {
             let tested = [$($case),+];
-            for case in cases().iter().filter(|case| case.good.is_none() && !case.flaky) {
+            for case in cases().iter().filter(|case| case.good.is_none()) {
                 assert!(tested.contains(&case.case.as_str()), "{} has no test", case.case);
             }
         }
@@ -139,4 +139,5 @@ holds! {
     fails_already: "fails already",
     not_reproduced: "not reproduced",
     unresolved_trials: "unresolved trials",
+    flaky: "flaky",
 }
