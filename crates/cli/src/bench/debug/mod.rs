@@ -17,8 +17,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
-/// Instances of each cell by default and in full.
-const SAMPLE: usize = 6;
+/// Instances of each cell in full.
 const FULL: usize = 20;
 /// The largest file of instances that is read.
 const MOST_BYTES: u64 = 64 << 20;
@@ -44,7 +43,9 @@ pub(super) async fn run(
     };
     notes.push(format!("{} instances {from}; L = log2 C(n,k), p slots, virtual time", instances.len()));
     if !args.full {
-        notes.push(format!("a sample of {SAMPLE} instances of each cell: --full runs all"));
+        notes.push(
+            "a sample of 2 to 6 instances of each cell, means of which scatter: --full runs all".into(),
+        );
     }
     let rows = measure(&instances, args.seed, printer);
     let mut figures: Vec<Figure> = bench::goals(&rows).iter().map(figure).collect();
@@ -55,7 +56,7 @@ pub(super) async fn run(
     figures.push(scale::ten_thousand(args.seed).await?);
     printer.talk("one dimension, 1 to 6 slots");
     tables.push(by_strategy(&rows));
-    tables.push(figure_3(args.seed, if args.full { FULL } else { 2 * SAMPLE }));
+    tables.push(figure_3(args.seed, if args.full { FULL } else { 10 }));
     if args.live {
         let (more, table) = live::run(args, printer).await?;
         figures.extend(more);
@@ -64,32 +65,45 @@ pub(super) async fn run(
     Ok(figures)
 }
 
+/// How many instances of a cell with so many deltas are enough to see something within minutes.
+fn sample(deltas: usize) -> usize {
+    match deltas {
+        ..=128 => 6,
+        ..=512 => 3,
+        _ => 2,
+    }
+}
+
 /// The instances of a file, or drawn from the seed; a part of each cell unless all are wanted.
 fn instances(args: &BenchArgs) -> Result<Vec<Instance>, CommandError> {
-    let count = if args.full { FULL } else { SAMPLE };
-    let Some(file) = &args.instances else {
-        return Ok(simulate::generate(args.seed, count));
+    let mut instances = match &args.instances {
+        None => simulate::generate(args.seed, FULL),
+        Some(file) => from_file(file)?,
     };
+    if !args.full {
+        let mut seen = std::collections::BTreeMap::<String, usize>::new();
+        instances.retain(|instance| {
+            let seen = seen.entry(instance.cell().to_owned()).or_default();
+            *seen += 1;
+            *seen <= sample(instance.n)
+        });
+    }
+    Ok(instances)
+}
+
+fn from_file(file: &Path) -> Result<Vec<Instance>, CommandError> {
     let wrong = |cause: String| {
         CommandError::usage(format!("{} holds no instances", file.display())).because(cause).hint(
             "one JSON object in a line: {\"id\": \"mono-15-1-0\", \"n\": 15, \"k\": 1, \"family\": \"mono\", \
              \"failing\": [9], \"seed\": 1}",
         )
     };
-    let mut instances = simulate::read(&read(file)?).map_err(|e| wrong(e.to_string()))?;
+    let instances = simulate::read(&read(file)?).map_err(|e| wrong(e.to_string()))?;
     if instances.is_empty() {
         return Err(wrong("it is empty".into()));
     }
     if let Some(large) = instances.iter().find(|instance| instance.n > MOST_DELTAS) {
         return Err(wrong(format!("{} has {} deltas, the most is {MOST_DELTAS}", large.id, large.n)));
-    }
-    if !args.full {
-        let mut seen = std::collections::BTreeMap::<String, usize>::new();
-        instances.retain(|instance| {
-            let seen = seen.entry(instance.cell().to_owned()).or_default();
-            *seen += 1;
-            *seen <= SAMPLE
-        });
     }
     Ok(instances)
 }
