@@ -13,6 +13,7 @@ const EXPECTED: &str = include_str!("../../../../apps/ticketing/cases/expected.y
 struct Case {
     case: String,
     file: String,
+    good: Option<String>,
     deltas: u64,
     #[serde(default)]
     all: bool,
@@ -45,7 +46,11 @@ fn answered(name: &str) -> Value {
     let cases: Vec<Case> = serde_saphyr::from_str(EXPECTED).unwrap();
     let case = cases.into_iter().find(|case| case.case == name).unwrap();
     let tool = counter();
-    let mut words = vec!["debug", &*case.file, "--only", "--slots", "2", "--json"];
+    let mut words = vec!["debug", "--only", "--slots", "2", "--json"];
+    match &case.good {
+        None => words.push(&case.file),
+        Some(good) => words.extend(["--good", good, "--bad", &case.file]),
+    }
     if case.all {
         words.push("--all");
     }
@@ -102,4 +107,9 @@ fn not_reproduced() {
 fn unresolved_trials() {
     let report = answered("unresolved trials");
     assert!(report["trials"]["unresolved"].as_u64().unwrap() > 0, "{report:#}");
+}
+
+#[test]
+fn good_and_bad() {
+    answered("good and bad");
 }

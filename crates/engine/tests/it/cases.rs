@@ -7,6 +7,7 @@ use std::time::Duration;
 use faultscope_engine::debug::{self, DebugOptions, DebugReport};
 use faultscope_engine::{Session, SessionOptions};
 use faultscope_model::Application;
+use faultscope_model::compare::compare;
 use faultscope_platform::memory::{Cost, Fault, MemoryPlatform, Simulation};
 use serde::Deserialize;
 use tempfile::TempDir;
@@ -56,9 +57,18 @@ fn read(file: &Path) -> Application {
     Application::read(&text, &path.to_string_lossy(), &load).unwrap()
 }
 
+/// The application of a case: one file, or a good deployment beside a bad one.
+fn application(case: &Case) -> Application {
+    let bad = read(&case.file);
+    match &case.good {
+        None => bad,
+        Some(good) => compare(&read(good), &bad).unwrap().application,
+    }
+}
+
 async fn answer(case: &Case, seed: u64) -> DebugReport {
     let folder = TempDir::new().unwrap();
-    let application = read(&case.file);
+    let application = application(case);
     let spread = |seconds| Cost { spread: 0.3, ..Cost::fixed(Duration::from_secs(seconds)) };
     let simulation = Simulation { seed, apply: spread(8), exec: spread(4), faults: case.faults.clone() };
     let mut options = SessionOptions::new("test", folder.path().to_owned(), "faultscope".into());
@@ -97,7 +107,7 @@ fn is_right(case: &Case, report: &DebugReport) -> bool {
 
 async fn holds(name: &str) {
     let case = cases().into_iter().find(|case| case.case == name).unwrap();
-    assert_eq!(read(&case.file).space().unwrap().deltas.len(), case.deltas);
+    assert_eq!(application(&case).space().unwrap().deltas.len(), case.deltas);
     let mut wrong = Vec::new();
     for seed in 1..=SEEDS {
         let report = answer(&case, seed).await;
@@ -121,7 +131,7 @@ macro_rules! holds {
         #[test]
         fn every_case_is_tested() {
             let tested = [$($case),+];
-            for case in cases().iter().filter(|case| case.good.is_none()) {
+            for case in cases() {
                 assert!(tested.contains(&case.case.as_str()), "{} has no test", case.case);
             }
         }
@@ -140,4 +150,5 @@ holds! {
     not_reproduced: "not reproduced",
     unresolved_trials: "unresolved trials",
     flaky: "flaky",
+    good_and_bad: "good and bad",
 }

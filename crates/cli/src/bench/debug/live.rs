@@ -68,13 +68,13 @@ pub(super) async fn run(
         head: head.map(str::to_owned).to_vec(),
         rows: Vec::new(),
     };
-    for case in cases.iter().filter(|case| case.good.is_none()) {
+    for case in &cases {
         let slots: &[u16] = if case.table3.is_some() { &[1, 4] } else { &[2; TIMES] };
         let mut right = 0;
         for (turn, &slots) in slots.iter().enumerate() {
             let seed = args.seed.wrapping_add(turn as u64);
             printer.talk(format!("live: {}, {slots} slots", case.case));
-            let report = debug(case, folder.path(), slots, seed).await?;
+            let report = debug(case, folder.path(), (slots, seed), printer).await?;
             let answer = case.is_answered_by(&report);
             right += usize::from(answer);
             if !answer {
@@ -111,10 +111,18 @@ pub(super) async fn run(
     Ok((figures, vec![table]))
 }
 
-async fn debug(case: &Case, folder: &Path, slots: u16, seed: u64) -> Result<DebugReport, CommandError> {
-    let file = folder.join("cases").join(&case.file);
-    let project = Project::read(&file)?;
-    let target = Target::of(file, PlatformChoice::Process, None);
+async fn debug(
+    case: &Case,
+    folder: &Path,
+    (slots, seed): (u16, u64),
+    printer: &Printer,
+) -> Result<DebugReport, CommandError> {
+    let place = |file: &PathBuf| folder.join("cases").join(file);
+    let mut target = Target::of(place(&case.file), PlatformChoice::Process, None);
+    if let Some(good) = &case.good {
+        (target.comparison.good, target.comparison.bad) = (vec![place(good)], vec![place(&case.file)]);
+    }
+    let project = Project::of(&target, printer)?;
     let platform = project.platform(&target).await?;
     let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed };
     let mut options = project.session("bench", &under)?;
