@@ -22,5 +22,6 @@ pub(crate) mod serve;
 pub(crate) mod services;
 pub(crate) mod test;
 pub(crate) mod traces;
+mod traces_fetch;
 pub(crate) mod traces_import;
 pub(crate) mod up;

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use clap::Args;
 use faultscope_model::units::{self, ByteSize};
-use faultscope_store::serve::{Access, ServeOptions, Served, otlp_router, router};
+use faultscope_store::serve::{
+    Access, Forward, ForwardCounts, ForwardOptions, ServeOptions, Served, otlp_router, router,
+};
 use faultscope_store::slices::{SpanRetention, SpanStore, SpanStoreOptions};
+use hyper::header::HeaderName;
 use serde::Serialize;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::scrape::{self, ScrapeTarget};
 use crate::error::CommandError;
@@ -63,6 +66,17 @@ pub(crate) struct ServeArgs {
     /// How often to ask.
     #[arg(long, default_value = "15s", value_name = "DURATION")]
     pub(crate) scrape_every: String,
+    /// Hand spans on to another collector by OTLP: `http://host:4318` or `grpc://host:4317`.
+    ///
+    /// Senders never wait for it: what it cannot take in time is dropped and counted in /metrics.
+    #[arg(long, value_name = "URL")]
+    pub(crate) forward: Option<String>,
+    /// A header for that collector, such as `Authorization: Bearer ...`; repeat for several.
+    #[arg(long = "forward-header", value_name = "NAME: VALUE", requires = "forward")]
+    pub(crate) forward_headers: Vec<String>,
+    /// How many spans may wait for that collector.
+    #[arg(long, default_value_t = 100_000, value_name = "SPANS", requires = "forward")]
+    pub(crate) forward_queue: u64,
     /// End by itself after this time.
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) duration: Option<String>,
@@ -90,6 +104,7 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
     for address in [Some(args.listen), otlp, grpc].into_iter().flatten() {
         check(address.ip(), args.token.as_deref(), printer)?;
     }
+    let forward = forward(&args, printer)?;
     // Ports are taken before anything is written: a taken one is an error of the command line.
     let listener = bind(args.listen, "--listen").await?;
     let otlp = bind_any(otlp, "--otlp").await?;
@@ -107,6 +122,7 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
         strict: !args.loose_ids,
         tag_values: args.tag_values,
         access: Access { token: args.token, origins: args.origins },
+        forward: forward.clone(),
         ..ServeOptions::default()
     };
     let served = Served::new(store, options);
@@ -127,6 +143,7 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
             axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await
         });
     }
+    let handing_on = forward.clone().map(|forward| tokio::spawn(async move { forward.run().await }));
     say(&listening, printer)?;
     let mut scrapers = JoinSet::new();
     for target in args.scrape {
@@ -145,8 +162,43 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
         servers.shutdown().await;
     }
     scrapers.shutdown().await;
+    if let (Some(forward), Some(handing_on)) = (forward, handing_on) {
+        finish(&forward, handing_on, printer).await;
+    }
     close(served, printer).await;
     Ok(Exit::Done)
+}
+
+/// Where spans are handed on to, as it is typed.
+fn forward(args: &ServeArgs, printer: &Printer) -> Result<Option<Arc<Forward>>, CommandError> {
+    let Some(url) = &args.forward else { return Ok(None) };
+    let mut options = ForwardOptions::to(url).map_err(|why| {
+        CommandError::usage(format!("`{url}` {why}"))
+            .hint("--forward http://127.0.0.1:4318 or --forward grpc://127.0.0.1:4317")
+    })?;
+    for header in &args.forward_headers {
+        let wrong = || CommandError::usage(format!("`{header}` is not a header")).hint("NAME: VALUE");
+        let (name, value) = header.split_once(':').ok_or_else(wrong)?;
+        let name: HeaderName = name.trim().parse().map_err(|_| wrong())?;
+        options.headers.append(name, value.trim().parse().map_err(|_| wrong())?);
+    }
+    options.queued_spans = args.forward_queue;
+    options.secrets = project::secrets_of(&args.folder, printer).rules;
+    Ok(Some(Forward::new(options)))
+}
+
+/// Hands on what still waits, for a while, and says what became of everything.
+async fn finish(forward: &Forward, handing_on: JoinHandle<()>, printer: &Printer) {
+    forward.close();
+    let ending = handing_on.abort_handle();
+    if tokio::time::timeout(DRAIN, handing_on).await.is_err() {
+        ending.abort();
+    }
+    let ForwardCounts { sent, dropped, waiting, .. } = forward.counts();
+    printer.talk(format!("{sent} spans handed on"));
+    if dropped + waiting > 0 {
+        printer.warn(format!("{} spans were not handed on; they are kept here", dropped + waiting));
+    }
 }
 
 fn say(listening: &Listening, printer: &Printer) -> Result<(), CommandError> {

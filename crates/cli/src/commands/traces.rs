@@ -40,7 +40,12 @@ enum TracesCommand {
     Ls(LsArgs),
     /// Draws a trace as a waterfall, with its critical path and errors.
     Show(ShowArgs),
-    /// Reads spans from files: Zipkin JSON (also one per line), Zipkin or OTLP protobuf, OTLP JSON, Thrift.
+    /// Reads spans from files or from another Zipkin or Jaeger.
+    ///
+    /// Files may hold Zipkin JSON (also one span per line), Zipkin or OTLP protobuf, OTLP JSON, what Jaeger's
+    /// page saves, or Thrift. What is already here is not stored again.
+    ///
+    /// Example: faultscope traces import http://127.0.0.1:9411 --since 2h --service order
     Import(ImportArgs),
     /// Writes traces to standard output or a file.
     Export(ExportArgs),

@@ -2,13 +2,19 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use faultscope_store::interop::{DecodeError, Decoded, Limits, SpanFormat, inflate, zipkin};
-use faultscope_store::slices::{SpanStore, SpanStoreOptions};
+use faultscope_model::trace::ReportedSpan;
+use faultscope_store::interop::trace::group;
+use faultscope_store::interop::{DecodeError, Decoded, Limits, SpanFormat, inflate, jaeger, zipkin};
+use faultscope_store::secrets::Redactor;
+use faultscope_store::slices::{SpanReader, SpanStore, SpanStoreOptions};
 use faultscope_store::{StoreError, StoreErrorKind};
 use serde::Serialize;
+use tokio::time::Instant;
 
+use super::traces_fetch::{Remote, Wanted};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -17,59 +23,140 @@ use crate::project;
 /// Spans that are stored together.
 const BATCH: usize = 5000;
 
+/// How often is told how far it is.
+const TELL: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The files; `-` reads standard input. Compressed ones (.gz) are taken too.
-    #[arg(required = true)]
-    files: Vec<PathBuf>,
+    /// The files, `-` for standard input, or addresses of servers. Compressed files (.gz) are taken too.
+    #[arg(required = true, value_name = "FILE|URL")]
+    sources: Vec<PathBuf>,
     /// The application's folder or file.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
+    /// How far back, when reading from a server.
+    #[arg(long, default_value = "24h", value_name = "DURATION")]
+    since: String,
+    /// Only traces in which this service takes part, when reading from a server.
+    #[arg(long, value_name = "SERVICE")]
+    service: Option<String>,
+    /// A header for the server, such as `Authorization: Bearer …`; repeat for several.
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
 }
 
 #[derive(Debug, Default, Serialize)]
 struct Imported {
     spans: usize,
     rejected: usize,
+    /// Those that were here before.
+    known: usize,
     complaints: Vec<String>,
 }
 
+/// Where spans go, and what became of them so far.
+struct Importer {
+    store: SpanStore,
+    reader: SpanReader,
+    redactor: Redactor,
+    imported: Imported,
+}
+
 pub(crate) async fn run(args: ImportArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let store = SpanStore::open(
-        project::state_folder(&args.folder),
-        SpanStoreOptions {
-            secrets: project::secrets_of(&args.folder, printer),
-            ..SpanStoreOptions::default()
-        },
-    );
-    let store = store.map_err(in_use)?;
-    let mut imported = Imported::default();
-    for file in &args.files {
-        let bytes = read(file)?;
-        let decoded = decode(&bytes).map_err(|error| {
-            CommandError::usage(format!("{} holds no spans that can be read", file.display())).because(error)
-        })?;
-        if let Some(complaint) = decoded.complaint() {
-            imported.complaints.push(format!("{}: {complaint}", file.display()));
-        }
-        imported.rejected += decoded.n_rejected;
-        imported.spans += decoded.items.len();
-        let mut spans = decoded.items.into_iter().peekable();
-        while spans.peek().is_some() {
-            let batch: Vec<_> = spans.by_ref().take(BATCH).collect();
-            let ack = store.put(batch).map_err(|e| CommandError::internal("the store").because(e))?;
-            ack.committed().await?;
+    let state = project::state_folder(&args.folder);
+    let secrets = project::secrets_of(&args.folder, printer);
+    let redactor = Redactor::new(&secrets.rules);
+    let options = SpanStoreOptions { secrets, ..SpanStoreOptions::default() };
+    let store = SpanStore::open(&state, options).map_err(in_use)?;
+    let reader = SpanReader::open(&state, true);
+    let mut importer = Importer { store, reader, redactor, imported: Imported::default() };
+    for source in &args.sources {
+        match source.to_str().filter(|text| text.contains("://")) {
+            Some(url) => from_server(url, &args, &mut importer, printer).await?,
+            None => {
+                let bytes = read(source)?;
+                let decoded = decode(&bytes).map_err(|error| {
+                    CommandError::usage(format!("{} holds no spans that can be read", source.display()))
+                        .because(error)
+                })?;
+                importer.take(&source.display().to_string(), decoded).await?;
+            }
         }
     }
+    let imported = importer.imported;
     if printer.json {
         printer.result(&imported)?;
     } else {
         for complaint in &imported.complaints {
             printer.warn(complaint);
         }
-        printer.line(format!("{} spans imported, {} not taken", imported.spans, imported.rejected));
+        let Imported { spans, rejected, known, .. } = imported;
+        printer.line(format!("{spans} spans imported, {rejected} not taken, {known} were here before"));
     }
     Ok(if imported.rejected == 0 { Exit::Done } else { Exit::Found })
+}
+
+async fn from_server(
+    url: &str,
+    args: &ImportArgs,
+    importer: &mut Importer,
+    printer: &Printer,
+) -> Result<(), CommandError> {
+    let now_us = super::traces::now_us();
+    let from_us = now_us.saturating_sub(super::traces::micros(&args.since)?);
+    let mut remote = Remote::open(Wanted {
+        url: url.to_owned(),
+        from_ms: from_us / 1_000,
+        until_ms: now_us / 1_000,
+        service: args.service.clone(),
+        headers: args.headers.clone(),
+    })
+    .await?;
+    let mut told = Instant::now();
+    while let Some(decoded) = remote.next(&limits()).await? {
+        importer.take(url, decoded).await?;
+        if told.elapsed() > TELL {
+            told = Instant::now();
+            printer.talk(format!("{} spans so far", importer.imported.spans));
+        }
+    }
+    if remote.cut > 0 {
+        let complaint = format!("{url}: {} milliseconds have more traces than are given at once", remote.cut);
+        importer.imported.complaints.push(complaint);
+    }
+    Ok(())
+}
+
+impl Importer {
+    /// Stores what is not here yet.
+    async fn take(&mut self, source: &str, decoded: Decoded) -> Result<(), CommandError> {
+        if let Some(complaint) = decoded.complaint() {
+            self.imported.complaints.push(format!("{source}: {complaint}"));
+        }
+        self.imported.rejected += decoded.n_rejected;
+        let mut fresh = Vec::new();
+        for trace in group(decoded.items, true) {
+            let Some(first) = trace.first() else { continue };
+            let here = self.reader.trace(first.trace)?;
+            let before = fresh.len() + trace.len();
+            // What is here is without its secrets.
+            let is_here = |span: &ReportedSpan| {
+                let mut shown = span.clone();
+                self.redactor.reported(&mut shown);
+                here.contains(&shown)
+            };
+            fresh.extend(trace.into_iter().filter(|span| !is_here(span)));
+            self.imported.known += before - fresh.len();
+        }
+        self.imported.spans += fresh.len();
+        let mut spans = fresh.into_iter().peekable();
+        while spans.peek().is_some() {
+            let batch: Vec<_> = spans.by_ref().take(BATCH).collect();
+            let ack = self.store.put(batch).map_err(|e| CommandError::internal("the store").because(e))?;
+            ack.committed().await?;
+        }
+        Ok(())
+    }
 }
 
 fn in_use(error: StoreError) -> CommandError {
@@ -105,6 +192,7 @@ fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
         None => Ok(Decoded::default()),
         Some(b'[') => json_list(text, &limits),
         Some(b'{') if looks_like_otlp(text) => SpanFormat::OtlpJson.decode(text, &limits),
+        Some(b'{') if looks_like_jaeger(text) => jaeger::read_v1(text, &limits),
         Some(b'{') => zipkin::v2_lines(text, &limits),
         // Thrift begins with the type of its elements, a struct; both protobufs with their first field.
         Some(0x0c) if bytes.first() == Some(&0x0c) => SpanFormat::ZipkinV1Thrift.decode(&bytes, &limits),
@@ -128,6 +216,12 @@ fn json_list(text: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
 fn looks_like_otlp(text: &[u8]) -> bool {
     let head = String::from_utf8_lossy(text.get(..4096).unwrap_or(text)).into_owned();
     head.contains("\"resourceSpans\"") || head.contains("\"resource_spans\"")
+}
+
+/// Only Jaeger writes `traceID`, and it has its traces in a list called `data`.
+fn looks_like_jaeger(text: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(text.get(..4096).unwrap_or(text)).into_owned();
+    head.contains("\"data\"") && head.contains("\"traceID\"")
 }
 
 /// Zipkin's and OTLP's lists both begin with field 1; only one of them makes sense.

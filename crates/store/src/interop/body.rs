@@ -7,6 +7,9 @@ use flate2::read::{MultiGzDecoder, ZlibDecoder};
 
 use super::{Batch, DecodeError, Decoded, Limits, otlp, zipkin};
 
+/// Bytes that are decompressed before more room is asked for.
+const STEP: usize = 256 << 10;
+
 /// A format in which spans come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpanFormat {
@@ -116,6 +119,16 @@ pub fn inflate<'a>(
     content_encoding: Option<&str>,
     limits: &Limits,
 ) -> Result<Cow<'a, [u8]>, DecodeError> {
+    inflate_within(body, content_encoding, limits, &mut |_| true)
+}
+
+/// Undoes a body's content encoding, as long as there is room for so many bytes more.
+pub fn inflate_within<'a>(
+    body: &'a [u8],
+    content_encoding: Option<&str>,
+    limits: &Limits,
+    room: Room<'_>,
+) -> Result<Cow<'a, [u8]>, DecodeError> {
     let encoding = content_encoding.unwrap_or_default().trim().to_ascii_lowercase();
     let too_large = DecodeError::TooLarge { what: "the body", limit: limits.body_bytes };
     match encoding.as_str() {
@@ -123,25 +136,51 @@ pub fn inflate<'a>(
         "" | "identity" => Ok(Cow::Borrowed(body)),
         // Some reporters keep the header on an empty body.
         "gzip" | "x-gzip" | "deflate" if body.is_empty() => Ok(Cow::Borrowed(body)),
-        "gzip" | "x-gzip" => read_bounded(MultiGzDecoder::new(body), body.len(), "gzip", limits),
-        "deflate" => read_bounded(ZlibDecoder::new(body), body.len(), "deflate", limits),
+        "gzip" | "x-gzip" => read_bounded(MultiGzDecoder::new(body), "gzip", limits, room),
+        "deflate" => read_bounded(ZlibDecoder::new(body), "deflate", limits, room),
         _ => Err(DecodeError::Unsupported { what: "content encoding", text: short(&encoding) }),
     }
 }
 
+/// Asked before so many bytes more are taken from memory; says whether there are.
+pub type Room<'r> = &'r mut dyn FnMut(usize) -> bool;
+
+/// The one message of a gRPC body: whether it is compressed, its length in four bytes, itself.
+pub fn grpc_message<'a>(
+    body: &'a [u8],
+    encoding: &str,
+    limits: &Limits,
+    room: Room<'_>,
+) -> Result<Cow<'a, [u8]>, DecodeError> {
+    let malformed = |reason: &str| DecodeError::malformed("gRPC", reason);
+    let (head, message) = body.split_first_chunk::<5>().ok_or_else(|| malformed("the message is cut off"))?;
+    let [compressed, length @ ..] = *head;
+    if u32::from_be_bytes(length) as usize != message.len() {
+        return Err(malformed("there is not just one message"));
+    }
+    let encoding = if compressed == 0 { "identity" } else { encoding };
+    inflate_within(message, Some(encoding), limits, room)
+}
+
 fn read_bounded<'a>(
     reader: impl Read,
-    compressed: usize,
     format: &'static str,
     limits: &Limits,
+    room: Room<'_>,
 ) -> Result<Cow<'a, [u8]>, DecodeError> {
-    // Text shrinks about tenfold; the buffer grows when that guess is too small.
-    let mut out = Vec::with_capacity(compressed.saturating_mul(8).min(limits.body_bytes));
     let most = u64::try_from(limits.body_bytes).unwrap_or(u64::MAX).saturating_add(1);
-    reader
-        .take(most)
-        .read_to_end(&mut out)
-        .map_err(|error| DecodeError::malformed(format, error.to_string()))?;
+    let mut reader = reader.take(most);
+    let mut out = Vec::new();
+    loop {
+        if !room(STEP) {
+            return Err(DecodeError::NoRoom);
+        }
+        let step = u64::try_from(STEP).unwrap_or(u64::MAX);
+        let read = reader.by_ref().take(step).read_to_end(&mut out);
+        if read.map_err(|error| DecodeError::malformed(format, error.to_string()))? < STEP {
+            break;
+        }
+    }
     if out.len() > limits.body_bytes {
         return Err(DecodeError::TooLarge { what: "the decompressed body", limit: limits.body_bytes });
     }
@@ -153,9 +192,17 @@ fn media_type(content_type: Option<&str>) -> String {
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Browsers may send JSON as plain text, so that no preflight request is made.
+/// Browsers may send JSON as plain text, so that no preflight request is made; `curl -d` calls everything
+/// a form.
 fn is_json(text: &str) -> bool {
-    matches!(text, "" | "application/json" | "text/plain" | "text/json" | "application/octet-stream")
+    matches!(
+        text,
+        "" | "application/json"
+            | "text/plain"
+            | "text/json"
+            | "application/octet-stream"
+            | "application/x-www-form-urlencoded"
+    )
 }
 
 fn is_protobuf(text: &str) -> bool {

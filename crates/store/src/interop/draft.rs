@@ -242,8 +242,20 @@ pub(super) fn set_ip_text(endpoint: &mut Endpoint, text: &str) {
         // `::1.2.3.4` and `::ffff:1.2.3.4` mean the IPv4 address.
         Ok(IpAddr::V6(ip)) if text.contains('.') => set_embedded(endpoint, ip),
         Ok(IpAddr::V6(ip)) => set_ipv6(endpoint, ip),
-        Err(_) => {}
+        Err(_) => endpoint.ipv4 = padded_ipv4(text).map(IpAddr::V4).or(endpoint.ipv4),
     }
+}
+
+/// An IPv4 address whose numbers have zeros in front, which Zipkin's own reader takes for decimal.
+fn padded_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        let is_number = (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+        *octet = part.parse().ok().filter(|_| is_number)?;
+    }
+    parts.next().is_none().then(|| Ipv4Addr::from(octets))
 }
 
 /// Sets an endpoint's address from 4 or 16 bytes; other lengths are left out.

@@ -1,4 +1,4 @@
-//! What Jaeger's clients read: the older JSON of `/api/traces` and the newer one of `/api/v3`.
+//! Jaeger's languages, both ways: the older JSON of `/api/traces` and the newer one of `/api/v3`.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,11 @@ use faultscope_model::TraceId;
 use faultscope_model::trace::{ReportedSpan, SpanKind};
 use serde::Serialize;
 
-use super::otlp;
 use super::otlp::to_data;
+
+mod read;
+
+pub use read::{read_v1, read_v3};
 
 /// Traces as `/api/traces` and `/api/traces/{id}` answer.
 pub fn v1_traces<T: AsRef<[ReportedSpan]>>(traces: &[T]) -> Vec<u8> {
@@ -194,30 +197,4 @@ impl<'a> Span<'a> {
             warnings: None,
         }
     }
-}
-
-/// Reads what `/api/v3/traces` of another Jaeger answers: OTLP in a wrapper, one object or one per line.
-pub fn read_v3(body: &[u8], limits: &super::Limits) -> Result<super::Decoded, super::DecodeError> {
-    #[derive(serde::Deserialize)]
-    struct Answer<'a> {
-        #[serde(borrow)]
-        result: Option<&'a serde_json::value::RawValue>,
-    }
-    let mut out = super::Decoded::default();
-    for answer in serde_json::Deserializer::from_slice(body).into_iter::<Answer<'_>>() {
-        let answer = answer
-            .map_err(|error| super::DecodeError::malformed("Jaeger JSON", super::json::plain(&error)))?;
-        let Some(result) = answer.result else { continue };
-        let mut part = otlp::traces_json(result.get().as_bytes(), limits)?;
-        if out.items.len() + part.items.len() > limits.items {
-            return Err(super::DecodeError::TooLarge { what: "the number of spans", limit: limits.items });
-        }
-        out.items.append(&mut part.items);
-        // Those that were not told one by one count all the same.
-        out.n_rejected += part.n_rejected - part.rejected.len();
-        for rejected in part.rejected {
-            out.reject(rejected.index, rejected.reason);
-        }
-    }
-    Ok(out)
 }

@@ -12,6 +12,7 @@
 //! ```
 
 mod body;
+pub mod decoders;
 mod draft;
 mod json;
 mod protobuf;
@@ -28,7 +29,7 @@ mod tests;
 
 use faultscope_model::trace::ReportedSpan;
 
-pub use body::{MetricFormat, SpanFormat, inflate};
+pub use body::{MetricFormat, Room, SpanFormat, grpc_message, inflate, inflate_within};
 pub use draft::{read_span_id, read_trace_id, zipkin_trace_id};
 
 /// How much of what comes in is taken.
@@ -144,6 +145,9 @@ pub enum DecodeError {
         /// How large it may be.
         limit: usize,
     },
+    /// There is no memory for it now.
+    #[error("too many large bodies are being read; try again")]
+    NoRoom,
     /// Its content type or encoding is not known.
     #[error("{what} `{text}` is not taken here")]
     Unsupported {
@@ -160,6 +164,7 @@ impl DecodeError {
         match self {
             Self::Malformed { .. } | Self::WrongFormat { .. } => 400,
             Self::TooLarge { .. } => 413,
+            Self::NoRoom => 429,
             Self::Unsupported { .. } => 415,
         }
     }

@@ -1,17 +1,16 @@
 //! Reads bodies into memory, each bounded and all together.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::header::CONTENT_ENCODING;
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Served;
 use super::answer::Failure;
-use crate::interop::{DecodeError, Limits, inflate};
+use super::{Served, grpc};
+use crate::interop::{DecodeError, Limits, Room, inflate_within};
 
 /// Larger bodies are decoded on a blocking thread, so that others are not kept waiting.
 const LARGE: usize = 256 << 10;
@@ -21,6 +20,8 @@ const LARGE: usize = 256 << 10;
 pub(super) struct Whole {
     bytes: Vec<u8>,
     encoding: Option<String>,
+    /// Whether little may become much.
+    is_packed: bool,
     room: Option<OwnedSemaphorePermit>,
 }
 
@@ -32,7 +33,8 @@ impl Whole {
             Some(Ok(encoding)) => Some(encoding.to_owned()),
             Some(Err(_)) => return Err(Failure::bad("the content encoding is not text")),
         };
-        let mut whole = Self { bytes: Vec::new(), encoding, room: None };
+        let is_packed = encoding.is_some() || headers.contains_key(grpc::ENCODING);
+        let mut whole = Self { bytes: Vec::new(), encoding, is_packed, room: None };
         let reading = whole.fill(served, body);
         tokio::time::timeout(served.options.body_time, reading)
             .await
@@ -55,34 +57,27 @@ impl Whole {
     }
 
     fn take_room(&mut self, served: &Served, bytes: usize) -> Result<(), Failure> {
-        let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
-        let more = Arc::clone(&served.room).try_acquire_many_owned(kib).map_err(|_| Failure::busy())?;
-        match &mut self.room {
-            Some(room) => room.merge(more),
-            None => self.room = Some(more),
-        }
-        Ok(())
+        if hold(&mut self.room, &served.room, bytes) { Ok(()) } else { Err(Failure::busy()) }
     }
 
     /// Undoes the encoding and reads what is in the body.
     pub(super) async fn decode<T: Send + 'static>(
-        mut self,
+        self,
         served: &Arc<Served>,
-        read: impl FnOnce(&[u8], &Limits) -> Result<T, DecodeError> + Send + 'static,
+        read: impl FnOnce(&[u8], &Limits, Room<'_>) -> Result<T, DecodeError> + Send + 'static,
     ) -> Result<T, Failure> {
-        if self.encoding.is_some() {
-            // Nobody knows yet how large it becomes; text shrinks about tenfold.
-            let guess = self.bytes.len().saturating_mul(9).min(served.options.limits.body_bytes);
-            self.take_room(served, guess)?;
-        }
-        if self.bytes.len() <= LARGE && self.encoding.is_none() {
-            return Ok(read(&self.bytes, &served.options.limits)?);
-        }
-        let limits = served.options.limits.clone();
+        let is_small = self.bytes.len() <= LARGE && !self.is_packed;
+        let (limits, room) = (served.options.limits.clone(), Arc::clone(&served.room));
         let work = move || {
-            let plain: Cow<'_, [u8]> = inflate(&self.bytes, self.encoding.as_deref(), &limits)?;
-            read(&plain, &limits)
+            let Self { bytes, encoding, room: mut held, .. } = self;
+            // Nobody knows before how large it becomes; what it takes is given back with the rest.
+            let mut more = |bytes: usize| hold(&mut held, &room, bytes);
+            let plain = inflate_within(&bytes, encoding.as_deref(), &limits, &mut more)?;
+            read(&plain, &limits, &mut more)
         };
+        if is_small {
+            return Ok(work()?);
+        }
         match tokio::task::spawn_blocking(work).await {
             Ok(decoded) => Ok(decoded?),
             Err(_) => Err(Failure::internal("the body could not be read")),
@@ -93,4 +88,15 @@ impl Whole {
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
+}
+
+/// Holds room for so many bytes more; says no where there is none.
+fn hold(held: &mut Option<OwnedSemaphorePermit>, room: &Arc<Semaphore>, bytes: usize) -> bool {
+    let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
+    let Ok(more) = Arc::clone(room).try_acquire_many_owned(kib) else { return false };
+    match held {
+        Some(held) => held.merge(more),
+        None => *held = Some(more),
+    }
+    true
 }

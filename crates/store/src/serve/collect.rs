@@ -23,7 +23,7 @@ use super::answer::Failure;
 use super::grpc;
 use super::ingest::{self, Taken};
 use crate::campaign::SpanSink;
-use crate::interop::{DecodeError, Decoded, Limits, SpanFormat, inflate};
+use crate::interop::{DecodeError, Decoded, Limits, SpanFormat, grpc_message, inflate};
 
 /// Takes the spans that the instances of a slot report.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ async fn over_grpc(
     let take = async {
         let whole = read(&collector.limits, body).await?;
         let limits = &collector.limits;
-        let message = grpc::message(&whole, &grpc::encoding(&headers), limits)?;
+        let message = grpc_message(&whole, &grpc::encoding(&headers), limits, &mut |_| true)?;
         let decoded = SpanFormat::OtlpProto.decode(&message, limits)?;
         collector.take(caller, from, decoded).await
     };

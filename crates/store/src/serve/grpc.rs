@@ -13,25 +13,25 @@ use super::answer::Failure;
 use super::body::Whole;
 use super::ingest::{self, Taken};
 use super::{Served, add};
-use crate::interop::{DecodeError, Limits, MetricFormat, SpanFormat, inflate};
+use crate::interop::{Limits, MetricFormat, Room, SpanFormat, grpc_message};
 
 /// Where traces are sent.
 pub(super) const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 /// Where metrics are sent.
 pub(super) const METRICS: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
-const GRPC: &str = "application/grpc";
+pub(super) const GRPC: &str = "application/grpc";
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const ENCODING: &str = "grpc-encoding";
+pub(super) const ENCODING: &str = "grpc-encoding";
 
 /// Takes traces.
 pub(super) async fn traces(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
     let take = async {
         let whole = read(&served, &headers, body).await?;
         let encoding = encoding(&headers);
-        let read = move |body: &[u8], limits: &Limits| {
-            SpanFormat::OtlpProto.decode(&message(body, &encoding, limits)?, limits)
+        let read = move |body: &[u8], limits: &Limits, room: Room<'_>| {
+            SpanFormat::OtlpProto.decode(&grpc_message(body, &encoding, limits, room)?, limits)
         };
         ingest::put_spans(&served, whole.decode(&served, read).await?).await
     };
@@ -43,8 +43,8 @@ pub(super) async fn metrics(State(served): State<Arc<Served>>, headers: HeaderMa
     let take = async {
         let whole = read(&served, &headers, body).await?;
         let encoding = encoding(&headers);
-        let read = move |body: &[u8], limits: &Limits| {
-            MetricFormat::OtlpProto.decode(&message(body, &encoding, limits)?, limits)
+        let read = move |body: &[u8], limits: &Limits, room: Room<'_>| {
+            MetricFormat::OtlpProto.decode(&grpc_message(body, &encoding, limits, room)?, limits)
         };
         ingest::put_points(&served, &whole.decode(&served, read).await?).await
     };
@@ -64,18 +64,6 @@ async fn read(served: &Served, headers: &HeaderMap, body: Body) -> Result<Whole,
 pub(super) fn encoding(headers: &HeaderMap) -> String {
     let encoding = headers.get(ENCODING).and_then(|value| value.to_str().ok());
     encoding.unwrap_or("identity").to_owned()
-}
-
-/// The one message of a body: whether it is compressed, its length in four bytes, itself.
-pub(super) fn message(body: &[u8], encoding: &str, limits: &Limits) -> Result<Vec<u8>, DecodeError> {
-    let malformed = |reason: &str| DecodeError::Malformed { format: "gRPC", reason: reason.to_owned() };
-    let (head, message) = body.split_first_chunk::<5>().ok_or_else(|| malformed("the message is cut off"))?;
-    let [compressed, length @ ..] = *head;
-    if u32::from_be_bytes(length) as usize != message.len() {
-        return Err(malformed("there is not just one message"));
-    }
-    let encoding = if compressed == 0 { "identity" } else { encoding };
-    Ok(inflate(message, Some(encoding), limits)?.into_owned())
 }
 
 pub(super) fn answer(taken: Result<Taken, Failure>) -> Response {
@@ -117,18 +105,6 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_body_is_one_whole_message() {
-        let limits = Limits::default();
-        let read = |body: &[u8]| message(body, "gzip", &limits);
-        assert_eq!(read(&[0, 0, 0, 0, 2, 7, 8]).unwrap(), [7, 8]);
-        assert_eq!(read(&[0, 0, 0, 0, 0]).unwrap(), [0u8; 0]);
-        for bad in [&[][..], &[0, 0, 0, 0], &[0, 0, 0, 0, 2, 7], &[0, 0, 0, 0, 1, 7, 8], &[1, 0, 0, 0, 1, 7]]
-        {
-            assert!(read(bad).is_err(), "{bad:?}");
-        }
-    }
 
     #[test]
     fn messages_fit_into_headers() {

@@ -18,6 +18,9 @@ use crate::slices::points_of;
 
 const PROTOBUF: &str = "application/x-protobuf";
 
+/// More spans than these are encoded on a blocking thread, so that others are not kept waiting.
+const MANY: usize = 2_000;
+
 /// What became of a batch.
 #[derive(Debug)]
 pub(super) struct Taken {
@@ -97,7 +100,7 @@ async fn spans(
         let format = format?;
         let whole = Whole::read(served, headers, body).await?;
         add(&served.counts.bytes, whole.len());
-        let decoded = whole.decode(served, move |body, limits| format.decode(body, limits)).await?;
+        let decoded = whole.decode(served, move |body, limits, _| format.decode(body, limits)).await?;
         put_spans(served, decoded).await
     };
     count(served, take.await)
@@ -107,8 +110,20 @@ async fn spans(
 pub(super) async fn put_spans(served: &Served, decoded: Decoded) -> Result<Taken, Failure> {
     let taken = Taken::of(&decoded);
     add(&served.counts.spans, decoded.items.len());
-    if !decoded.items.is_empty() {
+    if decoded.items.is_empty() {
+        return Ok(taken);
+    }
+    let Some(forward) = &served.options.forward else {
         served.store.put(decoded.items)?.committed().await?;
+        return Ok(taken);
+    };
+    served.store.put(decoded.items.clone())?.committed().await?;
+    // What is not stored is sent again, and would be handed on twice.
+    if decoded.items.len() > MANY {
+        let forward = Arc::clone(forward);
+        let _ = tokio::task::spawn_blocking(move || forward.offer(decoded.items)).await;
+    } else {
+        forward.offer(decoded.items);
     }
     Ok(taken)
 }
@@ -133,7 +148,7 @@ async fn metrics(
         let format = format?;
         let whole = Whole::read(served, headers, body).await?;
         add(&served.counts.bytes, whole.len());
-        let decoded = whole.decode(served, move |body, limits| format.decode(body, limits)).await?;
+        let decoded = whole.decode(served, move |body, limits, _| format.decode(body, limits)).await?;
         put_points(served, &decoded).await
     };
     count(served, take.await)

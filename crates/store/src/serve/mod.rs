@@ -16,6 +16,7 @@
 mod answer;
 mod body;
 mod collect;
+mod forward;
 mod grpc;
 mod guard;
 mod ingest;
@@ -38,6 +39,7 @@ use crate::slices::{SpanReader, SpanStore};
 use answer::Failure;
 
 pub use collect::Collector;
+pub use forward::{Forward, ForwardCounts, ForwardOptions};
 pub use guard::Access;
 
 /// How many questions are answered at the same time.
@@ -58,6 +60,8 @@ pub struct ServeOptions {
     pub tag_values: Vec<String>,
     /// Who may ask.
     pub access: Access,
+    /// Where spans are handed on to.
+    pub forward: Option<Arc<Forward>>,
 }
 
 impl Default for ServeOptions {
@@ -69,6 +73,7 @@ impl Default for ServeOptions {
             body_time: Duration::from_secs(30),
             tag_values: Vec::new(),
             access: Access::default(),
+            forward: None,
         }
     }
 }

@@ -93,6 +93,7 @@ impl Served {
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let counter =
             |json: &str, name, value| Figure { json: json.to_owned(), name, kind: "counter", value };
+        let forward = self.options.forward.as_ref().map(|forward| forward.counts()).unwrap_or_default();
         vec![
             counter(
                 "counter.zipkin_collector.messages.http",
@@ -130,6 +131,23 @@ impl Served {
             counter("counter.faultscope.spans_stored", "faultscope_spans_stored_total", stored.stored),
             counter("counter.faultscope.points_stored", "faultscope_points_stored_total", stored.points),
             counter("counter.faultscope.commits", "faultscope_commits_total", stored.commits),
+            counter("counter.faultscope.forward_sent", "faultscope_forward_sent_total", forward.sent),
+            counter(
+                "counter.faultscope.forward_dropped",
+                "faultscope_forward_dropped_total",
+                forward.dropped,
+            ),
+            counter(
+                "counter.faultscope.forward_retries",
+                "faultscope_forward_retries_total",
+                forward.retries,
+            ),
+            Figure {
+                json: "gauge.faultscope.forward_waiting".to_owned(),
+                name: "faultscope_forward_waiting",
+                kind: "gauge",
+                value: forward.waiting,
+            },
             Figure {
                 json: "gauge.faultscope.spans_waiting".to_owned(),
                 name: "faultscope_spans_waiting",

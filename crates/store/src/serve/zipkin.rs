@@ -16,8 +16,8 @@ use crate::interop::{read_trace_id, zipkin};
 
 type Answer = Result<Response, Failure>;
 
-/// With more services than these, lists of names may be kept for a while.
-const FEW_SERVICES: usize = 3;
+/// With more services than these, lists of names may be kept for a while; so may more values than these.
+const FEW: usize = 3;
 
 /// `GET /api/v2/traces`
 pub(super) async fn traces(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
@@ -46,13 +46,13 @@ pub(super) async fn trace_many(State(served): State<Arc<Served>>, RawQuery(query
 /// `GET /api/v2/services`
 pub(super) async fn services(State(served): State<Arc<Served>>) -> Answer {
     let services = served.ask(|reader| reader.services()).await?;
-    let many = services.len() > FEW_SERVICES;
+    let many = services.len() > FEW;
     Ok(names(&services, many))
 }
 
 /// `GET /api/v2/spans`
 pub(super) async fn span_names(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
-    let service = required(&parameters(query), "serviceName")?.to_lowercase();
+    let service = service_name(&parameters(query))?;
     let (found, many) =
         served.ask(move |reader| Ok((reader.span_names(&service)?, has_many(reader)?))).await?;
     Ok(names(&found, many))
@@ -60,7 +60,7 @@ pub(super) async fn span_names(State(served): State<Arc<Served>>, RawQuery(query
 
 /// `GET /api/v2/remoteServices`
 pub(super) async fn remote_services(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
-    let service = required(&parameters(query), "serviceName")?.to_lowercase();
+    let service = service_name(&parameters(query))?;
     let (found, many) =
         served.ask(move |reader| Ok((reader.remote_services(&service)?, has_many(reader)?))).await?;
     Ok(names(&found, many))
@@ -75,14 +75,24 @@ pub(super) async fn dependencies(State(served): State<Arc<Served>>, RawQuery(que
 
 /// `GET /api/v2/autocompleteKeys`
 pub(super) async fn tag_keys(State(served): State<Arc<Served>>) -> Answer {
-    Ok(to_json(&served.options.tag_values))
+    // They change with the command line alone.
+    Ok(names(&served.options.tag_values, true))
 }
 
 /// `GET /api/v2/autocompleteValues`
 pub(super) async fn tag_values(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
     let key = required(&parameters(query), "key")?.to_owned();
-    let (found, many) = served.ask(move |reader| Ok((reader.tag_values(&key)?, has_many(reader)?))).await?;
+    let found = served.ask(move |reader| reader.tag_values(&key)).await?;
+    let many = found.len() > FEW;
     Ok(names(&found, many))
+}
+
+/// The service that is asked about. It has to be named, though Zipkin's page sends it empty at first.
+fn service_name(parameters: &Parameters) -> Result<String, QueryError> {
+    match parameters.all("serviceName").next() {
+        Some("") => Ok(String::new()),
+        _ => Ok(required(parameters, "serviceName")?.to_lowercase()),
+    }
 }
 
 pub(super) fn parameters(query: Option<String>) -> Parameters {
@@ -95,7 +105,7 @@ pub(super) fn required<'p>(parameters: &'p Parameters, name: &str) -> Result<&'p
 }
 
 fn has_many(reader: &crate::slices::SpanReader) -> Result<bool, crate::StoreError> {
-    Ok(reader.services()?.len() > FEW_SERVICES)
+    Ok(reader.services()?.len() > FEW)
 }
 
 /// A list that is asked for again and again while someone types; in a small system every new name matters.

@@ -3,6 +3,7 @@
 use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{SpanId, TraceId};
 
+mod contract;
 mod ingest;
 mod kill;
 mod query;

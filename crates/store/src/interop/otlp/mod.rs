@@ -1,5 +1,6 @@
 //! OpenTelemetry's protocol: traces as protobuf and JSON both ways, metrics inwards.
 
+mod answer;
 mod buckets;
 mod containers;
 mod metrics;
@@ -11,7 +12,9 @@ mod wire;
 mod wire_metrics;
 mod write;
 
+pub use answer::partial_success;
 pub use metrics::{MetricPoint, MetricValue, Temporality, metrics_json, metrics_proto};
+pub(super) use read::find_endpoints;
 pub use read::{traces_json, traces_proto};
 pub(super) use write::to_data;
 pub use write::{to_json, to_proto};

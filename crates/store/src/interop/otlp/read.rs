@@ -214,7 +214,8 @@ fn read_status(draft: &mut Draft<'_>, Status { message, code }: Status) {
     }
 }
 
-fn find_endpoints(span: &mut ReportedSpan) {
+/// Finds the two sides of a call in what the semantic conventions call them.
+pub(in crate::interop) fn find_endpoints(span: &mut ReportedSpan) {
     let text = |keys: &[&str]| keys.iter().find_map(|key| span.tag(key)).filter(|text| !text.is_empty());
     let port = |keys: &[&str]| text(keys).and_then(|port| port.parse::<u16>().ok()).filter(|port| *port != 0);
     let mut remote = Endpoint::default();

@@ -1,11 +1,12 @@
 //! Content types, content encodings and the limits of bodies.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 
-use crate::interop::{DecodeError, Limits, MetricFormat, SpanFormat, inflate};
+use crate::interop::{DecodeError, Limits, MetricFormat, SpanFormat, grpc_message, inflate, inflate_within};
 
 #[test]
 fn content_types_say_the_format() {
@@ -112,4 +113,37 @@ fn deep_nesting_is_refused_or_skipped() {
     let limits = Limits { item_bytes: 32 << 20, ..limits };
     let decoded = SpanFormat::OtlpJson.decode(body.as_bytes(), &limits).unwrap();
     assert_eq!((decoded.items.len(), decoded.n_rejected), (1, 1));
+}
+
+#[test]
+fn a_grpc_body_is_one_whole_message() {
+    let limits = Limits::default();
+    let read = |body: &[u8]| grpc_message(body, "gzip", &limits, &mut |_| true).map(Cow::into_owned);
+    assert_eq!(read(&[0, 0, 0, 0, 2, 7, 8]).unwrap(), [7, 8]);
+    assert_eq!(read(&[0, 0, 0, 0, 0]).unwrap(), [0u8; 0]);
+    for bad in [&[][..], &[0, 0, 0, 0], &[0, 0, 0, 0, 2, 7], &[0, 0, 0, 0, 1, 7, 8], &[1, 0, 0, 0, 1, 7]] {
+        assert!(read(bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn room_is_asked_for_as_a_body_grows() {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&vec![b' '; 3 << 20]).unwrap();
+    let body = encoder.finish().unwrap();
+    let limits = Limits::default();
+    let mut asked = 0;
+    let plain = inflate_within(&body, Some("gzip"), &limits, &mut |more| {
+        asked += more;
+        true
+    });
+    assert_eq!(plain.unwrap().len(), 3 << 20);
+    assert!((3 << 20..4 << 20).contains(&asked), "{asked}");
+    let mut left = 1 << 20;
+    let refused = inflate_within(&body, Some("gzip"), &limits, &mut |more| {
+        left -= i64::try_from(more).unwrap();
+        left >= 0
+    });
+    assert_eq!(refused.unwrap_err(), DecodeError::NoRoom);
+    assert_eq!(DecodeError::NoRoom.status(), 429);
 }

@@ -3,6 +3,8 @@
 mod assembly;
 mod bodies;
 mod contract;
+mod damage;
+mod jaeger;
 mod links;
 mod mesh;
 mod metrics;

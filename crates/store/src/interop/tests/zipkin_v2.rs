@@ -291,3 +291,13 @@ fn protobuf_reads_back_and_is_checked() {
     let limits = Limits { item_bytes: 30, ..Limits::default() };
     assert_eq!(zipkin::v2_proto(&bytes, &limits).unwrap().n_rejected, 1);
 }
+
+#[test]
+fn addresses_with_zeros_in_front_are_decimal() {
+    let ip = |text: &str| span(&format!(r#""localEndpoint":{{"ipv4":"{text}"}}"#)).local.ipv4;
+    assert_eq!(ip("52.0.0.04"), Some("52.0.0.4".parse().unwrap()));
+    assert_eq!(ip("010.001.000.255"), Some("10.1.0.255".parse().unwrap()));
+    for none in ["1.2.3", "1.2.3.4.5", "1.2.3.0256", "1.2.3.999", "1.2.3.", "1.2.3.+4", "a.b.c.d"] {
+        assert_eq!(ip(none), None, "{none}");
+    }
+}

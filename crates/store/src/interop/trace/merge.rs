@@ -7,14 +7,15 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::mem::take;
 
-use faultscope_model::TraceId;
 use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind};
+use faultscope_model::{SpanId, TraceId};
 
 use crate::interop::draft::tidy;
 
 /// Puts the spans of each trace together, in the order in which traces first appear.
 ///
-/// Unless ids are taken strictly, a 64-bit id is the same as any 128-bit id with the same low half.
+/// Unless ids are taken strictly, a 64-bit id is the same as any 128-bit id with the same low half. What was
+/// sent twice, as senders do that miss an answer, is there once.
 pub fn group(spans: Vec<ReportedSpan>, strict: bool) -> Vec<Vec<ReportedSpan>> {
     let mut places: HashMap<u128, usize> = HashMap::new();
     let mut traces: Vec<Vec<ReportedSpan>> = Vec::new();
@@ -28,7 +29,28 @@ pub fn group(spans: Vec<ReportedSpan>, strict: bool) -> Vec<Vec<ReportedSpan>> {
             trace.push(span);
         }
     }
-    traces
+    traces.into_iter().map(unique).collect()
+}
+
+/// How many earlier spans with its id one is compared with; nobody sends more of them and means well.
+const COMPARED: usize = 16;
+
+fn unique(spans: Vec<ReportedSpan>) -> Vec<ReportedSpan> {
+    let mut latest: HashMap<SpanId, usize> = HashMap::with_capacity(spans.len());
+    // For each span that is kept, the one with its id before it.
+    let mut before: Vec<Option<usize>> = Vec::with_capacity(spans.len());
+    let mut kept: Vec<ReportedSpan> = Vec::with_capacity(spans.len());
+    for span in spans {
+        let last = latest.get(&span.id).copied();
+        let mut earlier = std::iter::successors(last, |at| before.get(*at).copied().flatten()).take(COMPARED);
+        if earlier.any(|at| kept.get(at) == Some(&span)) {
+            continue;
+        }
+        latest.insert(span.id, kept.len());
+        before.push(last);
+        kept.push(span);
+    }
+    kept
 }
 
 /// Joins the pieces of the spans of one trace; they come out in the order of their ids, clients first.

@@ -32,6 +32,10 @@ pub fn v2_proto(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
         }
         index += 1;
     }
+    // Many a thing that is no list of spans reads as one with fields of the future.
+    if index == 0 && !body.is_empty() {
+        return Err(DecodeError::malformed(V2_PROTO, "there is no span in it"));
+    }
     Ok(out)
 }
 
