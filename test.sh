@@ -115,6 +115,15 @@ container_tests() {
   cargo test --quiet -p faultscope-cli --test docker -- --ignored
 }
 
+# Exporters, a Zipkin, a Jaeger and collectors of others, installed under target/exporters.
+exporters() {
+  need_packages npm:npm java:default-jre-headless mvn:maven
+  if ! python3 -c 'import ensurepip' 2>/dev/null; then need_packages no-ensurepip:python3-venv; fi
+  if [ ! -d ../shared/data/zipkin ]; then echo "LEFT OUT: the ten real traces; ../shared/data/zipkin is not here"; fi
+  crates/cli/tests/exporters/install.sh target/exporters
+  cargo test --quiet -p faultscope-cli --test exporters -- --ignored
+}
+
 release() { cargo build --release --quiet; }
 demo() { ./target/release/faultscope demo --into "$(mktemp -d)/demo"; }
 
@@ -125,6 +134,8 @@ stage lints 600 lints
 stage unit 600 unit
 stage integration 600 integration
 stage docker 300 containers
+# The first time, most of it goes into building Jaeger and the clients.
+stage exporters 900 exporters
 stage docs 300 docs
 stage release 600 release
 stage demo 40 demo
