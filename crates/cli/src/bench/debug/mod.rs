@@ -69,7 +69,7 @@ pub(super) async fn run(
 fn sample(deltas: usize) -> usize {
     match deltas {
         ..=128 => 6,
-        ..=512 => 3,
+        129..=512 => 3,
         _ => 2,
     }
 }
