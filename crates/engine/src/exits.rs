@@ -36,9 +36,15 @@ pub(crate) fn collect(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<
     }
 }
 
+const CHILD_KILLED: &str = "a child was killed: out of memory";
+
 fn note(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
     let exit = match event {
         PlatformEvent::Exited { instance, code, signal, out_of_memory } => {
+            if out_of_memory {
+                // The kill was known before its victim had ended.
+                exits.retain(|exit| exit.instance != instance || exit.reason != CHILD_KILLED);
+            }
             let reason = match (out_of_memory, code, signal) {
                 (true, ..) => "killed: out of memory".to_owned(),
                 (_, Some(code), _) => format!("exited with {code}"),
@@ -47,13 +53,31 @@ fn note(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
             };
             InstanceExit { instance, reason }
         }
-        PlatformEvent::OutOfMemory { instance } => {
-            InstanceExit { instance, reason: "a child was killed: out of memory".into() }
-        }
+        PlatformEvent::OutOfMemory { instance } => InstanceExit { instance, reason: CHILD_KILLED.into() },
         PlatformEvent::Ready { .. } => return,
     };
     // An instance that did not become ready has been noted with its reason.
     if !exits.contains(&exit) {
         exits.push(exit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faultscope_model::InstanceId;
+
+    use super::*;
+
+    #[test]
+    fn a_kill_that_was_known_early_is_told_once() {
+        let instance: InstanceId = InstanceId::new("back".parse().unwrap(), 1);
+        let mut exits = Vec::new();
+        note(PlatformEvent::OutOfMemory { instance: instance.clone() }, &mut exits);
+        let (code, signal) = (None, Some(9));
+        note(
+            PlatformEvent::Exited { instance: instance.clone(), code, signal, out_of_memory: true },
+            &mut exits,
+        );
+        assert_eq!(exits, [InstanceExit { instance, reason: "killed: out of memory".into() }]);
     }
 }

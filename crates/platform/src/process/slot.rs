@@ -27,6 +27,9 @@ use crate::{PlatformError, PlatformEvent, SlotSpec, Snapshot};
 const MOST_EVENTS: usize = 1024;
 /// How often it is looked whether memory ran out in an instance that goes on.
 const MEMORY_TICK: Duration = Duration::from_millis(250);
+/// How often, and how many times, a main process is looked at that may be the victim of a kill.
+const VICTIM_TICK: Duration = Duration::from_millis(50);
+const VICTIM_LOOKS: usize = 10;
 
 /// A group can stay busy for a moment after its last process is gone.
 pub(crate) const GROUP_TRIES: usize = 100;
@@ -246,8 +249,13 @@ async fn watch_memory(slot: std::sync::Weak<Slot>) {
             let kills = life.out_of_memory_kills();
             let before = seen.insert(life.tree.key, kills).unwrap_or_default();
             if kills > before {
-                // Its main process may be the victim; then its end says so.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                // Its main process may be the victim; then its end says so, on a busy machine a while later.
+                for _ in 0..VICTIM_LOOKS {
+                    if life.is_over() {
+                        break;
+                    }
+                    tokio::time::sleep(VICTIM_TICK).await;
+                }
                 if !life.is_over() {
                     let _ = slot.events.send(PlatformEvent::OutOfMemory { instance: life.plan.id.clone() });
                 }
