@@ -93,7 +93,7 @@ is_static() { command -v "$1" >/dev/null 2>&1 && ! ldd "$(command -v "$1")" >/de
 
 # No registry is needed: the one image is made from scratch, of busybox and the contract's service.
 container_tests() {
-  cargo build --quiet -p faultscope-platform --bin faultscope-launch
+  cargo build --quiet --workspace --bin faultscope-launch
   local root file
   root=$(mktemp -d)
   mkdir -p "$root/files/bin" "$root/files/work"
@@ -111,8 +111,8 @@ container_tests() {
   printf 'FROM scratch\nCOPY files/ /\nWORKDIR /work\n' >"$root/Dockerfile"
   DOCKER_BUILDKIT=0 docker build -q -t faultscope-test "$root" 2>/dev/null
   rm -rf "$root"
-  cargo test --quiet -p faultscope-platform --test docker -- --ignored
-  cargo test --quiet -p faultscope-cli --test docker -- --ignored
+  # With the whole workspace, so that features, and with them all dependencies, stay as they were built.
+  cargo test --quiet --workspace --test docker -- --ignored
 }
 
 # Exporters, a Zipkin, a Jaeger and collectors of others, installed under target/exporters.
@@ -121,7 +121,7 @@ exporters() {
   if ! python3 -c 'import ensurepip' 2>/dev/null; then need_packages no-ensurepip:python3-venv; fi
   if [ ! -d ../shared/data/zipkin ]; then echo "LEFT OUT: the ten real traces; ../shared/data/zipkin is not here"; fi
   crates/cli/tests/exporters/install.sh target/exporters
-  cargo test --quiet -p faultscope-cli --test exporters -- --ignored
+  cargo test --quiet --workspace --test exporters -- --ignored
 }
 
 release() { cargo build --release --quiet; }
