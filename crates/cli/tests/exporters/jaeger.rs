@@ -32,7 +32,17 @@ fn traces_are_read_from_jaeger() {
     let again = tool.json(["traces", "import", &peer.url, "--service", "stock"], 0);
     assert_eq!((&again["spans"], &again["known"]), (&json!(0), &json!(3)));
     let links = tool.json(["deps"], 0);
-    assert_eq!(links, json!([{"parent": "front", "child": "stock", "callCount": 1, "errorCount": 1}]));
+    let link = &links[0];
+    assert_eq!(
+        (
+            links.as_array().map(Vec::len),
+            &link["parent"],
+            &link["child"],
+            &link["callCount"],
+            &link["errorCount"]
+        ),
+        (Some(1), &json!("front"), &json!("stock"), &json!(1), &json!(1))
+    );
 }
 
 #[test]
