@@ -1,7 +1,7 @@
 //! The failing circumstance as a running or recorded system shows it (Zhou et al. 2019, section 3).
 //!
 //! [`from_run`] and [`from_calls`] read it from recorded calls, [`from_containers`] from what an engine
-//! says about the containers of a project; [`write`] puts it into the text of an application file.
+//! says about the containers of a project; [`write()`] puts it into the text of an application file.
 
 mod containers;
 mod series;
