@@ -110,33 +110,50 @@ fn cheapest<'q>(snapshot: &Snapshot, query: &'q TraceQuery) -> Result<Part<'q>, 
     Ok(parts.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(Part::Any))
 }
 
-/// The other parts of a query that entries can tell about, in the numbers of each slice.
+/// The other parts of a query, in the numbers of each slice.
 struct Others<'q> {
-    n_parts: usize,
+    parts: Vec<Part<'q>>,
     slices: Vec<(Arc<Slice>, Vec<Numbered<'q>>)>,
 }
 
 impl<'q> Others<'q> {
     fn new(snapshot: &Snapshot, query: &'q TraceQuery, done: Part<'q>) -> Self {
-        let told = |part: &Part<'_>| *part != done && !matches!(part, Part::Term(..) | Part::Any);
+        let told = |part: &Part<'_>| *part != done && *part != Part::Any;
         let parts: Vec<_> = Part::all(query).into_iter().filter(told).collect();
         let scan = |part| Scan { service: query.service.as_deref(), part, from_us: 0, to_us: u64::MAX };
         let slices = snapshot.0.iter().filter(|_| !parts.is_empty()).map(|(_, slice)| {
             let numbered = parts.iter().map(|part| slice.numbered(scan(*part))).collect();
             (Arc::clone(slice), numbered)
         });
-        Self { n_parts: parts.len(), slices: slices.collect() }
+        let slices = slices.collect();
+        Self { parts, slices }
     }
 
-    /// Whether each part may hold for some span of a trace.
+    /// Whether each part may hold for some span of a trace: most parts can be seen from the entries alone,
+    /// and of the rows only those of the service are read for a tag. Loading the trace would read them all.
     fn may_hold(&self, trace_low: u64) -> Result<bool, StoreError> {
-        let mut open: Vec<bool> = vec![true; self.n_parts];
-        for (slice, parts) in &self.slices {
-            slice.entries_of(trace_low, |entry| {
-                for (open, part) in open.iter_mut().zip(parts) {
-                    *open &= part.test(entry) == Answer::No;
+        let mut open: Vec<bool> = vec![true; self.parts.len()];
+        let mut to_ask = Vec::new();
+        for (at, (slice, numbered)) in self.slices.iter().enumerate() {
+            slice.entries_of(trace_low, |row, entry| {
+                for (place, part) in numbered.iter().enumerate() {
+                    match (part.test(entry), self.parts[place]) {
+                        (Answer::No, _) => {}
+                        (_, Part::Term(..)) => to_ask.push((place, at, row, *entry)),
+                        _ => open[place] = false,
+                    }
                 }
             })?;
+        }
+        let is_term = |part: &Part<'_>| matches!(part, Part::Term(..));
+        if self.parts.iter().zip(&open).any(|(part, open)| *open && !is_term(part)) {
+            return Ok(false);
+        }
+        for (place, at, row, entry) in to_ask {
+            let (slice, numbered) = &self.slices[at];
+            if open[place] && slice.ask(&numbered[place], row, &entry)? {
+                open[place] = false;
+            }
         }
         Ok(!open.contains(&true))
     }

@@ -79,11 +79,12 @@ pub(super) fn rows_of(columns: &[u8], trace_low: u64) -> impl Iterator<Item = i6
     rows.filter(move |(_, bytes)| bytes[8..16] == wanted).map(|(index, _)| index as i64)
 }
 
-/// The entries of a trace among a segment's.
-pub(super) fn entries_of(columns: &[u8], trace_low: u64) -> impl Iterator<Item = Entry> {
+/// The entries of a trace among a segment's, with their rows counted from its first.
+pub(super) fn entries_of(columns: &[u8], trace_low: u64) -> impl Iterator<Item = (i64, Entry)> {
     let wanted = trace_low.to_le_bytes();
-    let rows = columns.as_chunks::<{ Entry::BYTES }>().0.iter();
-    rows.filter(move |bytes| bytes[8..16] == wanted).map(Entry::read)
+    let rows = columns.as_chunks::<{ Entry::BYTES }>().0.iter().enumerate();
+    let own = rows.filter(move |(_, bytes)| bytes[8..16] == wanted);
+    own.map(|(index, bytes)| (index as i64, Entry::read(bytes)))
 }
 
 /// A segment while its rows are written.

@@ -154,15 +154,25 @@ impl Slice {
         scan.numbered(&self.lock().names)
     }
 
-    /// Hands the entries of all traces whose id has this lower half to a function.
-    pub(super) fn entries_of(&self, trace_low: u64, mut take: impl FnMut(&Entry)) -> Result<(), StoreError> {
+    /// Hands the entries of all traces whose id has this lower half to a function, each with its row.
+    pub(super) fn entries_of(
+        &self,
+        trace_low: u64,
+        mut take: impl FnMut(i64, &Entry),
+    ) -> Result<(), StoreError> {
         let inner = self.lock();
         for segment in inner.segments_with(trace_low) {
             let columns = inner.columns(segment.id).map_err(self.failed())?;
-            entries_of(&columns, trace_low).for_each(|entry| take(&entry));
+            entries_of(&columns, trace_low).for_each(|(row, entry)| take(segment.first + row, &entry));
         }
-        inner.tail.iter().filter(|entry| entry.trace_low == trace_low).for_each(take);
+        let tail = (inner.tail_first..).zip(&inner.tail);
+        tail.filter(|(_, entry)| entry.trace_low == trace_low).for_each(|(row, entry)| take(row, entry));
         Ok(())
+    }
+
+    /// Whether a row is what a scan looks for, by reading as little of it as that takes.
+    pub(super) fn ask(&self, scan: &Numbered<'_>, row: i64, entry: &Entry) -> Result<bool, StoreError> {
+        self.lock().ask(scan, row, entry).map_err(self.failed())
     }
 
     /// What a scan looks for in a part, the latest first.
