@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use faultscope_model::plan::Probe;
+use faultscope_model::plan::{Probe, Readiness};
+use faultscope_model::units::show_duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -24,8 +25,46 @@ pub(crate) trait Reach: Sync {
     async fn printed(&self, pattern: &str) -> io::Result<()>;
 }
 
-/// Returns when the probe shows that the instance is ready. The caller bounds the time and watches for its end.
-pub(crate) async fn wait_until_ready(probe: &Probe, instance: &dyn Reach) -> io::Result<()> {
+/// How waiting for an instance ended.
+#[derive(Debug)]
+pub(crate) enum Waited {
+    Ready,
+    /// It is not ready in time: what was asked of it, and what it said the last time.
+    Late(String),
+}
+
+/// Returns when the probe shows that the instance is ready, or when its time is over. The caller watches for its
+/// end.
+pub(crate) async fn wait_until_ready(
+    readiness: &Readiness,
+    left: Duration,
+    instance: &dyn Reach,
+) -> io::Result<Waited> {
+    let mut last = None;
+    let waited = tokio::time::timeout(left, ask_until_ready(&readiness.probe, instance, &mut last)).await;
+    if let Ok(ready) = waited {
+        return ready.map(|()| Waited::Ready);
+    }
+    let mut late =
+        format!("not ready within {}: {}", show_duration(readiness.within), told(&readiness.probe));
+    if let Some(last) = last {
+        late.push_str(&format!(" {last}"));
+    }
+    Ok(Waited::Late(late))
+}
+
+/// What a probe asks for, for people.
+fn told(probe: &Probe) -> String {
+    match probe {
+        Probe::Http { path, port } => format!("GET {path} on port {port}"),
+        Probe::Tcp { port } => format!("port {port}"),
+        Probe::Command { command } => format!("`{}`", command.join(" ")),
+        Probe::Log { pattern } => format!("no line matches {pattern}"),
+        Probe::Started => "the start".into(),
+    }
+}
+
+async fn ask_until_ready(probe: &Probe, instance: &dyn Reach, last: &mut Option<String>) -> io::Result<()> {
     match probe {
         Probe::Started => return Ok(()),
         Probe::Log { pattern } => return instance.printed(pattern).await,
@@ -33,23 +72,33 @@ pub(crate) async fn wait_until_ready(probe: &Probe, instance: &dyn Reach) -> io:
     }
     let mut pause = FIRST_PAUSE;
     loop {
-        if tokio::time::timeout(ONE_ATTEMPT, is_ready(probe, instance)).await.is_ok_and(|ready| ready) {
-            return Ok(());
+        match tokio::time::timeout(ONE_ATTEMPT, ask(probe, instance)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(why)) => *last = Some(why),
+            Err(_) => *last = Some("does not answer".into()),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }
 }
 
-async fn is_ready(probe: &Probe, instance: &dyn Reach) -> bool {
+/// Asks once; an instance that is not ready says why.
+async fn ask(probe: &Probe, instance: &dyn Reach) -> Result<(), String> {
+    let connect =
+        async |port: u16| instance.connect(port).await.map_err(|_| "refuses connections".to_owned());
     match probe {
-        Probe::Http { path, port } => match instance.connect(*port).await {
-            Ok(stream) => status(stream, path).await.is_ok_and(|status| (100..400).contains(&status)),
-            Err(_) => false,
+        Probe::Http { path, port } => match status(connect(*port).await?, path).await {
+            Ok(status) if (100..400).contains(&status) => Ok(()),
+            Ok(status) => Err(format!("answers {status}")),
+            Err(_) => Err("gives no HTTP answer".into()),
         },
-        Probe::Tcp { port } => instance.connect(*port).await.is_ok(),
-        Probe::Command { command } => instance.run(command).await.unwrap_or(false),
-        Probe::Log { .. } | Probe::Started => true,
+        Probe::Tcp { port } => connect(*port).await.map(|_| ()),
+        Probe::Command { command } => match instance.run(command).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("fails".into()),
+            Err(error) => Err(format!("cannot be run: {error}")),
+        },
+        Probe::Log { .. } | Probe::Started => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use faultscope_model::trace::ReportedSpan;
 use faultscope_store::interop::trace::group;
 use faultscope_store::interop::{DecodeError, Decoded, Limits, SpanFormat, inflate, jaeger, zipkin};
-use faultscope_store::secrets::Redactor;
+use faultscope_store::secrets::{Redactor, SecretOptions};
 use faultscope_store::slices::{SpanReader, SpanStore, SpanStoreOptions};
 use faultscope_store::{StoreError, StoreErrorKind};
 use serde::Serialize;
@@ -56,7 +56,10 @@ struct Imported {
 
 /// Where spans go, and what became of them so far.
 struct Importer {
-    store: SpanStore,
+    state: PathBuf,
+    secrets: SecretOptions,
+    /// Opened when there is something to store, so that a wrong address leaves no folder behind.
+    store: Option<SpanStore>,
     reader: SpanReader,
     redactor: Redactor,
     imported: Imported,
@@ -66,10 +69,9 @@ pub(crate) async fn run(args: ImportArgs, printer: &Printer) -> Result<Exit, Com
     let state = project::state_folder(&args.folder);
     let secrets = project::secrets_of(&args.folder, printer);
     let redactor = Redactor::new(&secrets.rules);
-    let options = SpanStoreOptions { secrets, ..SpanStoreOptions::default() };
-    let store = SpanStore::open(&state, options).map_err(in_use)?;
     let reader = SpanReader::open(&state, true);
-    let mut importer = Importer { store, reader, redactor, imported: Imported::default() };
+    let mut importer =
+        Importer { state, secrets, store: None, reader, redactor, imported: Imported::default() };
     for source in &args.sources {
         match source.to_str().filter(|text| text.contains("://")) {
             Some(url) => from_server(url, &args, &mut importer, printer).await?,
@@ -149,10 +151,21 @@ impl Importer {
             self.imported.known += before - fresh.len();
         }
         self.imported.spans += fresh.len();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let store = match &mut self.store {
+            Some(store) => store,
+            closed => {
+                let options =
+                    SpanStoreOptions { secrets: self.secrets.clone(), ..SpanStoreOptions::default() };
+                closed.insert(SpanStore::open(&self.state, options).map_err(in_use)?)
+            }
+        };
         let mut spans = fresh.into_iter().peekable();
         while spans.peek().is_some() {
             let batch: Vec<_> = spans.by_ref().take(BATCH).collect();
-            let ack = self.store.put(batch).map_err(|e| CommandError::internal("the store").because(e))?;
+            let ack = store.put(batch).map_err(|e| CommandError::internal("the store").because(e))?;
             ack.committed().await?;
         }
         Ok(())

@@ -22,15 +22,18 @@ pub(crate) fn summary(run: &Run, printer: &Printer) {
         Outcome::Fail { .. } => printer.bad("fail"),
         Outcome::Unresolved { reason } => format!("{} ({reason})", printer.bad("unresolved")),
     };
-    printer.line(format!(
-        "{} {verdict}: {} of {} tests passed, {} calls seen, ready after {}, took {}",
-        printer.strong(&format!("run {}", run.id)),
-        tests.len() - failed,
-        tests.len(),
-        run.evidence.spans,
-        show_duration(run.cost.deploy),
-        show_duration(run.cost.total),
-    ));
+    let mut said = Vec::new();
+    // `up` runs no tests, and an instance that did not come up leaves nothing to count.
+    if !tests.is_empty() {
+        said.push(format!("{} of {} tests passed", tests.len() - failed, tests.len()));
+    }
+    if !tests.is_empty() || run.evidence.spans > 0 {
+        said.push(format!("{} calls seen", run.evidence.spans));
+        said.push(format!("ready after {}", show_duration(run.cost.deploy)));
+    }
+    said.push(format!("took {}", show_duration(run.cost.total)));
+    let name = printer.strong(&format!("run {}", run.id));
+    printer.line(format!("{name} {verdict}: {}", said.join(", ")));
 }
 
 /// The tests of a run, one line each, failing ones with their message.

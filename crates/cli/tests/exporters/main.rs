@@ -12,6 +12,7 @@ mod jaeger;
 mod little;
 mod peers;
 mod server;
+mod slot;
 mod zipkin;
 
 use std::path::{Path, PathBuf};

@@ -50,7 +50,7 @@ fn a_trial_that_cannot_be_judged() {
     assert_snapshot!(tool.run(["test", "--delta", "version back"]).shown(), @"
     exit code 5
     --- stdout
-    run <run>.1 unresolved (back-1 did not become ready: exited with 3): 0 of 0 tests passed, 0 calls seen, ready after <time>, took <time>
+    run <run>.1 unresolved (back-1 did not become ready: exited with 3): took <time>
       back-1 exited with 3
       last lines of back-1:
         | the disk is on fire
@@ -59,7 +59,7 @@ fn a_trial_that_cannot_be_judged() {
     assert_snapshot!(tool.run(["runs", "show"]).shown(), @"
     exit code 0
     --- stdout
-    run <run>.1 unresolved (back-1 did not become ready: exited with 3): 0 of 0 tests passed, 0 calls seen, ready after <time>, took <time>
+    run <run>.1 unresolved (back-1 did not become ready: exited with 3): took <time>
       back-1 exited with 3
       last lines of back-1:
         | the disk is on fire

@@ -123,7 +123,8 @@ fn a_file_that_jaegers_page_saved_is_read() {
 #[test]
 fn what_cannot_be_read_from_is_said() {
     let (url, _) = playing(|_| (404, "<html>\u{1b}[31mnothing</html>".into()));
-    assert_snapshot!(tool().run(["traces", "import", &url]).shown(), @"
+    let tool = tool();
+    assert_snapshot!(tool.run(["traces", "import", &url]).shown(), @"
     exit code 6
     --- stderr
     error: cannot read traces from http://127.0.0.1:<port>
@@ -131,14 +132,15 @@ fn what_cannot_be_read_from_is_said() {
 
     hint: neither Zipkin's nor Jaeger's API answers there; a path before /api belongs to the address, as in http://127.0.0.1:<port>/zipkin
     ");
-    assert_snapshot!(tool().run(["traces", "import", "https://127.0.0.1"]).shown(), @"
+    assert!(!tool.folder().join(".faultscope").exists(), "nothing came, so there is nothing to keep");
+    assert_snapshot!(tool.run(["traces", "import", "https://127.0.0.1"]).shown(), @"
     exit code 2
     --- stderr
     error: `https://127.0.0.1` is not an http:// address
 
     hint: the address of a Zipkin or Jaeger: http://127.0.0.1:<port>, http://127.0.0.1:<port>
     ");
-    assert_snapshot!(tool().run(["serve", "--forward", "https://127.0.0.1"]).shown(), @"
+    assert_snapshot!(tool.run(["serve", "--forward", "https://127.0.0.1"]).shown(), @"
     exit code 2
     --- stderr
     error: `https://127.0.0.1` is encrypted; only http:// and grpc:// are spoken

@@ -15,7 +15,7 @@ fn a_service_that_dies_at_its_start() {
     assert_snapshot!(tool.run(["test"]).shown(), @"
     exit code 5
     --- stdout
-    run <run>.1 unresolved (back-1 did not become ready: exited with 4): 0 of 0 tests passed, 0 calls seen, ready after <time>, took <time>
+    run <run>.1 unresolved (back-1 did not become ready: exited with 4): took <time>
       back-1 exited with 4
       last lines of back-1:
         | reading settings
@@ -51,8 +51,8 @@ fn a_service_that_never_listens() {
     assert_snapshot!(tool_with(&fixture).run(["test"]).shown(), @"
     exit code 5
     --- stdout
-    run <run>.1 unresolved (front-1 did not become ready: not ready within <time>): 0 of 0 tests passed, 0 calls seen, ready after <time>, took <time>
-      front-1 not ready within <time>
+    run <run>.1 unresolved (front-1 did not become ready: not ready within <time>: GET /health on port 8080 refuses connections): took <time>
+      front-1 not ready within <time>: GET /health on port 8080 refuses connections
       last lines of front-1:
         | waiting
     see the calls with `faultscope runs show <run>.1`

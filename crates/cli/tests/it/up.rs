@@ -40,7 +40,7 @@ fn answers_until_interrupted() {
     assert_snapshot!(tool.run(["runs", "show", "--traces", "1"]).shown(), @"
     exit code 0
     --- stdout
-    run <run>.1 pass: 0 of 0 tests passed, 4 calls seen, ready after <time>, took <time>
+    run <run>.1 pass: 4 calls seen, ready after <time>, took <time>
 
     service map: 3 services, 2 ways
       user

@@ -84,8 +84,15 @@ impl Case<'_> {
         silent.ready.within = Duration::from_millis(1500);
         let kind = self.fails(&self.plan(vec![silent], Reset::Restart)).await;
         let PlatformErrorKind::NotReady { reason, last_lines, .. } = kind else { panic!("{kind:?}") };
-        assert_eq!(reason, "not ready within 1.5s");
+        assert_eq!(reason, "not ready within 1.5s: no line matches ^never$");
         assert_eq!(last_lines, ["waiting"]);
+
+        let mut deaf = self.instance("deaf-1", 8080, &["say", "waiting"]);
+        deaf.ready.probe = faultscope_model::plan::Probe::Tcp { port: 9 };
+        deaf.ready.within = Duration::from_millis(1500);
+        let kind = self.fails(&self.plan(vec![deaf], Reset::Restart)).await;
+        let PlatformErrorKind::NotReady { reason, .. } = kind else { panic!("{kind:?}") };
+        assert_eq!(reason, "not ready within 1.5s: port 9 refuses connections");
 
         let mut missing = self.instance("missing-1", 8080, &[]);
         missing.command = vec!["no-such-program-anywhere".into()];

@@ -10,7 +10,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bollard::models::{ContainerCreateBody, HostConfig};
 use faultscope_model::plan::InstancePlan;
-use faultscope_model::units::show_duration;
 use futures_util::StreamExt;
 use regex::Regex;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -25,7 +24,7 @@ use super::slot::Slot;
 use super::{NAME, bad_plan, image, trouble};
 use crate::log::{Log, LogFile};
 use crate::process::parts::name_own;
-use crate::readiness::{Reach, wait_until_ready};
+use crate::readiness::{Reach, Waited, wait_until_ready};
 use crate::{PlatformError, PlatformErrorKind, PlatformEvent, now_us};
 
 /// How long the last words of a dead instance are waited for.
@@ -148,14 +147,14 @@ impl Life {
                 return Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, format!("get {} ready", self.plan.id)));
             }
             Ok(end) = ended.wait_for(Option::is_some) => self.reason(end.as_ref()),
-            ready = tokio::time::timeout(left, wait_until_ready(&readiness.probe, &target)) => match ready {
-                Ok(Ok(())) => {
+            ready = wait_until_ready(readiness, left, &target) => match ready {
+                Ok(Waited::Ready) => {
                     *self.ready_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.started.elapsed());
                     let _ = slot.events.send(PlatformEvent::Ready { instance: self.plan.id.clone() });
                     return Ok(());
                 }
-                Ok(Err(error)) => return Err(bad_plan(format!("wait for {}", self.plan.id), error)),
-                Err(_) => format!("not ready within {}", show_duration(readiness.within)),
+                Err(error) => return Err(bad_plan(format!("wait for {}", self.plan.id), error)),
+                Ok(Waited::Late(late)) => late,
             },
         };
         let kind = PlatformErrorKind::NotReady {

@@ -1,6 +1,7 @@
 //! Reads bodies into memory, each bounded and all together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::CONTENT_ENCODING;
@@ -9,11 +10,27 @@ use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::answer::Failure;
-use super::{Served, grpc};
+use super::grpc;
 use crate::interop::{DecodeError, Limits, Room, inflate_within};
 
 /// Larger bodies are decoded on a blocking thread, so that others are not kept waiting.
 const LARGE: usize = 256 << 10;
+
+/// What bodies share: how much of each is taken, how long one may take, and how much of all fits into memory.
+#[derive(Debug)]
+pub(super) struct Intake {
+    pub(super) limits: Limits,
+    time: Duration,
+    /// Kibibytes that are still free.
+    room: Arc<Semaphore>,
+}
+
+impl Intake {
+    pub(super) fn new(limits: Limits, time: Duration, bytes: usize) -> Self {
+        let room = Arc::new(Semaphore::new((bytes / 1024).clamp(1, Semaphore::MAX_PERMITS)));
+        Self { limits, time, room }
+    }
+}
 
 /// A body and the room it takes.
 #[derive(Debug)]
@@ -27,7 +44,7 @@ pub(super) struct Whole {
 
 impl Whole {
     /// Reads a body to its end.
-    pub(super) async fn read(served: &Served, headers: &HeaderMap, body: Body) -> Result<Self, Failure> {
+    pub(super) async fn read(intake: &Intake, headers: &HeaderMap, body: Body) -> Result<Self, Failure> {
         let encoding = match headers.get(CONTENT_ENCODING).map(|value| value.to_str()) {
             None => None,
             Some(Ok(encoding)) => Some(encoding.to_owned()),
@@ -35,39 +52,37 @@ impl Whole {
         };
         let is_packed = encoding.is_some() || headers.contains_key(grpc::ENCODING);
         let mut whole = Self { bytes: Vec::new(), encoding, is_packed, room: None };
-        let reading = whole.fill(served, body);
-        tokio::time::timeout(served.options.body_time, reading)
+        let reading = whole.fill(intake, body);
+        tokio::time::timeout(intake.time, reading)
             .await
             .map_err(|_| Failure::new(StatusCode::REQUEST_TIMEOUT, "the body took too long"))??;
         Ok(whole)
     }
 
-    async fn fill(&mut self, served: &Served, mut body: Body) -> Result<(), Failure> {
-        let limit = served.options.limits.body_bytes;
+    async fn fill(&mut self, intake: &Intake, mut body: Body) -> Result<(), Failure> {
+        let limit = intake.limits.body_bytes;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| Failure::bad("the body broke off"))?;
             let Some(data) = frame.data_ref() else { continue };
             if self.bytes.len() + data.len() > limit {
                 return Err(DecodeError::TooLarge { what: "the body", limit }.into());
             }
-            self.take_room(served, data.len())?;
+            if !hold(&mut self.room, &intake.room, data.len()) {
+                return Err(Failure::busy());
+            }
             self.bytes.extend_from_slice(data);
         }
         Ok(())
     }
 
-    fn take_room(&mut self, served: &Served, bytes: usize) -> Result<(), Failure> {
-        if hold(&mut self.room, &served.room, bytes) { Ok(()) } else { Err(Failure::busy()) }
-    }
-
     /// Undoes the encoding and reads what is in the body.
     pub(super) async fn decode<T: Send + 'static>(
         self,
-        served: &Arc<Served>,
+        intake: &Intake,
         read: impl FnOnce(&[u8], &Limits, Room<'_>) -> Result<T, DecodeError> + Send + 'static,
     ) -> Result<T, Failure> {
         let is_small = self.bytes.len() <= LARGE && !self.is_packed;
-        let (limits, room) = (served.options.limits.clone(), Arc::clone(&served.room));
+        let (limits, room) = (intake.limits.clone(), Arc::clone(&intake.room));
         let work = move || {
             let Self { bytes, encoding, room: mut held, .. } = self;
             // Nobody knows before how large it becomes; what it takes is given back with the rest.

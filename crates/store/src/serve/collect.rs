@@ -8,11 +8,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
-use axum::http::header::CONTENT_ENCODING;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -20,17 +20,23 @@ use faultscope_model::{InstanceId, SlotId, TrialId};
 use tokio::task::JoinHandle;
 
 use super::answer::Failure;
+use super::body::{Intake, Whole};
 use super::grpc;
 use super::ingest::{self, Taken};
 use crate::campaign::SpanSink;
-use crate::interop::{DecodeError, Decoded, Limits, SpanFormat, grpc_message, inflate};
+use crate::interop::{DecodeError, Decoded, Limits, SpanFormat};
+
+/// Bytes of all bodies that may be in memory at once; there are several slots.
+const BODIES_BYTES: usize = 64 << 20;
+/// How long a body may take to arrive.
+const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// Takes the spans that the instances of a slot report.
 #[derive(Debug)]
 pub struct Collector {
     sink: SpanSink,
     slot: SlotId,
-    limits: Limits,
+    intake: Intake,
     now: Mutex<Now>,
     heard: AtomicU64,
 }
@@ -49,7 +55,8 @@ impl Collector {
     /// A collector that keeps spans with a campaign.
     pub fn new(sink: SpanSink, slot: SlotId) -> Arc<Self> {
         let (now, heard) = (Mutex::default(), AtomicU64::new(0));
-        Arc::new(Self { sink, slot, limits: Limits::default(), now, heard })
+        let intake = Intake::new(Limits::default(), BODY_TIME, BODIES_BYTES);
+        Arc::new(Self { sink, slot, intake, now, heard })
     }
 
     /// Spans from now on belong to this trial; instances are told apart by their addresses.
@@ -157,10 +164,8 @@ async fn over_grpc(
     body: Body,
 ) -> Response {
     let take = async {
-        let whole = read(&collector.limits, body).await?;
-        let limits = &collector.limits;
-        let message = grpc_message(&whole, &grpc::encoding(&headers), limits, &mut |_| true)?;
-        let decoded = SpanFormat::OtlpProto.decode(&message, limits)?;
+        let whole = Whole::read(&collector.intake, &headers, body).await?;
+        let decoded = whole.decode(&collector.intake, grpc::message_of(&headers)).await?;
         collector.take(caller, from, decoded).await
     };
     grpc::answer(take.await)
@@ -174,14 +179,7 @@ async fn spans(
     format: Result<SpanFormat, DecodeError>,
 ) -> Result<Taken, Failure> {
     let format = format?;
-    let whole = read(&collector.limits, body).await?;
-    let encoding = headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
-    let plain = inflate(&whole, encoding, &collector.limits)?;
-    let decoded = format.decode(&plain, &collector.limits)?;
+    let whole = Whole::read(&collector.intake, headers, body).await?;
+    let decoded = whole.decode(&collector.intake, move |body, limits, _| format.decode(body, limits)).await?;
     collector.take(caller, from, decoded).await
-}
-
-async fn read(limits: &Limits, body: Body) -> Result<axum::body::Bytes, Failure> {
-    let too_large = |_| Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large or broke off");
-    to_bytes(body, limits.body_bytes).await.map_err(too_large)
 }

@@ -13,7 +13,7 @@ use super::answer::Failure;
 use super::body::Whole;
 use super::ingest::{self, Taken};
 use super::{Served, add};
-use crate::interop::{Limits, MetricFormat, Room, SpanFormat, grpc_message};
+use crate::interop::{DecodeError, Decoded, Limits, MetricFormat, Room, SpanFormat, grpc_message};
 
 /// Where traces are sent.
 pub(super) const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -29,11 +29,7 @@ pub(super) const ENCODING: &str = "grpc-encoding";
 pub(super) async fn traces(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
     let take = async {
         let whole = read(&served, &headers, body).await?;
-        let encoding = encoding(&headers);
-        let read = move |body: &[u8], limits: &Limits, room: Room<'_>| {
-            SpanFormat::OtlpProto.decode(&grpc_message(body, &encoding, limits, room)?, limits)
-        };
-        ingest::put_spans(&served, whole.decode(&served, read).await?).await
+        ingest::put_spans(&served, whole.decode(&served.intake, message_of(&headers)).await?).await
     };
     answer(ingest::count(&served, take.await))
 }
@@ -46,9 +42,19 @@ pub(super) async fn metrics(State(served): State<Arc<Served>>, headers: HeaderMa
         let read = move |body: &[u8], limits: &Limits, room: Room<'_>| {
             MetricFormat::OtlpProto.decode(&grpc_message(body, &encoding, limits, room)?, limits)
         };
-        ingest::put_points(&served, &whole.decode(&served, read).await?).await
+        ingest::put_points(&served, &whole.decode(&served.intake, read).await?).await
     };
     answer(ingest::count(&served, take.await))
+}
+
+/// Reads the one message of a request.
+pub(super) fn message_of(
+    headers: &HeaderMap,
+) -> impl FnOnce(&[u8], &Limits, Room<'_>) -> Result<Decoded, DecodeError> + Send + use<> {
+    let encoding = encoding(headers);
+    move |body, limits, room| {
+        SpanFormat::OtlpProto.decode(&grpc_message(body, &encoding, limits, room)?, limits)
+    }
 }
 
 async fn read(served: &Served, headers: &HeaderMap, body: Body) -> Result<Whole, Failure> {
@@ -56,12 +62,12 @@ async fn read(served: &Served, headers: &HeaderMap, body: Body) -> Result<Whole,
     if !content_type.starts_with(GRPC) {
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only gRPC is spoken here"));
     }
-    let whole = Whole::read(served, headers, body).await?;
+    let whole = Whole::read(&served.intake, headers, body).await?;
     add(&served.counts.bytes, whole.len());
     Ok(whole)
 }
 
-pub(super) fn encoding(headers: &HeaderMap) -> String {
+fn encoding(headers: &HeaderMap) -> String {
     let encoding = headers.get(ENCODING).and_then(|value| value.to_str().ok());
     encoding.unwrap_or("identity").to_owned()
 }

@@ -98,9 +98,10 @@ async fn spans(
 ) -> Result<Taken, Failure> {
     let take = async {
         let format = format?;
-        let whole = Whole::read(served, headers, body).await?;
+        let whole = Whole::read(&served.intake, headers, body).await?;
         add(&served.counts.bytes, whole.len());
-        let decoded = whole.decode(served, move |body, limits, _| format.decode(body, limits)).await?;
+        let decoded =
+            whole.decode(&served.intake, move |body, limits, _| format.decode(body, limits)).await?;
         put_spans(served, decoded).await
     };
     count(served, take.await)
@@ -146,9 +147,10 @@ async fn metrics(
 ) -> Result<Taken, Failure> {
     let take = async {
         let format = format?;
-        let whole = Whole::read(served, headers, body).await?;
+        let whole = Whole::read(&served.intake, headers, body).await?;
         add(&served.counts.bytes, whole.len());
-        let decoded = whole.decode(served, move |body, limits, _| format.decode(body, limits)).await?;
+        let decoded =
+            whole.decode(&served.intake, move |body, limits, _| format.decode(body, limits)).await?;
         put_points(served, &decoded).await
     };
     count(served, take.await)

@@ -37,6 +37,7 @@ use crate::error::StoreError;
 use crate::interop::Limits;
 use crate::slices::{SpanReader, SpanStore};
 use answer::Failure;
+use body::Intake;
 
 pub use collect::Collector;
 pub use forward::{Forward, ForwardCounts, ForwardOptions};
@@ -84,8 +85,7 @@ pub struct Served {
     store: SpanStore,
     reader: Arc<SpanReader>,
     options: ServeOptions,
-    /// Kibibytes of bodies that still fit into memory.
-    room: Arc<Semaphore>,
+    intake: Intake,
     readers: Semaphore,
     counts: Counts,
 }
@@ -107,9 +107,9 @@ impl Served {
     /// Serves an open store.
     pub fn new(store: SpanStore, options: ServeOptions) -> Arc<Self> {
         let reader = Arc::new(SpanReader::open(store.state(), options.strict));
-        let room = Arc::new(Semaphore::new((options.bodies_bytes / 1024).clamp(1, Semaphore::MAX_PERMITS)));
+        let intake = Intake::new(options.limits.clone(), options.body_time, options.bodies_bytes);
         let readers = Semaphore::new(READERS);
-        Arc::new(Self { store, reader, options, room, readers, counts: Counts::default() })
+        Arc::new(Self { store, reader, options, intake, readers, counts: Counts::default() })
     }
 
     /// The store.

@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use faultscope_model::TraceId;
 use faultscope_store::StoreErrorKind;
@@ -66,14 +65,16 @@ fn what_was_acknowledged_survives_kills() {
     for round in 0..rounds {
         let mut child = start(folder.path(), round);
         let output = child.stdout.take().unwrap();
-        let reading = std::thread::spawn(move || -> Vec<u64> {
-            let lines = BufReader::new(output).lines().map_while(Result::ok);
-            lines.filter_map(|line| line.split_once("acknowledged ")?.1.parse().ok()).collect()
-        });
-        std::thread::sleep(Duration::from_millis(100 + random.below(300)));
+        let lines = BufReader::new(output).lines().map_while(Result::ok);
+        let mut acks = lines.filter_map(|line| line.split_once("acknowledged ")?.1.parse::<u64>().ok());
+        // It dies somewhere behind a drawn acknowledgement, in the midst of what comes next.
+        let wanted = 20 + random.below(60) as usize;
+        let before = acknowledged.len();
+        acknowledged.extend(acks.by_ref().take(wanted));
+        assert_eq!(acknowledged.len() - before, wanted, "the writer ended by itself");
         child.kill().unwrap();
         child.wait().unwrap();
-        acknowledged.extend(reading.join().unwrap());
+        acknowledged.extend(acks);
         // A reader sees them before the next writer has mended anything.
         let reader = SpanReader::open(folder.path(), true);
         for trace in acknowledged.iter().rev().take(200) {
