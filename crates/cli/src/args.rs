@@ -8,7 +8,8 @@ use faultscope_model::units::ByteSize;
 use crate::bench::{BenchArgs, BenchPartArgs};
 use crate::commands::{
     capture::CaptureArgs, debug_args::DebugArgs, deps::DepsArgs, metrics::MetricsArgs, report::ReportArgs,
-    repro::ReproArgs, serve::ServeArgs, services::ServicesArgs, traces::TracesArgs,
+    repro::ReproArgs, resilience_args::ResilienceArgs, serve::ServeArgs, services::ServicesArgs,
+    traces::TracesArgs,
 };
 use crate::comparison::Comparison;
 use crate::exit;
@@ -77,6 +78,15 @@ pub(crate) enum Command {
     /// Example: faultscope debug cases/dd-f1.yaml --slots 4
     /// Example: faultscope debug --good before.yaml --bad after.yaml
     Debug(DebugArgs),
+    /// Perturbs tests that pass: repeats requests, restarts services, loses answers, and finds every defect.
+    ///
+    /// Each test is run as it is, then with perturbations of the calls it was seen to make, or of the messages
+    /// of its actors. What makes it fail is reduced to the smallest set. Exit code 1 means that defects were
+    /// found, 8 that a test fails without any perturbation.
+    ///
+    /// Example: faultscope resilience shop/faultscope.yaml "pay twice" --slots 2
+    /// Example: faultscope resilience --command 'cargo test -q accounts' --kinds duplicate,restart
+    Resilience(Box<ResilienceArgs>),
     /// Runs the tests of an application in a fresh deployment.
     ///
     /// Example: faultscope test --test "pay twice" --set config.order.memory=64MiB --repeat 4 --slots 2

@@ -79,6 +79,7 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Capture(args) => commands::capture::run(args, printer).await,
         Command::Up(args) => commands::up::run(args, global, printer).await,
         Command::Debug(args) => commands::debug::run(args, global, printer).await,
+        Command::Resilience(args) => commands::resilience::run(*args, global, printer).await,
         Command::Test(args) => commands::test::run(args, global, printer).await,
         Command::Runs(args) => commands::runs::run(args, printer).await,
         Command::Report(args) => commands::report::run(&args, printer),

@@ -39,6 +39,8 @@ struct State {
     /// What finished trials took, and how many did.
     took: (Duration, u32),
     search: Option<Search>,
+    /// What a search looks for.
+    unit: &'static str,
 }
 
 /// Where a search stands.
@@ -66,11 +68,12 @@ impl Progress {
         let style = ProgressStyle::with_template("{spinner} {elapsed}  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
         bar.set_style(style);
+        let unit = if session.purpose() == "resilience" { "perturbations" } else { "deltas" };
         let mut events = session.events().subscribe();
         let task = tokio::spawn({
             let (bar, printer) = (bar.clone(), printer.clone());
             async move {
-                let mut state = State::default();
+                let mut state = State { unit, ..State::default() };
                 let start = Instant::now();
                 let mut plain = Plain { last: None, at: start };
                 loop {
@@ -222,7 +225,7 @@ impl State {
             n => parts.push(format!("{n} causes found")),
         }
         if left > 0 {
-            parts.push(format!("{left} deltas left"));
+            parts.push(format!("{left} {} left", self.unit));
         }
         if left > 0 && unproven > 0 && unproven < left {
             parts.push(format!("{unproven} to prove"));
@@ -285,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_search_tells_where_it_stands_and_how_long_it_will_take() {
-        let mut state = State::default();
+        let mut state = State { unit: "deltas", ..State::default() };
         for event in [finished(1), finished(2), stands(12, 0, 8.0)] {
             state.apply(&event);
         }

@@ -2,5 +2,7 @@
 
 mod debug;
 mod frame;
+mod resilience;
 
 pub use debug::debug_report;
+pub use resilience::resilience_report;

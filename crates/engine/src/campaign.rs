@@ -1,12 +1,13 @@
 //! A campaign: a search chooses, slots carry out, answers go back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
 use faultscope_model::{DeltaSet, Outcome, Run, SlotId, Space, TrialId};
+use faultscope_search::resilience::Clues;
 use faultscope_search::{Search, SlotView, Standing, TaskEnd};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -76,6 +77,51 @@ pub struct Finished {
     pub stopped: Option<Stop>,
 }
 
+/// What the sets of a search stand for: how each becomes a trial, and what that shows beyond its outcome.
+pub(crate) trait Meaning {
+    /// The trial of a set.
+    fn request(
+        &mut self,
+        search: &dyn Search,
+        trial: TrialId,
+        set: &DeltaSet,
+    ) -> Result<TrialRequest, EngineError>;
+
+    /// What a finished trial shows beyond its outcome, for the search.
+    fn clues(&mut self, _search: &dyn Search, _set: &DeltaSet, _run: &Run) -> Option<Clues> {
+        None
+    }
+
+    /// A trial of the same set from before an interruption, whose answer is taken instead of another one.
+    fn earlier(&mut self, _search: &dyn Search, _set: &DeltaSet) -> Option<Run> {
+        None
+    }
+
+    /// How often a set must fail in a row to have failed: tests that fail by themselves at times are tried
+    /// again.
+    fn must_fail(&self) -> u32 {
+        1
+    }
+}
+
+impl Meaning for &Brief {
+    fn request(
+        &mut self,
+        _search: &dyn Search,
+        trial: TrialId,
+        set: &DeltaSet,
+    ) -> Result<TrialRequest, EngineError> {
+        Ok(TrialRequest {
+            trial,
+            deltas: set.clone(),
+            circumstance: self.space.circumstance(set)?,
+            tests: self.tests.clone(),
+            wanted: self.wanted.clone(),
+            perturbing: None,
+        })
+    }
+}
+
 struct Busy {
     slot: SlotId,
     set: DeltaSet,
@@ -89,7 +135,10 @@ type Done = (TrialId, Result<TrialEnd, EngineError>);
 struct Loop<'a> {
     session: &'a Arc<Session>,
     brief: &'a Brief,
+    meaning: &'a mut dyn Meaning,
     search: &'a mut dyn Search,
+    /// Trials whose answers were known before they began.
+    answered: VecDeque<(TrialId, Run)>,
     tasks: JoinSet<Done>,
     busy: BTreeMap<TrialId, Busy>,
     deployed: BTreeMap<SlotId, DeltaSet>,
@@ -108,13 +157,26 @@ pub async fn run(
     search: &mut dyn Search,
     stop: &CancellationToken,
 ) -> Result<Finished, EngineError> {
+    run_as(session, brief, &mut &*brief, search, stop).await
+}
+
+/// The same where sets stand for something else than deltas of a space.
+pub(crate) async fn run_as(
+    session: &Arc<Session>,
+    brief: &Brief,
+    meaning: &mut dyn Meaning,
+    search: &mut dyn Search,
+    stop: &CancellationToken,
+) -> Result<Finished, EngineError> {
     for run in &brief.earlier {
         search.recall(&run.deltas, &run.outcome);
     }
     let mut state = Loop {
         session,
         brief,
+        meaning,
         search,
+        answered: VecDeque::new(),
         tasks: JoinSet::new(),
         busy: BTreeMap::new(),
         deployed: BTreeMap::new(),
@@ -146,6 +208,11 @@ impl Loop<'_> {
             }
             self.start_what_is_wanted()?;
             self.tell();
+            if let Some((trial, run)) = self.answered.pop_front() {
+                self.finished.earlier += 1;
+                self.handle(trial, TrialEnd::Finished(Box::new(run)))?;
+                continue;
+            }
             if self.tasks.is_empty() {
                 let out = self.spent() && !self.search.is_done();
                 self.finished.stopped = out.then_some(Stop::OutOfTrials);
@@ -235,21 +302,20 @@ impl Loop<'_> {
         slot: SlotId,
         repeats: Option<usize>,
     ) -> Result<(), EngineError> {
-        let request = TrialRequest {
-            trial,
-            deltas: set.clone(),
-            circumstance: self.brief.space.circumstance(&set)?,
-            tests: self.brief.tests.clone(),
-            wanted: self.brief.wanted.clone(),
-        };
+        let request = self.meaning.request(&*self.search, trial, &set)?;
         if repeats.is_none() {
             self.finished.numbered = self.finished.numbered.max(trial.0);
         }
         let cancel = CancellationToken::new();
         self.deployed.insert(slot, set.clone());
+        let earlier = self.meaning.earlier(&*self.search, &set).filter(|_| repeats.is_none());
         self.busy.insert(trial, Busy { slot, set, cancel: cancel.clone(), repeats });
-        let session = self.session.clone();
-        self.tasks.spawn(async move { (trial, session.trial(slot, &request, &cancel).await) });
+        if let Some(run) = earlier {
+            self.answered.push_back((trial, run));
+            return Ok(());
+        }
+        let (session, must_fail) = (self.session.clone(), self.meaning.must_fail());
+        self.tasks.spawn(async move { (trial, session.tried(slot, request, must_fail, &cancel).await) });
         Ok(())
     }
 
@@ -270,7 +336,10 @@ impl Loop<'_> {
         }
         self.since_sentinel += 1;
         if self.known.is_empty() && !matches!(run.outcome, Outcome::Unresolved { .. }) {
-            self.known.push((busy.set, run.outcome.clone()));
+            self.known.push((busy.set.clone(), run.outcome.clone()));
+        }
+        if let Some(clues) = self.meaning.clues(&*self.search, &busy.set, &run) {
+            self.search.hear(self.inner(trial), &clues);
         }
         self.search.record(self.inner(trial), &run.outcome, run.cost.total);
         self.finished.runs.push(run);

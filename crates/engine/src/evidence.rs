@@ -1,6 +1,6 @@
 //! What is kept of what tests and instances said.
 
-use faultscope_model::run::Evidence;
+use faultscope_model::run::{Evidence, Perturbed};
 
 use crate::error::EngineError;
 use crate::session::{Session, SlotState};
@@ -24,6 +24,17 @@ impl Session {
         let lines = evidence.logs.values_mut().flatten();
         evidence.notes.iter_mut().chain(lines).for_each(|text| redactor.redact(text));
         Ok(())
+    }
+
+    /// Takes secrets out of what invariants said; call it after [`Self::hide_secrets`].
+    pub(crate) fn hide_secrets_of(&self, perturbed: &mut Perturbed) {
+        let redactor = self.campaign.redactor();
+        for test in &mut perturbed.invariants {
+            redactor.redact(&mut test.output);
+            if let Some(failure) = &mut test.failure {
+                redactor.redact(&mut failure.message);
+            }
+        }
     }
 
     /// Adds the last lines of instances that ended.

@@ -76,6 +76,7 @@ impl Session {
             cost: Cost::default(),
             seed: self.options.seed,
             retries: 0,
+            perturbed: None,
         };
         self.store(&run).await
     }

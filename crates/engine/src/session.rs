@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use faultscope_mesh::{Hooks, Mesh, MeshOptions, MeshSlot};
@@ -22,6 +22,7 @@ use tokio::sync::OnceCell;
 use crate::collector::SlotCollector;
 use crate::error::EngineError;
 use crate::events::EventBus;
+use crate::perturbing::Seen;
 use crate::sampler::Sampler;
 use crate::wire::{PlatformDialer, PlatformRestarter, SlotRecorder};
 
@@ -90,6 +91,9 @@ pub struct Session {
     pub(crate) events: EventBus,
     mesh: Option<Mesh>,
     sentinels: AtomicU32,
+    again: AtomicU32,
+    /// What perturbed trials showed, until whoever asked for them takes it.
+    seen: Mutex<BTreeMap<TrialId, Seen>>,
 }
 
 impl fmt::Debug for Session {
@@ -188,7 +192,8 @@ impl Session {
         });
         let application = Arc::new(application);
         let sentinels = AtomicU32::new(0);
-        Ok(Self { application, options, platform, slots, campaign, events, mesh, sentinels })
+        let (again, seen) = (AtomicU32::new(0), Mutex::default());
+        Ok(Self { application, options, platform, slots, campaign, events, mesh, sentinels, again, seen })
     }
 
     /// The campaign's id, the name of its folder.
@@ -226,9 +231,34 @@ impl Session {
         self.sentinels.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// The number of the next trial that is repeated because it failed.
+    pub(crate) fn next_again(&self) -> u32 {
+        self.again.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// After an interruption, goes on counting trials that were tried again where the campaign left off.
+    pub(crate) fn count_again_from(&self, last: u32) {
+        self.again.store(last, Ordering::Relaxed);
+    }
+
     /// After an interruption, goes on counting repetitions where the campaign left off.
     pub(crate) fn count_sentinels_from(&self, last: u32) {
         self.sentinels.store(last, Ordering::Relaxed);
+    }
+
+    /// Leaves what a perturbed trial showed for whoever asked for it.
+    pub(crate) fn leave_seen(&self, trial: TrialId, seen: Seen) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(trial, seen);
+    }
+
+    /// Takes what a perturbed trial showed.
+    pub(crate) fn take_seen(&self, trial: TrialId) -> Option<Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&trial)
+    }
+
+    /// What the session is for: `test`, `debug`, `resilience` ...
+    pub fn purpose(&self) -> &str {
+        &self.options.purpose
     }
 
     /// The id under which a trial's run is stored: the campaign's first letters and the trial's name.

@@ -1,21 +1,23 @@
 //! One trial: from a circumstance to a judged, stored run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use faultscope_mesh::MeshReports;
 use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
-use faultscope_model::outcome::{Signature, TestResult, judge};
+use faultscope_model::outcome::{Signature, TestResult};
 use faultscope_model::run::{Cost, Evidence, InstanceExit, RuleHits, Run};
 use faultscope_model::series::GateOutcome;
 use faultscope_model::{Circumstance, DeltaSet, Outcome, SlotId, TrialId};
 use faultscope_platform::{Deployment, PlatformError, PlatformErrorKind, PlatformEvent};
 use faultscope_store::RunRecord;
-use regex::Regex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::EngineError;
+use crate::judging::unresolved_by_gates;
+use crate::perturbing::{Perturbing, ProcessFiles};
 use crate::session::{Session, SlotState, now_us};
 use crate::testing::TestBed;
 use crate::wire;
@@ -37,6 +39,8 @@ pub struct TrialRequest {
     pub tests: Vec<TestCase>,
     /// The failure that is looked for; any failure when none.
     pub wanted: Option<Signature>,
+    /// What is done to calls and messages, in a resilience test.
+    pub perturbing: Option<Arc<Perturbing>>,
 }
 
 /// How a trial ended.
@@ -129,6 +133,7 @@ impl Session {
         let mut evidence = Evidence::default();
         let mut trouble = None;
         let mut sampler = None;
+        let mut aftermath = None;
         match deployed {
             Deployed::NotReady(found, reason) => {
                 (evidence, trouble) = (found, Some(reason));
@@ -142,9 +147,24 @@ impl Session {
                 self.events.emit(Event::TrialDeployed { trial: request.trial, took });
                 sampler = self.measure(slot, request.trial).await;
                 let tests_started = Instant::now();
-                match self.run_tests(slot, request, cancel).await {
+                let files = request.perturbing.as_deref().map(|p| ProcessFiles::write(self.id(), slot.id, p));
+                let files = match files.transpose() {
+                    Ok(files) => files,
+                    Err(error) => {
+                        return Ok(Attempt::Invalid(format!("the perturbations cannot be written: {error}")));
+                    }
+                };
+                let tested =
+                    self.run_tests(slot, &request.tests, files.as_ref(), request.trial, cancel).await;
+                match tested {
                     Ok(results) => evidence.tests = results,
                     Err(error) => return self.spoiled(error.into()),
+                }
+                if let (Some(perturbing), Some(files)) = (&request.perturbing, files) {
+                    match self.look_after(slot, request, perturbing, files, &evidence.tests, cancel).await {
+                        Ok(after) => aftermath = Some(after),
+                        Err(error) => return self.spoiled(error.into()),
+                    }
                 }
                 cost.tests = tests_started.elapsed();
             }
@@ -172,6 +192,15 @@ impl Session {
         let outcome = trouble
             .or_else(|| unresolved_by_gates(request, &reports))
             .map_or_else(|| self.judge(request, &evidence.tests), |reason| Outcome::Unresolved { reason });
+        let (outcome, perturbed) = match (&request.perturbing, aftermath) {
+            (Some(perturbing), Some(after)) => {
+                let mut perturbed =
+                    self.perturbed(request, perturbing, after, &reports, &evidence.tests, outcome);
+                self.hide_secrets_of(&mut perturbed.1);
+                (perturbed.0, Some(Box::new(perturbed.1)))
+            }
+            _ => (outcome, None),
+        };
         evidence.gates = reports.gates;
         let hits =
             |h: faultscope_mesh::RuleHits| RuleHits { rule: h.rule, matched: h.matched, applied: h.applied };
@@ -193,6 +222,7 @@ impl Session {
             cost,
             seed,
             retries,
+            perturbed,
         };
         Ok(Attempt::Judged(Box::new(run)))
     }
@@ -214,6 +244,7 @@ impl Session {
             mesh.reset_connections();
         }
         slot.recorder.begin(request.trial);
+        slot.recorder.keep(request.perturbing.is_some());
         let reservation = self.platform.reserve(slot.id, &plan).await?;
         if let Some(mesh) = &slot.mesh {
             let record = self.options.record.unwrap_or(self.application.record.level);
@@ -221,7 +252,10 @@ impl Session {
             if let Some(collector) = &slot.collector {
                 collector.begin(request.trial, &callers);
             }
-            mesh.configure(wire::wiring(&self.application, &plan, slot.id, seed, callers, endpoints, record));
+            let mut wiring =
+                wire::wiring(&self.application, &plan, slot.id, seed, callers, endpoints, record);
+            wiring.targets = request.perturbing.is_some();
+            mesh.configure(wiring);
             collector::share(slot.collector.as_ref(), mesh, reservation.listeners)
                 .map_err(|e| EngineError::Internal(format!("the collector cannot listen: {e}")))?;
         }
@@ -262,10 +296,12 @@ impl Session {
         }
     }
 
-    async fn run_tests(
+    pub(crate) async fn run_tests(
         &self,
         slot: &SlotState,
-        request: &TrialRequest,
+        tests: &[TestCase],
+        files: Option<&ProcessFiles>,
+        trial: TrialId,
         cancel: &CancellationToken,
     ) -> Result<Vec<TestResult>, PlatformError> {
         let bed = TestBed {
@@ -276,17 +312,18 @@ impl Session {
             root: &self.options.root,
             expansion: &slot.expansion,
             campaign: self.campaign.id().as_str(),
+            env: files.map(ProcessFiles::env).unwrap_or_default(),
         };
         let mut results = Vec::new();
-        for test in &request.tests {
-            self.events.emit(Event::TestStarted { trial: request.trial, test: test.name.clone() });
+        for test in tests {
+            self.events.emit(Event::TestStarted { trial, test: test.name.clone() });
             let one = tokio::select! {
                 one = bed.run(test, cancel) => one?,
                 () = cancel.cancelled() => break,
             };
             for result in &one {
                 self.events.emit(Event::TestFinished {
-                    trial: request.trial,
+                    trial,
                     test: result.test.clone(),
                     passed: result.failure.is_none(),
                     took: result.took,
@@ -298,7 +335,7 @@ impl Session {
     }
 
     /// Waits until calls that outlive the tests have ended, and takes what the mesh has to say.
-    async fn settle(&self, slot: &SlotState) -> MeshReports {
+    pub(crate) async fn settle(&self, slot: &SlotState) -> MeshReports {
         match &slot.mesh {
             Some(mesh) => {
                 mesh.quiet(QUIET_WITHIN).await;
@@ -309,17 +346,6 @@ impl Session {
             }
             None => MeshReports::default(),
         }
-    }
-
-    fn judge(&self, request: &TrialRequest, results: &[TestResult]) -> Outcome {
-        let pattern_of = |result: &TestResult| {
-            let test = request.tests.iter().find(|t| t.name == result.test);
-            // The pattern was checked when the file was read.
-            test.and_then(|t| t.failure.as_deref()).and_then(|p| Regex::new(p).ok())
-        };
-        let failures: Vec<Signature> =
-            results.iter().filter_map(|r| r.signature(pattern_of(r).as_ref())).collect();
-        judge(&failures, request.wanted.as_ref())
     }
 
     pub(crate) async fn store(&self, run: &Run) -> Result<(), EngineError> {
@@ -368,27 +394,4 @@ impl Session {
             other => Err(other),
         }
     }
-}
-
-/// A gate that could not do its work makes the trial unresolved, with its reason.
-fn unresolved_by_gates(request: &TrialRequest, reports: &MeshReports) -> Option<String> {
-    for (index, order) in request.circumstance.sequence.iter().enumerate() {
-        let id = u32::try_from(index + 1).unwrap_or(u32::MAX);
-        let mut own = reports.gates.iter().filter(|g| g.gate == id).peekable();
-        let series = format!("{} {}", order.from, order.handling);
-        if own.peek().is_none() {
-            // No such request was handled, so its order played no part: nothing to resolve.
-            continue;
-        }
-        let completed = |outcome: &GateOutcome| match outcome {
-            GateOutcome::Completed | GateOutcome::ReportLost => true,
-            // A handling that ended before its first call, such as a refusal, has no order to impose.
-            GateOutcome::Missing { missing } => missing.len() == order.order.len(),
-            _ => false,
-        };
-        if let Some(report) = own.find(|report| !completed(&report.outcome)) {
-            return Some(format!("the order of {series} could not be imposed: {}", report.outcome));
-        }
-    }
-    None
 }

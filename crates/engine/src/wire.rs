@@ -58,7 +58,12 @@ pub(crate) struct SlotRecorder {
     recorded: AtomicU64,
     broken: AtomicBool,
     carried: Mutex<HashMap<InstanceId, Carried>>,
+    /// The calls of the trial, where somebody wants to look at them at once.
+    kept: Mutex<Option<Vec<Span>>>,
 }
+
+/// The most calls of a trial that are kept at hand.
+const MOST_KEPT: usize = 100_000;
 
 /// Bytes that the mesh carried for an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -76,6 +81,7 @@ impl SlotRecorder {
             recorded: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             carried: Mutex::default(),
+            kept: Mutex::default(),
         }
     }
 
@@ -85,6 +91,18 @@ impl SlotRecorder {
         self.recorded.store(0, Ordering::Relaxed);
         self.broken.store(false, Ordering::Relaxed);
         self.all_carried().clear();
+    }
+
+    /// Keeps the calls of this trial at hand, or not.
+    pub(crate) fn keep(&self, wanted: bool) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = wanted.then(Vec::new);
+    }
+
+    /// Takes the calls that were kept, in the order of their start.
+    pub(crate) fn take_kept(&self) -> Vec<Span> {
+        let mut spans = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        spans.sort_by_key(|span| (span.start_us, span.id));
+        spans
     }
 
     /// Bytes of calls that have ended since the trial began, to and from each instance.
@@ -132,6 +150,11 @@ impl Recorder for SlotRecorder {
             self.broken.store(true, Ordering::Relaxed);
         }
         self.carry(&span);
+        if let Some(kept) = &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+            && kept.len() < MOST_KEPT
+        {
+            kept.push(span.clone());
+        }
         self.sink.record(TrialId(self.trial.load(Ordering::Relaxed)), self.slot, span);
     }
 }
@@ -160,6 +183,7 @@ pub(crate) fn wiring(
         balance: balance.map(|(name, s)| (name.clone(), s.balance.clone())).collect(),
         links: application.links.clone(),
         rules: plan.circumstance.perturbations.clone(),
+        targets: false,
         gates: application.gates(&plan.circumstance),
         record,
         externals: plan.externals.clone(),

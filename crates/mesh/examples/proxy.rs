@@ -63,6 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         balance: BTreeMap::new(),
         links: Vec::new(),
         rules: Vec::new(),
+        targets: false,
         gates: Vec::new(),
         record,
         externals: Vec::new(),

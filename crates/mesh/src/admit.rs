@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::call::{self, Call};
 use crate::context::Incoming;
+use crate::naming::Arrived;
 use crate::rules::{self, Effects, Facts, Headers};
 use crate::scene::{LinkDelay, Route};
 use crate::sequencer::Arrival;
@@ -83,6 +84,7 @@ pub(crate) fn admit(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>) -> Ca
         grpc_status: None,
         error: None,
         rules: Vec::new(),
+        target: None,
         payload: call::payload(scene.wiring.record, head.headers),
     };
     let mut call = Call {
@@ -114,7 +116,7 @@ fn steer(call: &mut Call, head: &Head<'_>, is_request: bool) {
     let route = Arc::clone(&call.route);
     let scene = &route.scene;
     let trial = &scene.trial;
-    if !scene.wiring.rules.is_empty() {
+    if scene.wiring.targets || !scene.wiring.rules.is_empty() {
         let facts = Facts {
             caller: &route.caller,
             callee: &route.callee,
@@ -125,9 +127,20 @@ fn steer(call: &mut Call, head: &Head<'_>, is_request: bool) {
             headers: head.headers,
         };
         let selected = rules::selected(&scene.wiring.rules, &facts);
-        if !selected.is_empty() {
-            match trial.steering.count(&selected, &route.caller, head.method, head.path) {
-                Answer::Now(effective) => call.take_effects(&effective),
+        if scene.wiring.targets || !selected.is_empty() {
+            let arrived = Arrived {
+                span: call.span.id,
+                trace: call.span.trace,
+                parent: call.span.parent,
+                caller: &route.caller,
+                callee: &route.callee,
+                instance: call.instance(),
+                method: head.method,
+                path: head.path,
+                is_request,
+            };
+            match trial.steering.count(&selected, &arrived) {
+                Answer::Now(verdict) => call.take_verdict(verdict),
                 Answer::Later(verdict) => call.verdict = Some(verdict),
             }
         }

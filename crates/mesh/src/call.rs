@@ -17,7 +17,7 @@ use crate::rules::{self, Effects, Headers, Refusal};
 use crate::scene::{LinkDelay, Route};
 use crate::sequencer::{Handled, Ticket};
 use crate::slot::Slot;
-use crate::steering::Answer;
+use crate::steering::{Answer, Steering, Verdict};
 
 /// A call in flight.
 pub(crate) struct Call {
@@ -33,7 +33,7 @@ pub(crate) struct Call {
     pub(super) started: Instant,
     pub(super) ticket: Option<Ticket>,
     pub(super) turn: Option<BoxFuture<'static, ()>>,
-    pub(super) verdict: Option<BoxFuture<'static, Vec<usize>>>,
+    pub(super) verdict: Option<BoxFuture<'static, Verdict>>,
     pub(super) is_reserved: bool,
     pub(super) is_handled: bool,
     pub(super) is_counted: bool,
@@ -61,8 +61,8 @@ impl Call {
     /// Waits for the tool's verdict, the gate, the rules' delay and the link, in this order.
     pub(crate) async fn wait(&mut self) {
         if let Some(verdict) = self.verdict.take() {
-            let effective = verdict.await;
-            self.take_effects(&effective);
+            let verdict = verdict.await;
+            self.take_verdict(verdict);
         }
         if let Some(turn) = self.turn.take() {
             turn.await;
@@ -73,12 +73,19 @@ impl Call {
         }
     }
 
-    /// Takes over what the effective rules do.
-    pub(super) fn take_effects(&mut self, effective: &[usize]) {
+    /// Whether the caller may be gone before the call is answered, so that it is watched.
+    pub(crate) fn is_held(&self) -> bool {
+        self.turn.is_some() || self.verdict.is_some() || self.effects.times_out
+    }
+
+    /// Takes over the call's name and what the effective rules do.
+    pub(super) fn take_verdict(&mut self, verdict: Verdict) {
+        let Verdict { target, rules: effective } = verdict;
         let scene = &self.route.scene;
         let (effects, applied) =
-            rules::combine(&scene.wiring.rules, effective, self.span.wire, &scene.trial.jitter);
+            rules::combine(&scene.wiring.rules, &effective, self.span.wire, &scene.trial.jitter);
         self.effects = effects;
+        self.span.target = target;
         self.span.rules.extend(effective.iter().map(|index| scene.wiring.rules[*index].id));
         for rule in applied {
             self.applied(rule);
@@ -93,6 +100,20 @@ impl Call {
             (None, Some(why)) => Some((Refusal::Reset, Some(why))),
             (None, None) => None,
         }
+    }
+
+    /// Notes the status of the answer, before the caller sees it.
+    pub(crate) fn answer_is(&mut self, status: Option<u16>, grpc_status: Option<u16>) {
+        self.span.status = status.or(self.span.status);
+        self.span.grpc_status = grpc_status.or(self.span.grpc_status);
+        if self.span.failed() {
+            self.route.scene.trial.steering.failing(self.span.id);
+        }
+    }
+
+    /// Notes why a rule could do nothing to this call.
+    pub(crate) fn missed(&self, rule: usize, why: &str) {
+        self.route.scene.trial.steering.missed(rule, why);
     }
 
     /// Notes that a rule did something to this call.
@@ -141,6 +162,11 @@ impl Call {
             payload.response_headers.clear();
             payload.response_body.clear();
         }
+        span.target = span.target.map(|target| target.again());
+        let turn = match trial.steering.twin(self.span.id, span.id) {
+            Answer::Now(()) => None,
+            Answer::Later(turn) => Some(turn),
+        };
         let started = Instant::now();
         span.start_us = self.slot.clock.at(started);
         self.slot.flow.enter();
@@ -158,7 +184,7 @@ impl Call {
             incoming: self.incoming,
             started,
             ticket: None,
-            turn: None,
+            turn,
             verdict: None,
             is_reserved: self.target.is_some(),
             is_handled: false,
@@ -180,12 +206,22 @@ impl Call {
     /// Has the callee's instance restarted, for a rule.
     pub(crate) fn restarting(&self, rule: usize) -> impl Future<Output = ()> + Send + use<> {
         let steering = Arc::clone(&self.route.scene.trial.steering);
-        let restart = self.instance().map(|instance| self.slot.hooks.restarter.restart(instance));
+        let restarter = Arc::clone(&self.slot.hooks.restarter);
+        let (instance, span) = (self.instance().cloned(), self.span.id);
         async move {
-            let Some(restart) = restart else { return };
-            match restart.await {
+            let Some(instance) = instance else {
+                return steering.missed(rule, "its receiver is outside");
+            };
+            if let Err(why) = steering.close(&instance, span).await {
+                return steering.missed(rule, &why);
+            }
+            let _reopen = Reopen { steering: Arc::clone(&steering), instance: instance.clone() };
+            match restarter.restart(&instance).await {
                 Ok(()) => steering.applied(rule),
-                Err(error) => tracing::warn!(error, "a rule could not restart its instance"),
+                Err(error) => {
+                    tracing::warn!(error, "a rule could not restart its instance");
+                    steering.missed(rule, &error);
+                }
             }
         }
     }
@@ -240,6 +276,7 @@ impl Call {
         // Recorded before the call is counted out: when the slot is quiet, all its spans are there.
         let husk = husk(&self.span);
         let span = std::mem::replace(&mut self.span, husk);
+        self.route.scene.trial.steering.finished(&span);
         self.slot.hooks.recorder.record(span);
         self.answered();
     }
@@ -272,6 +309,18 @@ impl Drop for Call {
         // request just ends with it.
         let is_connection = matches!(self.span.wire, Wire::Tcp | Wire::Tls | Wire::WebSocket);
         self.finish(if is_connection { None } else { Some("connection dropped") });
+    }
+}
+
+/// Opens an instance for calls again, also when whoever waits for its restart is dropped.
+struct Reopen {
+    steering: Arc<dyn Steering>,
+    instance: InstanceId,
+}
+
+impl Drop for Reopen {
+    fn drop(&mut self) {
+        self.steering.open(&self.instance);
     }
 }
 
@@ -324,6 +373,7 @@ fn husk(span: &Span) -> Span {
         grpc_status: None,
         error: None,
         rules: Vec::new(),
+        target: None,
         payload: None,
     }
 }

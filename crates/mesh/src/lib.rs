@@ -21,6 +21,7 @@ mod hooks;
 mod http1;
 mod http2;
 mod mesh;
+mod naming;
 mod reports;
 mod rules;
 mod scene;

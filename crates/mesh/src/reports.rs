@@ -24,7 +24,7 @@ pub struct MeshReports {
 }
 
 /// How often one rule was met.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleHits {
     /// The rule's number in the wiring.
     pub rule: u32,
@@ -32,4 +32,7 @@ pub struct RuleHits {
     pub matched: u64,
     /// Calls that it did something to.
     pub applied: u64,
+    /// Why it could do nothing to a call that it chose, as far as that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }

@@ -33,6 +33,8 @@ pub(crate) struct Facts<'a> {
 pub(crate) struct Effects {
     pub(crate) delay: Duration,
     pub(crate) refuse: Option<Refusal>,
+    /// The caller is to give up: it is watched while it waits.
+    pub(crate) times_out: bool,
     pub(crate) duplicate: Option<usize>,
     pub(crate) lost_answer: Option<usize>,
     pub(crate) truncate: Option<(usize, u64)>,
@@ -64,7 +66,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// The rules that select a call, by index, occurrence aside.
+/// The rules that select a call, by index; targets and occurrences aside, which the steering knows.
 pub(crate) fn selected(rules: &[Rule], facts: &Facts<'_>) -> Vec<usize> {
     let chosen = |(_, rule): &(usize, &Rule)| selects(&rule.select, facts);
     rules.iter().enumerate().filter(chosen).map(|(index, _)| index).collect()
@@ -107,6 +109,13 @@ pub(crate) fn combine(
                 applied.push(index);
             }
             Effect::Mark => applied.push(index),
+            // The steering holds the call and knows whether that reordered anything.
+            Effect::Reorder { .. } => {}
+            Effect::Timeout { after } => {
+                effects.delay += *after;
+                (effects.refuse, effects.times_out) = (Some(Refusal::Reset), true);
+                applied.push(index);
+            }
             Effect::Drop => {
                 effects.refuse = Some(Refusal::Reset);
                 applied.push(index);

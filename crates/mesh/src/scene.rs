@@ -17,7 +17,7 @@ use crate::trial::{Instance, Pair, Trial};
 pub(crate) struct Scene {
     pub(crate) wiring: Wiring,
     pub(crate) trial: Arc<Trial>,
-    /// Whether calls need more than an instance: rules, gates or links.
+    /// Whether calls need no more than an instance: no names, rules, gates or links.
     pub(crate) is_plain: bool,
 }
 
@@ -48,14 +48,15 @@ pub(crate) struct LinkDelay {
 impl Scene {
     /// A new trial.
     pub(crate) fn new(wiring: Wiring) -> Self {
-        let steering = Arc::new(LocalSteering::new(&wiring.rules, &wiring.gates));
+        let steering = Arc::new(LocalSteering::new(&wiring.rules, &wiring.gates, wiring.targets));
         Self::steered(wiring, steering)
     }
 
     /// A new trial whose decisions are made elsewhere.
     pub(crate) fn steered(wiring: Wiring, steering: Arc<dyn Steering>) -> Self {
         let trial = Arc::new(Trial::new(&wiring, steering));
-        let is_plain = wiring.rules.is_empty() && wiring.gates.is_empty() && wiring.links.is_empty();
+        let is_plain =
+            wiring.rules.is_empty() && wiring.gates.is_empty() && wiring.links.is_empty() && !wiring.targets;
         Self { wiring, trial, is_plain }
     }
 
@@ -139,6 +140,7 @@ mod tests {
             balance: BTreeMap::new(),
             links,
             rules: Vec::new(),
+            targets: false,
             gates: Vec::new(),
             record: Default::default(),
             externals: Vec::new(),

@@ -143,6 +143,11 @@ impl MeshSlot {
         Ok(theirs)
     }
 
+    /// From now on calls of this trial are neither named nor touched by rules.
+    pub fn calm(&self) {
+        self.slot.scene().trial.steering.calm();
+    }
+
     /// Waits until no call is in flight; tells whether that came true within the time.
     pub async fn quiet(&self, within: Duration) -> bool {
         let quiet = async {
@@ -280,6 +285,7 @@ fn empty_wiring(slot: SlotId) -> Wiring {
         balance: BTreeMap::new(),
         links: Vec::new(),
         rules: Vec::new(),
+        targets: false,
         gates: Vec::new(),
         record: Default::default(),
         externals: Vec::new(),

@@ -1,19 +1,21 @@
-//! Decisions that hold for a whole slot, wherever its proxies run: rule occurrences and gates.
+//! Decisions that hold for a whole slot, wherever its proxies run: names, rule occurrences and gates.
 //!
 //! Proxies ask through [`Steering`]. In the tool's own process the answer is there at once; a sidecar asks
 //! the tool and waits. Proxies must not keep counters of their own beside it.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use faultscope_model::perturbation::TargetId;
 use faultscope_model::rule::{Effect, Rule};
 use faultscope_model::series::{Gate, GateReport};
-use faultscope_model::{InstanceId, SpanId};
+use faultscope_model::{InstanceId, Span, SpanId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+use crate::naming::{Arrived, Named, Namer};
 use crate::reports::RuleHits;
 use crate::sequencer::{Arrival, Handled, Sequencer, Ticket};
 
@@ -29,12 +31,35 @@ pub(crate) struct Hold {
     pub(crate) release: BoxFuture<'static, ()>,
 }
 
-/// Who counts and sequences for a slot.
+/// What is known of a call once it was counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Its name, where calls are named.
+    pub(crate) target: Option<TargetId>,
+    /// The rules that take effect, by index.
+    pub(crate) rules: Vec<usize>,
+}
+
+/// Who counts, names and sequences for a slot.
 pub(crate) trait Steering: Send + Sync + fmt::Debug {
-    /// Counts a call that these rules select, by index, and gives those that take effect.
-    fn count(&self, selected: &[usize], caller: &InstanceId, method: &str, path: &str) -> Answer<Vec<usize>>;
+    /// Counts and names a call that these rules select, by index, their targets aside.
+    fn count(&self, selected: &[usize], arrived: &Arrived<'_>) -> Answer<Verdict>;
     /// Notes that a rule did something to a call.
     fn applied(&self, rule: usize);
+    /// Notes why a rule could do nothing to its call.
+    fn missed(&self, rule: usize, why: &str);
+    /// A call will not have its good answer, which its caller does not know yet.
+    fn failing(&self, span: SpanId);
+    /// A call has ended.
+    fn finished(&self, span: &Span);
+    /// A call is sent a second time; gives when that may go to its instance.
+    fn twin(&self, of: SpanId, twin: SpanId) -> Answer<()>;
+    /// Closes an instance for new calls and waits until it handles nothing but this one.
+    fn close(&self, instance: &InstanceId, span: SpanId) -> BoxFuture<'static, Result<(), String>>;
+    /// The instance takes calls again.
+    fn open(&self, instance: &InstanceId);
+    /// From now on calls are neither named nor touched.
+    fn calm(&self) {}
     /// Whether there are gates at all.
     fn has_gates(&self) -> bool;
     /// A request has arrived at its callee.
@@ -56,8 +81,11 @@ pub(crate) trait Steering: Send + Sync + fmt::Debug {
 /// Steering within this process.
 #[derive(Debug)]
 pub(crate) struct LocalSteering {
-    rules: Vec<Counted>,
+    rules: Arc<Vec<Counted>>,
     first: Mutex<HashMap<(usize, InstanceId, String), u32>>,
+    /// Who names calls, where they are named.
+    namer: Option<Arc<Namer>>,
+    is_calm: AtomicBool,
     sequencer: Arc<Sequencer>,
 }
 
@@ -67,6 +95,7 @@ struct Counted {
     seen: AtomicU32,
     matched: AtomicU64,
     applied: AtomicU64,
+    note: Mutex<Option<String>>,
 }
 
 /// Callers and operations that one trial's `error first` rules tell apart; more are not made to fail.
@@ -75,16 +104,19 @@ const MOST_FIRST: usize = 65_536;
 // === impl LocalSteering ===
 
 impl LocalSteering {
-    pub(crate) fn new(rules: &[Rule], gates: &[Gate]) -> Self {
+    pub(crate) fn new(rules: &[Rule], gates: &[Gate], targets: bool) -> Self {
         let counted = |rule: &Rule| Counted {
             rule: rule.clone(),
             seen: AtomicU32::new(0),
             matched: AtomicU64::new(0),
             applied: AtomicU64::new(0),
+            note: Mutex::default(),
         };
         Self {
-            rules: rules.iter().map(counted).collect(),
+            rules: Arc::new(rules.iter().map(counted).collect()),
             first: Mutex::default(),
+            namer: targets.then(Arc::default),
+            is_calm: AtomicBool::new(false),
             sequencer: Arc::new(Sequencer::new(gates.to_vec())),
         }
     }
@@ -110,31 +142,128 @@ impl LocalSteering {
         *seen = seen.saturating_add(1);
         *seen <= count
     }
-}
 
-impl Steering for LocalSteering {
-    fn count(&self, selected: &[usize], caller: &InstanceId, method: &str, path: &str) -> Answer<Vec<usize>> {
+    /// Which of the rules take effect on a call; for a named one, all attempts at it count together.
+    fn effective(&self, selected: &[usize], arrived: &Arrived<'_>, named: Option<&Named>) -> Vec<usize> {
         let takes_effect = |index: &usize| {
             let Some(counted) = self.rules.get(*index) else {
                 return false;
             };
+            let select = &counted.rule.select;
+            if select.target.as_ref().is_some_and(|wanted| named.is_none_or(|n| n.target != *wanted)) {
+                return false;
+            }
             let turn = counted.seen.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-            if !counted.rule.select.occurrence.covers(turn) {
+            if !select.occurrence.covers(turn) {
                 return false;
             }
             counted.matched.fetch_add(1, Ordering::Relaxed);
-            match counted.rule.effect {
-                Effect::ErrorFirst { count, .. } => self.is_among_first(*index, count, caller, method, path),
+            match (&counted.rule.effect, named.filter(|_| select.target.is_some())) {
+                (Effect::ErrorFirst { count, .. }, Some(named)) => named.attempt <= *count,
+                (Effect::ErrorFirst { count, .. }, None) => {
+                    self.is_among_first(*index, *count, arrived.caller, arrived.method, arrived.path)
+                }
                 _ => true,
             }
         };
-        Answer::Now(selected.iter().copied().filter(takes_effect).collect())
+        selected.iter().copied().filter(takes_effect).collect()
+    }
+}
+
+impl Steering for LocalSteering {
+    fn count(&self, selected: &[usize], arrived: &Arrived<'_>) -> Answer<Verdict> {
+        if self.is_calm.load(Ordering::Acquire) {
+            return Answer::Now(Verdict::default());
+        }
+        let namer = self.namer.as_ref().filter(|_| arrived.is_request);
+        let named = namer.and_then(|namer| namer.name(arrived));
+        let rules = self.effective(selected, arrived, named.as_ref());
+        let (Some(namer), Some(Named { target, .. })) = (namer, named) else {
+            return Answer::Now(Verdict { target: None, rules });
+        };
+        let effect = |rule: &usize| &self.rules[*rule].rule.effect;
+        let refuses = |e: &Effect| {
+            matches!(
+                e,
+                Effect::Abort { .. } | Effect::ErrorFirst { .. } | Effect::Drop | Effect::Timeout { .. }
+            )
+        };
+        let is_refused = rules.iter().map(effect).any(refuses);
+        if is_refused || rules.iter().map(effect).any(|e| *e == Effect::LostAnswer) {
+            // Known before its caller can know: what looks like this call from now on is its retry.
+            namer.failing(arrived.span);
+        }
+        let within = |rule: &usize| match effect(rule) {
+            Effect::Reorder { within } => Some((*rule, *within)),
+            _ => None,
+        };
+        let reorder = rules.iter().find_map(within).filter(|_| !is_refused);
+        let (span, instance) = (arrived.span, arrived.instance.cloned());
+        let verdict = Verdict { target: Some(target.clone()), rules };
+        if reorder.is_none() && (is_refused || namer.try_enter(span, arrived.instance)) {
+            return Answer::Now(verdict);
+        }
+        let (namer, counted, callee) = (Arc::clone(namer), Arc::clone(&self.rules), arrived.callee.clone());
+        Answer::Later(Box::pin(async move {
+            if let Some((rule, within)) = reorder {
+                match namer.overtaken(&target, &callee, within).await {
+                    true => counted[rule].apply(),
+                    false => counted[rule].miss("no unrelated call to its receiver was answered meanwhile"),
+                }
+            }
+            namer.enter(span, instance).await;
+            verdict
+        }))
     }
 
     fn applied(&self, rule: usize) {
         if let Some(counted) = self.rules.get(rule) {
-            counted.applied.fetch_add(1, Ordering::Relaxed);
+            counted.apply();
         }
+    }
+
+    fn missed(&self, rule: usize, why: &str) {
+        if let Some(counted) = self.rules.get(rule) {
+            counted.miss(why);
+        }
+    }
+
+    fn failing(&self, span: SpanId) {
+        if let Some(namer) = &self.namer {
+            namer.failing(span);
+        }
+    }
+
+    fn finished(&self, span: &Span) {
+        if let Some(namer) = &self.namer {
+            namer.finished(span.id, span.failed());
+        }
+    }
+
+    fn twin(&self, of: SpanId, twin: SpanId) -> Answer<()> {
+        let Some(namer) = &self.namer else { return Answer::Now(()) };
+        let instance = namer.twin(of, twin);
+        if namer.try_enter(twin, instance.as_ref()) {
+            return Answer::Now(());
+        }
+        let namer = Arc::clone(namer);
+        Answer::Later(Box::pin(async move { namer.enter(twin, instance).await }))
+    }
+
+    fn close(&self, instance: &InstanceId, span: SpanId) -> BoxFuture<'static, Result<(), String>> {
+        let Some(namer) = self.namer.clone() else { return Box::pin(async { Ok(()) }) };
+        let instance = instance.clone();
+        Box::pin(async move { namer.close(&instance, span).await })
+    }
+
+    fn open(&self, instance: &InstanceId) {
+        if let Some(namer) = &self.namer {
+            namer.open(instance);
+        }
+    }
+
+    fn calm(&self) {
+        self.is_calm.store(true, Ordering::Release);
     }
 
     fn has_gates(&self) -> bool {
@@ -181,7 +310,24 @@ impl Steering for LocalSteering {
             rule: counted.rule.id,
             matched: counted.matched.swap(0, Ordering::Relaxed),
             applied: counted.applied.swap(0, Ordering::Relaxed),
+            note: counted.note().take(),
         };
         self.rules.iter().map(hits).collect()
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    fn apply(&self) {
+        self.applied.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn miss(&self, why: &str) {
+        *self.note() = Some(why.to_owned());
+    }
+
+    fn note(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.note.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -197,6 +197,8 @@ const CHECKS_FAILING: u64 = 3 << 32;
 const BOUNDARIES: u64 = 4 << 32;
 /// From here on they try smaller inputs.
 const INPUTS: u64 = 5 << 32;
+/// From here on they are failing trials of a test that fails by itself at times, to be tried again.
+const AGAIN: u64 = 6 << 32;
 
 impl TrialId {
     /// The repetition of a known circumstance, from 1.
@@ -224,6 +226,11 @@ impl TrialId {
         Self(INPUTS + u64::from(number))
     }
 
+    /// A failing trial that is tried again, from 1.
+    pub fn again(number: u32) -> Self {
+        Self(AGAIN + u64::from(number))
+    }
+
     /// Whether a search chose it, or it is one of a plain list.
     pub fn is_chosen(self) -> bool {
         self.0 < SENTINELS
@@ -241,7 +248,8 @@ impl TrialId {
             CHECKS_SIMPLEST..CHECKS_FAILING => numbered("check-simplest", CHECKS_SIMPLEST),
             CHECKS_FAILING..BOUNDARIES => numbered("check-failing", CHECKS_FAILING),
             BOUNDARIES..INPUTS => format!("boundary-{}", self.0 - BOUNDARIES),
-            _ => format!("input-{}", self.0 - INPUTS),
+            INPUTS..AGAIN => format!("input-{}", self.0 - INPUTS),
+            _ => format!("again-{}", self.0 - AGAIN),
         }
     }
 }

@@ -5,8 +5,11 @@
 //! so that adapters for other languages can be written; `docs/guide/actors.md` describes them.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+pub use crate::target::{TargetId, masked_operation};
 
 /// The environment variable that names the file a test process writes its trace to.
 pub const TRACE_FILE: &str = "FAULTSCOPE_TRACE";
@@ -19,9 +22,6 @@ pub const FORMAT: u32 = 1;
 
 /// The most events of a trace that are read.
 const MOST_EVENTS: usize = 1_000_000;
-
-/// The most characters of a target's name.
-const MOST_NAME: usize = 240;
 
 /// Something done to one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -48,6 +48,19 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them, the neutral ones first.
+    pub const ALL: [Self; 9] = [
+        Self::Duplicate,
+        Self::Restart,
+        Self::Delay,
+        Self::Reorder,
+        Self::ErrorFirst,
+        Self::LostAnswer,
+        Self::Error,
+        Self::Timeout,
+        Self::Truncate,
+    ];
+
     /// Whether a correct system passes with any number of them at once; the others may rightly change
     /// what a test sees.
     pub fn is_neutral(self) -> bool {
@@ -76,70 +89,22 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Names a message so that it is found again in another run of the same test: by what caused it, its
-/// receiver, its type or operation, and its number among equal ones. What it carries is not part of it.
-///
-/// ```
-/// use faultscope_model::perturbation::TargetId;
-/// let order = TargetId::root().then("order", "Pay", 1);
-/// assert_eq!(order.then("stock", "Reserve", 2).to_string(), "order.Pay/stock.Reserve#2");
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct TargetId(String);
+/// A text that names no kind of perturbation, or no perturbation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidPerturbation(String);
 
-impl TargetId {
-    /// The test itself: what it does has no cause.
-    pub fn root() -> Self {
-        Self::default()
+impl FromStr for Kind {
+    type Err = InvalidPerturbation;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPerturbation> {
+        let word = text.trim().replace('-', "_");
+        Self::ALL.into_iter().find(|kind| kind.word() == word).ok_or_else(|| {
+            let all: Vec<_> = Self::ALL.iter().map(|kind| kind.word()).collect();
+            let shown: String = text.chars().take(60).collect();
+            InvalidPerturbation(format!("`{shown}` is no kind of perturbation: {}", all.join(", ")))
+        })
     }
-
-    /// The message that this one caused: the n-th (from 1) of its type to its receiver.
-    pub fn then(&self, to: &str, message: &str, ordinal: u32) -> Self {
-        let mut name = self.0.clone();
-        if !name.is_empty() {
-            name.push('/');
-        }
-        name.push_str(&format!("{to}.{message}"));
-        if ordinal > 1 {
-            name.push_str(&format!("#{ordinal}"));
-        }
-        if name.len() > MOST_NAME {
-            // Long ways are cut at the front; a hash keeps them apart.
-            let cut = (name.len() - MOST_NAME / 2..name.len()).find(|&i| name.is_char_boundary(i));
-            let cut = cut.unwrap_or(name.len());
-            name = format!("~{:016x}{}", fnv(&name.as_bytes()[..cut]), &name[cut..]);
-        }
-        Self(name)
-    }
-
-    /// The second handling of this message when it is duplicated: what that causes is no target.
-    pub fn again(&self) -> Self {
-        Self(format!("{}+", self.0))
-    }
-
-    /// As it is written in files.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for TargetId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl From<&str> for TargetId {
-    fn from(name: &str) -> Self {
-        Self(name.to_owned())
-    }
-}
-
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// A perturbation.
@@ -149,6 +114,22 @@ pub struct Perturbation {
     pub kind: Kind,
     /// To which message.
     pub target: TargetId,
+}
+
+impl FromStr for Perturbation {
+    type Err = InvalidPerturbation;
+
+    /// Reads `kind target`, as it is shown.
+    fn from_str(text: &str) -> Result<Self, InvalidPerturbation> {
+        match text.trim().split_once(' ') {
+            Some((kind, target)) if !target.trim().is_empty() => {
+                Ok(Self { kind: kind.parse()?, target: TargetId::from(target.trim()) })
+            }
+            _ => Err(InvalidPerturbation(
+                "a perturbation is a kind and its target: restart order POST /pay > stock PUT /s".into(),
+            )),
+        }
+    }
 }
 
 impl fmt::Display for Perturbation {
@@ -297,17 +278,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_short_and_different() {
-        let chain = |last: &str| {
-            let way = (0..60).fold(TargetId::root(), |at, i| at.then(&format!("actor{i}"), "Update", 1));
-            way.then(last, "Update", 1)
-        };
-        assert!(chain("a").as_str().len() <= MOST_NAME + 40);
-        assert!(chain("a").as_str().ends_with("actor59.Update/a.Update"));
-        assert_ne!(chain("a"), chain("b"));
-        let other = TargetId::root().then("x", "Start", 1);
-        let other = (0..60).fold(other, |at, i| at.then(&format!("actor{i}"), "Update", 1));
-        assert_ne!(other.then("a", "Update", 1), chain("a"), "what was cut still counts");
+    fn perturbations_read_as_they_are_shown() {
+        for kind in Kind::ALL {
+            let target = TargetId::root().call("order", "POST", "/pay", 1).call("stock", "PUT", "/s", 2);
+            let perturbation = Perturbation { kind, target };
+            assert_eq!(perturbation.to_string().parse(), Ok(perturbation));
+        }
+        assert_eq!("lost-answer".parse(), Ok(Kind::LostAnswer));
+        assert!("restart".parse::<Perturbation>().is_err() && "burn a b".parse::<Perturbation>().is_err());
     }
 
     #[test]

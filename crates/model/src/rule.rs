@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{InstanceId, ServiceName};
 use crate::operation::OperationPattern;
+use crate::perturbation::TargetId;
 use crate::units;
 
 /// Something done to the calls it selects. Rules are asked in their order; all that match take effect.
@@ -42,6 +43,9 @@ pub struct Selector {
     /// A header that must be there, with this value when one is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<HeaderMatch>,
+    /// The call that is known by this name in every run; all attempts at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetId>,
     /// Which of the calls that match everything else, counted over the slot's trial.
     #[serde(default)]
     pub occurrence: Occurrence,
@@ -108,7 +112,7 @@ pub enum Effect {
     },
     /// Resets the caller's connection (HTTP/2: the stream); the callee sees nothing.
     Drop,
-    /// Sends the request twice, one after the other; the caller gets the first answer.
+    /// Sends the request twice, one after the other; the caller gets the first answer when both are there.
     Duplicate,
     /// Lets the callee do its work, then resets the caller's connection instead of answering.
     LostAnswer,
@@ -124,7 +128,22 @@ pub enum Effect {
     },
     /// Restarts the callee's instance once its answer is complete, before the caller gets it.
     RestartAfter,
-    /// Answers with an error for the first k calls of each caller instance and operation.
+    /// Gives no answer: the callee sees nothing, and the caller's connection (HTTP/2: the stream) is reset
+    /// when the caller has not given up by then.
+    Timeout {
+        /// After how long.
+        #[serde(with = "units::duration")]
+        after: Duration,
+    },
+    /// Holds the request until a call to the same callee that has nothing to do with it was answered. Needs
+    /// targets.
+    Reorder {
+        /// How long it waits for one; then the call goes on, and nothing was reordered.
+        #[serde(with = "units::duration")]
+        within: Duration,
+    },
+    /// Answers with an error for the first k calls of each caller instance and operation; where a target is
+    /// selected, for the first k attempts at it.
     ErrorFirst {
         /// How many.
         count: u32,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::circumstance::Circumstance;
 use crate::ids::{InstanceId, RunId, SlotId, TrialId};
 use crate::outcome::{Outcome, TestResult};
+use crate::perturbation::{Perturbation, TargetId};
 use crate::series::GateReport;
 use crate::space::DeltaSet;
 
@@ -38,6 +39,61 @@ pub struct Run {
     /// How often it was tried again because the infrastructure had spoiled it.
     #[serde(default)]
     pub retries: u32,
+    /// What was done to its calls and messages, in a resilience test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub perturbed: Option<Box<Perturbed>>,
+}
+
+/// What was done to the calls and messages of a run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Perturbed {
+    /// The test.
+    pub test: String,
+    /// What was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Perturbation>,
+    /// What was asked for and not carried out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missed: Vec<Missed>,
+    /// What the test itself showed, where the run is unresolved because something was not carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<Outcome>,
+    /// Whose assertions failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blamed: Vec<String>,
+    /// Whether the test got a degraded answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub degraded: bool,
+    /// What must hold and was looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub invariants: Vec<TestResult>,
+    /// What callers saw of the calls that have names, where little was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallSeen>,
+}
+
+/// What a caller saw of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallSeen {
+    /// The call.
+    pub target: TargetId,
+    /// Its answer: equal words mean that the caller saw the same.
+    pub answer: String,
+    /// Whether that is a good answer.
+    pub good: bool,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Bytes of the answer's body.
+    pub bytes: u64,
+}
+
+/// A perturbation that was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    /// Which.
+    pub perturbation: Perturbation,
+    /// Why.
+    pub why: String,
 }
 
 /// What a trial took.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{InstanceId, NodeId, ServiceName, SpanId, TraceId};
+use crate::perturbation::TargetId;
 
 /// One call, or one connection where the mesh does not read calls, seen from the caller's side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,6 +62,9 @@ pub struct Span {
     /// Rules that touched the call, by their numbers in the wiring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<u32>,
+    /// The name by which the call is known in every run, where calls are named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetId>,
     /// Headers and bodies, when these are recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Box<Payload>>,

@@ -32,6 +32,9 @@ pub struct Wiring {
     /// What is done to chosen calls.
     #[serde(default)]
     pub rules: Vec<Rule>,
+    /// Whether calls get names by which they are known in every run.
+    #[serde(default)]
+    pub targets: bool,
     /// Series that are released in a chosen order.
     #[serde(default)]
     pub gates: Vec<Gate>,

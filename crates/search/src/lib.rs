@@ -31,6 +31,7 @@ pub use standing::{Cause, Proof, Round, Standing, Task, TaskEnd, TaskKind};
 
 use std::time::Duration;
 
+use faultscope_model::perturbation::Perturbation;
 use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
 
 /// A search over sets of deltas.
@@ -52,6 +53,11 @@ pub trait Search {
 
     /// Tells what an earlier trial of a set showed beyond its outcome, before that is recalled.
     fn hear_of(&mut self, _set: &DeltaSet, _clues: &resilience::Clues) {}
+
+    /// The perturbations of a set, where the search itself finds out which ones there are.
+    fn perturbations(&self, _set: &DeltaSet) -> Vec<Perturbation> {
+        Vec::new()
+    }
 
     /// Tells that a running trial ended without an outcome; its set may be asked for again.
     fn lose(&mut self, _trial: TrialId) {}

@@ -169,6 +169,7 @@ async fn mesh(
         balance: BTreeMap::new(),
         links: Vec::new(),
         rules: Vec::new(),
+        targets: false,
         gates: Vec::new(),
         record,
         externals: Vec::new(),

@@ -79,6 +79,7 @@ fn request(trial: u64, circumstance: Circumstance) -> TrialRequest {
         circumstance,
         tests: Vec::new(),
         wanted: None,
+        perturbing: None,
     }
 }
 

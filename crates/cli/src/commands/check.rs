@@ -134,6 +134,7 @@ async fn probe(
         circumstance: project.application.simplest.clone(),
         tests: project.application.tests.clone(),
         wanted: None,
+        perturbing: None,
     };
     let end = session.trial(SlotId(0), &request, &CancellationToken::new()).await;
     progress.finish().await;

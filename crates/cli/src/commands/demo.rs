@@ -102,6 +102,7 @@ async fn look(
         circumstance: project.application.simplest.clone(),
         tests: project.application.tests.clone(),
         wanted: None,
+        perturbing: None,
     };
     let end = session.trial(SlotId(0), &request, stop).await;
     progress.finish().await;

@@ -124,7 +124,7 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-fn write(file: &Path, text: &str) -> Result<(), CommandError> {
+pub(crate) fn write(file: &Path, text: &str) -> Result<(), CommandError> {
     let cannot =
         |e| CommandError::new(Exit::Environment, format!("cannot write {}", file.display())).because(e);
     if let Some(parent) = file.parent().filter(|parent| !parent.as_os_str().is_empty()) {

@@ -123,6 +123,7 @@ async fn try_both(
         circumstance: circumstance.clone(),
         tests: tests.clone(),
         wanted: Some(manifest.signature.clone()),
+        perturbing: None,
     };
     let mut failing = Vec::new();
     for trial in 1..=u64::from(tries.max(1)) {

@@ -38,8 +38,14 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
     let progress = Progress::start(&session, global, printer);
     let stop = super::test::interrupted();
-    let request =
-        TrialRequest { trial: TrialId(1), deltas: set, circumstance, tests: Vec::new(), wanted: None };
+    let request = TrialRequest {
+        trial: TrialId(1),
+        deltas: set,
+        circumstance,
+        tests: Vec::new(),
+        wanted: None,
+        perturbing: None,
+    };
     let up = session.bring_up(SlotId(0), &request, &stop).await;
     progress.finish().await;
     if let Err(error) = up {

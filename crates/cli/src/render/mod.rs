@@ -3,6 +3,7 @@
 pub(crate) mod deeper;
 pub(crate) mod map;
 pub(crate) mod report;
+pub(crate) mod resilience;
 pub(crate) mod run;
 pub(crate) mod spark;
 pub(crate) mod table;

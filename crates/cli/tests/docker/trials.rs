@@ -75,6 +75,7 @@ async fn a_callee_is_restarted_after_a_call() {
         circumstance,
         tests: application.tests.clone(),
         wanted: None,
+        perturbing: None,
     };
     let end = session.trial(SlotId(0), &request, &CancellationToken::new()).await.unwrap();
     let TrialEnd::Finished(run) = end else { panic!("{end:?}") };

@@ -19,6 +19,7 @@ mod metrics;
 mod outcomes;
 mod remote;
 mod reports;
+mod resilience;
 mod runs;
 mod secrets;
 mod sequences;

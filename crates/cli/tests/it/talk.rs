@@ -27,6 +27,8 @@ fn help() {
       capture      Fills the failing circumstance from a running or recorded system
       up           Starts an application and keeps it running, recording every call, until Ctrl-C
       debug        Reduces a failing circumstance to the smallest set of deltas that makes the test fail
+      resilience   Perturbs tests that pass: repeats requests, restarts services, loses answers, and
+                   finds every defect
       test         Runs the tests of an application in a fresh deployment
       runs         Lists and shows stored runs
       report       Shows what a debug campaign found and how it went, or writes it as a file
@@ -83,9 +85,19 @@ fn help() {
 #[test]
 fn help_of_commands_has_examples() {
     let tool = tool();
-    for command in
-        ["capture", "check", "debug", "init", "up", "test", "report", "repro", "bench", "completions"]
-    {
+    for command in [
+        "capture",
+        "check",
+        "debug",
+        "init",
+        "up",
+        "resilience",
+        "test",
+        "report",
+        "repro",
+        "bench",
+        "completions",
+    ] {
         let text = tool.run([command, "--help"]).expect(0).stdout;
         assert!(text.contains("Example: faultscope"), "{command}: {text}");
     }

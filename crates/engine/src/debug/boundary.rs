@@ -202,6 +202,7 @@ impl Questions for Values<'_> {
                 circumstance: self.setting.space.circumstance_at(self.cause, self.delta, &value)?,
                 tests: self.setting.tests.to_vec(),
                 wanted: Some(self.setting.wanted.clone()),
+                perturbing: None,
             });
         }
         next.cancel = steps.cancel.into_iter().map(|trial| self.number(trial)).collect();

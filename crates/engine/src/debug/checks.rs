@@ -205,7 +205,14 @@ impl Checker<'_> {
         let deltas = if trial >= TrialId::check_failing(0) { self.space.full() } else { DeltaSet::new() };
         let circumstance = self.space.circumstance(&deltas)?;
         // Any failure is looked for: which one it is shows only here.
-        Ok(TrialRequest { trial, circumstance, deltas, tests: self.tests.to_vec(), wanted: None })
+        Ok(TrialRequest {
+            trial,
+            circumstance,
+            deltas,
+            tests: self.tests.to_vec(),
+            wanted: None,
+            perturbing: None,
+        })
     }
 }
 

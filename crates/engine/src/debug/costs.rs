@@ -114,6 +114,7 @@ failing: { instances: { a: 2, b: 2, c: 2 } }
             cost: Cost { deploy: Duration::from_secs_f64(deploy), ..Cost::default() },
             seed: 1,
             retries: 0,
+            perturbed: None,
         }
     }
 

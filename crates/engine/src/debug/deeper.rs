@@ -91,6 +91,7 @@ pub(super) async fn input_alone(
         circumstance: circumstance.clone(),
         tests: tests.iter().filter(|test| named.is_none_or(|name| &test.name == name)).cloned().collect(),
         wanted: None,
+        perturbing: None,
     };
     let TrialEnd::Finished(run) = session.trial(SlotId(0), &request, stop).await? else {
         report.verdict = Verdict::Stopped;

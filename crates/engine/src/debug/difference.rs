@@ -206,6 +206,7 @@ mod tests {
             grpc_status: None,
             error: None,
             rules: Vec::new(),
+            target: None,
             payload: None,
         }
     }

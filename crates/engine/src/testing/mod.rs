@@ -3,6 +3,7 @@
 mod junit;
 mod steps;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ const OUTPUT_LIMIT: usize = 64 << 10;
 const REPORT_LIMIT: u64 = 16 << 20;
 
 /// All reports begin with it; the tool's process id follows.
-const REPORTS: &str = "faultscope-report-";
+pub(crate) const REPORTS: &str = "faultscope-report-";
 
 /// Where tests run.
 pub(crate) struct TestBed<'a> {
@@ -34,6 +35,8 @@ pub(crate) struct TestBed<'a> {
     pub(crate) expansion: &'a Expansion,
     /// The campaign's name, so that reports of several tools are told apart.
     pub(crate) campaign: &'a str,
+    /// What commands find in their environment beside their own.
+    pub(crate) env: BTreeMap<String, String>,
 }
 
 impl TestBed<'_> {
@@ -175,6 +178,7 @@ impl TestBed<'_> {
     ) -> Result<Exit, PlatformError> {
         let mut env = command.env.clone();
         env.values_mut().for_each(|value| *value = self.expansion.expand(value));
+        env.extend(self.env.clone());
         let run = Execution {
             command: command.run.iter().map(|arg| self.expansion.expand(arg)).collect(),
             env,
@@ -192,10 +196,11 @@ impl TestBed<'_> {
 }
 
 /// The file of a report, gone when it has been read.
-struct Report(PathBuf);
+#[derive(Debug)]
+pub(crate) struct Report(pub(crate) PathBuf);
 
 impl Report {
-    fn remove(&self) {
+    pub(crate) fn remove(&self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -208,7 +213,7 @@ impl Drop for Report {
 
 /// A folder that a test sees under the same path: its application, `/tmp` and the tool's own folder are
 /// covered there. Takes away what killed tools have left in it.
-fn report_folder() -> PathBuf {
+pub(crate) fn report_folder() -> PathBuf {
     let shared = PathBuf::from("/dev/shm");
     let folder = if shared.is_dir() { shared } else { std::env::temp_dir() };
     for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {

@@ -67,6 +67,7 @@ impl Bed {
             deltas,
             tests: self.brief.tests.clone(),
             wanted: None,
+            perturbing: None,
         }
     }
 

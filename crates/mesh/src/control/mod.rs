@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
+use faultscope_model::perturbation::TargetId;
 use faultscope_model::span::Span;
 use faultscope_model::wiring::{Endpoint, ListenerSpec, Wiring};
 use faultscope_model::{InstanceId, ServiceName, SpanId, TraceId};
@@ -33,7 +34,7 @@ pub struct SidecarListener {
 }
 
 /// The version of the frames; both ends must have the same.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The longest frame: a span with bounded headers and bodies stays far below.
 const LONGEST_FRAME: usize = 4 * 1024 * 1024;
 /// Frames that wait to be written.
@@ -48,10 +49,10 @@ enum ToSidecar {
     /// The endpoints have changed within the trial.
     Endpoints { endpoints: BTreeMap<ServiceName, Vec<Endpoint>> },
     /// The rules that take effect on a counted call.
-    Effective { ask: u64, rules: Vec<usize> },
+    Effective { ask: u64, rules: Vec<usize>, target: Option<TargetId> },
     /// A held call may go, or a begun handling is known.
     Go { ask: u64 },
-    /// An instance has been restarted, or not.
+    /// An instance has been restarted or closed for others, or not.
     Restarted { ask: u64, error: Option<String> },
     /// All connections are to be dropped.
     Reset,
@@ -68,13 +69,23 @@ enum ToTool {
     /// A listener could not be bound.
     Failed { reason: String },
     /// A call has ended.
-    Span { span: Box<Span> },
+    Span { trial: u64, span: Box<Span> },
     /// Calls in flight in this sidecar.
     InFlight { calls: usize },
     /// Rules select a call: which of them take effect?
-    Count { ask: u64, trial: u64, selected: Vec<usize>, caller: InstanceId, method: String, path: String },
+    Count { ask: u64, trial: u64, selected: Vec<usize>, call: Box<CountedCall> },
     /// A rule did something to a call.
     Applied { trial: u64, rule: usize },
+    /// A rule could do nothing to its call.
+    Missed { trial: u64, rule: usize, why: String },
+    /// A call will not have its good answer.
+    Failing { trial: u64, span: SpanId },
+    /// A call is sent a second time.
+    Twin { ask: u64, trial: u64, of: SpanId, twin: SpanId },
+    /// An instance is to handle nothing but this call.
+    Close { ask: u64, trial: u64, instance: InstanceId, span: SpanId },
+    /// An instance takes calls again.
+    Open { trial: u64, instance: InstanceId },
     /// A request arrives at its callee.
     Begin {
         ask: u64,
@@ -95,6 +106,20 @@ enum ToTool {
     Restart { ask: u64, instance: InstanceId },
     /// Something could not be reported.
     Lost,
+}
+
+/// A call that is counted and named.
+#[derive(Debug, Serialize, Deserialize)]
+struct CountedCall {
+    span: SpanId,
+    trace: TraceId,
+    parent: Option<SpanId>,
+    caller: InstanceId,
+    callee: ServiceName,
+    instance: Option<InstanceId>,
+    method: String,
+    path: String,
+    is_request: bool,
 }
 
 /// A call that a gate may hold.

@@ -9,11 +9,12 @@ use faultscope_model::{InstanceId, SpanId};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{ArrivedCall, ToSidecar, ToTool};
+use super::{ArrivedCall, CountedCall, ToSidecar, ToTool};
 use crate::hooks::{Recorder, Restarter};
+use crate::naming::Arrived;
 use crate::reports::RuleHits;
 use crate::sequencer::{Arrival, Handled, Ticket};
-use crate::steering::{Answer, Hold, Steering};
+use crate::steering::{Answer, Hold, Steering, Verdict};
 
 /// The way to the tool.
 #[derive(Debug)]
@@ -22,11 +23,13 @@ pub(super) struct Line {
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, Waiting>>,
     has_lost: AtomicBool,
+    /// The trial that is wired.
+    trial: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Waiting {
-    Rules(oneshot::Sender<Vec<usize>>),
+    Verdict(oneshot::Sender<Verdict>),
     Go(oneshot::Sender<()>),
     Restart(oneshot::Sender<Result<(), String>>),
 }
@@ -37,13 +40,20 @@ pub(super) struct RemoteSteering {
     pub(super) line: Arc<Line>,
     pub(super) trial: u64,
     pub(super) has_gates: bool,
+    pub(super) has_targets: bool,
 }
 
 // === impl Line ===
 
 impl Line {
     pub(super) fn new(frames: mpsc::Sender<ToTool>) -> Self {
-        Self { frames, next: AtomicU64::new(1), waiting: Mutex::default(), has_lost: AtomicBool::new(false) }
+        Self {
+            frames,
+            next: AtomicU64::new(1),
+            waiting: Mutex::default(),
+            has_lost: AtomicBool::new(false),
+            trial: AtomicU64::new(0),
+        }
     }
 
     /// Reports without waiting. What cannot be reported is remembered, and said as soon as there is room.
@@ -56,6 +66,11 @@ impl Line {
         }
     }
 
+    /// Another trial begins.
+    pub(super) fn begin(&self, trial: u64) {
+        self.trial.store(trial, Ordering::Release);
+    }
+
     /// Takes an answer of the tool; other frames come back.
     pub(super) fn take(&self, frame: ToSidecar) -> Option<ToSidecar> {
         let ask = match &frame {
@@ -66,7 +81,9 @@ impl Line {
         };
         // Whoever asked may have gone meanwhile.
         match (self.lock().remove(&ask), frame) {
-            (Some(Waiting::Rules(answer)), ToSidecar::Effective { rules, .. }) => drop(answer.send(rules)),
+            (Some(Waiting::Verdict(answer)), ToSidecar::Effective { rules, target, .. }) => {
+                drop(answer.send(Verdict { target, rules }));
+            }
             (Some(Waiting::Go(answer)), ToSidecar::Go { .. }) => drop(answer.send(())),
             (Some(Waiting::Restart(answer)), ToSidecar::Restarted { error, .. }) => {
                 drop(answer.send(error.map_or(Ok(()), Err)));
@@ -90,7 +107,9 @@ impl Line {
 
 impl Recorder for Line {
     fn record(&self, span: Span) {
-        self.tell(ToTool::Span { span: Box::new(span) });
+        // Spans of an earlier trial end with its connections, before the next one is wired.
+        let trial = self.trial.load(Ordering::Acquire);
+        self.tell(ToTool::Span { trial, span: Box::new(span) });
     }
 }
 
@@ -105,12 +124,56 @@ impl Restarter for Line {
 // === impl RemoteSteering ===
 
 impl Steering for RemoteSteering {
-    fn count(&self, selected: &[usize], caller: &InstanceId, method: &str, path: &str) -> Answer<Vec<usize>> {
-        let (ask, answer) = self.line.ask(Waiting::Rules);
-        let (selected, caller) = (selected.to_vec(), caller.clone());
-        let (method, path) = (method.to_owned(), path.to_owned());
-        self.line.tell(ToTool::Count { ask, trial: self.trial, selected, caller, method, path });
+    fn count(&self, selected: &[usize], arrived: &Arrived<'_>) -> Answer<Verdict> {
+        let (ask, answer) = self.line.ask(Waiting::Verdict);
+        let call = Box::new(CountedCall {
+            span: arrived.span,
+            trace: arrived.trace,
+            parent: arrived.parent,
+            caller: arrived.caller.clone(),
+            callee: arrived.callee.clone(),
+            instance: arrived.instance.cloned(),
+            method: arrived.method.to_owned(),
+            path: arrived.path.to_owned(),
+            is_request: arrived.is_request,
+        });
+        self.line.tell(ToTool::Count { ask, trial: self.trial, selected: selected.to_vec(), call });
         Answer::Later(Box::pin(async move { answer.await.unwrap_or_default() }))
+    }
+
+    fn missed(&self, rule: usize, why: &str) {
+        self.line.tell(ToTool::Missed { trial: self.trial, rule, why: why.to_owned() });
+    }
+
+    fn failing(&self, span: SpanId) {
+        if self.has_targets {
+            self.line.tell(ToTool::Failing { trial: self.trial, span });
+        }
+    }
+
+    /// The tool learns of it by the span itself.
+    fn finished(&self, _span: &Span) {}
+
+    fn twin(&self, of: SpanId, twin: SpanId) -> Answer<()> {
+        if !self.has_targets {
+            return Answer::Now(());
+        }
+        let (ask, answer) = self.line.ask(Waiting::Go);
+        self.line.tell(ToTool::Twin { ask, trial: self.trial, of, twin });
+        Answer::Later(Box::pin(async move {
+            let _ = answer.await;
+        }))
+    }
+
+    fn close(&self, instance: &InstanceId, span: SpanId) -> BoxFuture<'static, Result<(), String>> {
+        let (ask, answer) = self.line.ask(Waiting::Restart);
+        let instance = instance.clone();
+        self.line.tell(ToTool::Close { ask, trial: self.trial, instance, span });
+        Box::pin(async move { answer.await.unwrap_or_else(|_| Err("the tool is gone".to_owned())) })
+    }
+
+    fn open(&self, instance: &InstanceId) {
+        self.line.tell(ToTool::Open { trial: self.trial, instance: instance.clone() });
     }
 
     fn applied(&self, rule: usize) {

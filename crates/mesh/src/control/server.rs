@@ -8,12 +8,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::{Frames, MOST_WAITING, SidecarListener, ToSidecar, ToTool, VERSION, write_frames};
+use super::{CountedCall, Frames, MOST_WAITING, SidecarListener, ToSidecar, ToTool, VERSION, write_frames};
 use crate::mesh::MeshError;
+use crate::naming::Arrived;
 use crate::scene::Scene;
 use crate::sequencer::{Arrival, Handled, Ticket};
 use crate::slot::{MeshSlot, RemoteFlow};
-use crate::steering::Answer;
+use crate::steering::{Answer, Verdict};
 
 /// A sidecar that is connected; the work of one stream.
 struct Session {
@@ -109,24 +110,39 @@ impl Session {
                 tracing::error!(reason, "a sidecar cannot listen");
                 self.slot.note_lost_report();
             }
-            ToTool::Span { span } => self.slot.record(*span),
+            ToTool::Span { trial, span } => {
+                if of_now(trial) {
+                    steering.finished(&span);
+                }
+                self.slot.record(*span);
+            }
             ToTool::InFlight { calls } => self.flow.set(calls),
             ToTool::Lost => self.slot.note_lost_report(),
-            ToTool::Count { ask, trial, selected, caller, method, path } => {
+            ToTool::Count { ask, trial, selected, call } => {
+                let effective = move |Verdict { target, rules }| ToSidecar::Effective { ask, rules, target };
                 if !of_now(trial) {
-                    return self.answer(ToSidecar::Effective { ask, rules: Vec::new() });
+                    return self.answer(effective(Verdict::default()));
                 }
-                match steering.count(&selected, &caller, &method, &path) {
-                    Answer::Now(rules) => self.answer(ToSidecar::Effective { ask, rules }),
-                    Answer::Later(rules) => {
-                        let frames = self.frames.clone();
-                        self.tasks.spawn(async move {
-                            let _ = frames.send(ToSidecar::Effective { ask, rules: rules.await }).await;
-                        });
-                    }
+                match steering.count(&selected, &call.arrived()) {
+                    Answer::Now(verdict) => self.answer(effective(verdict)),
+                    Answer::Later(verdict) => self.answer_later(async move { effective(verdict.await) }),
                 }
             }
             ToTool::Applied { trial, rule } if of_now(trial) => steering.applied(rule),
+            ToTool::Missed { trial, rule, why } if of_now(trial) => steering.missed(rule, &why),
+            ToTool::Failing { trial, span } if of_now(trial) => steering.failing(span),
+            ToTool::Twin { ask, trial, of, twin } => match of_now(trial).then(|| steering.twin(of, twin)) {
+                Some(Answer::Later(turn)) => self.answer_later(async move {
+                    turn.await;
+                    ToSidecar::Go { ask }
+                }),
+                _ => self.answer(ToSidecar::Go { ask }),
+            },
+            ToTool::Close { ask, instance, span, .. } => {
+                let closed = steering.close(&instance, span);
+                self.answer_later(async move { ToSidecar::Restarted { ask, error: closed.await.err() } });
+            }
+            ToTool::Open { instance, .. } => steering.open(&instance),
             ToTool::Begin { ask, trial, span, trace, instance, method, path } => {
                 if of_now(trial) {
                     let handled = Handled { span, trace, instance: &instance, method: &method, path: &path };
@@ -160,7 +176,10 @@ impl Session {
                 }
             }
             ToTool::Ended { trial, span } if of_now(trial) => steering.ended(span),
-            ToTool::Applied { .. } | ToTool::Ended { .. } => {}
+            ToTool::Applied { .. }
+            | ToTool::Missed { .. }
+            | ToTool::Failing { .. }
+            | ToTool::Ended { .. } => {}
             ToTool::Restart { ask, instance } => {
                 let restart = self.slot.restart(&instance);
                 let frames = self.frames.clone();
@@ -172,6 +191,13 @@ impl Session {
         }
     }
 
+    fn answer_later(&mut self, frame: impl Future<Output = ToSidecar> + Send + 'static) {
+        let frames = self.frames.clone();
+        self.tasks.spawn(async move {
+            let _ = frames.send(frame.await).await;
+        });
+    }
+
     fn answer(&self, frame: ToSidecar) {
         // A sidecar that does not read its answers has calls that wait: the trial cannot be trusted.
         if self.frames.try_send(frame).is_err() {
@@ -181,5 +207,21 @@ impl Session {
 
     fn tickets(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (u64, Ticket)>> {
         self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CountedCall {
+    fn arrived(&self) -> Arrived<'_> {
+        Arrived {
+            span: self.span,
+            trace: self.trace,
+            parent: self.parent,
+            caller: &self.caller,
+            callee: &self.callee,
+            instance: self.instance.as_ref(),
+            method: &self.method,
+            path: &self.path,
+            is_request: self.is_request,
+        }
     }
 }

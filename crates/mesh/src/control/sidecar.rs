@@ -89,7 +89,9 @@ async fn obey<R: AsyncRead + Unpin>(
         match line.take(frame) {
             Some(ToSidecar::Wire { trial, wiring, listeners }) => {
                 let has_gates = !wiring.gates.is_empty();
-                let steering = RemoteSteering { line: Arc::clone(line), trial, has_gates };
+                line.begin(trial);
+                let has_targets = wiring.targets;
+                let steering = RemoteSteering { line: Arc::clone(line), trial, has_gates, has_targets };
                 slot.set_scene(Scene::steered(*wiring, Arc::new(steering)));
                 match listen(slot, listeners, &mut known) {
                     Ok(bound) => line.tell(ToTool::Listening { bound }),

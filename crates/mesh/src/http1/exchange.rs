@@ -330,7 +330,7 @@ impl<'a> Exchange<'a> {
         }
         let is_interim = (100..200).contains(&status) && status != 101;
         if !is_interim {
-            self.call.span.status = Some(status);
+            self.call.answer_is(Some(status), None);
             self.call.response_headers(Headers::Http1(response.headers));
             let is_upgrade = status == 101 || (self.asked.tunnel && (200..300).contains(&status));
             let framing = match status {

@@ -3,6 +3,7 @@
 //! Connections to callees belong to the caller's connection and end with it. Nothing is sent twice unless
 //! a rule says so, and nothing is answered here unless a rule says so.
 
+mod again;
 mod broken;
 mod exchange;
 mod framing;
@@ -19,8 +20,7 @@ use faultscope_model::span::Wire;
 use tokio::time::Instant;
 
 use self::broken::Broken;
-use self::exchange::{Asked, Exchange, Goal, Shape};
-use self::framing::Framing;
+use self::exchange::{Exchange, Goal, Shape};
 use self::request::{Reading, Request};
 use crate::admit::{Head, admit};
 use crate::call::Call;
@@ -196,7 +196,7 @@ impl Connection {
 
     /// Waits for a call's turn; tells whether the caller is still there then.
     async fn wait(&mut self, call: &mut Call) -> bool {
-        let is_held = call.turn.is_some();
+        let is_held = call.is_held();
         let waiting = call.wait();
         if !is_held {
             waiting.await;
@@ -290,11 +290,11 @@ impl Connection {
         let buffers = (&mut self.to_up, &mut self.to_down);
         let up = &mut self.ups[place].side;
         let mut exchange = Exchange::new(&mut self.down, up, buffers, &mut call, framing, asked);
-        exchange.copy = copy.as_ref().map(|_| Vec::new());
+        exchange.copy = effects.duplicate.and(copy.as_ref()).map(|_| Vec::new());
         exchange.shape = Shape {
             discard: false,
             is_alone: false,
-            hold: effects.restart.is_some() || effects.lost_answer.is_some(),
+            hold: effects.restart.is_some() || effects.lost_answer.is_some() || effects.duplicate.is_some(),
             cut: effects.truncate.map(|(_, after)| after),
             pace: effects.throttle.map(|(_, rate)| Pace::new(rate)),
         };
@@ -315,6 +315,18 @@ impl Connection {
         }
         if let (Some(rule), Ok(())) = (effects.restart, driven) {
             exchange.call.restarting(rule).await;
+        }
+        if let (Some(rule), Ok(())) = (effects.duplicate, driven) {
+            // Before the caller has its answer: what it does next must find both.
+            let is_upgrade = exchange.answer.as_ref().is_some_and(|answer| answer.is_upgrade);
+            match (exchange.copy.take(), copy) {
+                (Some(body), Some(head)) if exchange.request.is_done() && !is_upgrade => {
+                    again::send(&self.dialling, rule, &head, &body, exchange.call.twin(), asked).await;
+                }
+                _ => {
+                    exchange.call.missed(rule, "its request was not whole when it was answered, or too long")
+                }
+            }
         }
         if exchange.shape.hold && driven.is_ok() && !exchange.shape.discard {
             exchange.shape.hold = false;
@@ -343,52 +355,12 @@ impl Connection {
         if let Some((rule, _)) = effects.throttle {
             exchange.call.applied(rule);
         }
-        // The twin is counted in before this call is counted out, so that the slot is not quiet between.
-        let body = exchange.copy.take();
-        let twin = match (effects.duplicate, body) {
-            (Some(rule), Some(body)) if exchange.request.is_done() => {
-                Some((rule, body, exchange.call.twin()))
-            }
-            _ => None,
-        };
         exchange.call.finish(None);
         if !answer.was_cut && poll_fn(|cx| exchange.poll_to_rest(cx)).await.is_err() {
             return Next::Reset;
         }
         let kept = !(exchange.callee_deaf || answer.closes || answer.was_cut);
         let ends = close || exchange.caller_closed || !kept;
-        if let (Some((rule, body, twin)), Some(head)) = (twin, copy) {
-            if !kept {
-                self.ups.swap_remove(place);
-            }
-            self.send_again(rule, head, body, twin, asked).await;
-        }
         if ends { Next::Close } else { Next::Again }
-    }
-
-    /// Sends a request a second time and drops the answer.
-    async fn send_again(&mut self, rule: usize, head: Vec<u8>, body: Vec<u8>, mut twin: Call, asked: Asked) {
-        let Some(place) = self.up_for(&mut twin).await else {
-            return;
-        };
-        self.to_up.clear();
-        request::write_again(&head, &mut self.to_up, &twin);
-        self.to_up.extend_from_slice(&body);
-        twin.begin_handling().await;
-        twin.applied(rule);
-        let buffers = (&mut self.to_up, &mut self.to_down);
-        let up = &mut self.ups[place].side;
-        let mut exchange = Exchange::new(&mut self.down, up, buffers, &mut twin, Framing::Done, asked);
-        (exchange.shape.discard, exchange.shape.is_alone) = (true, true);
-        let driven = poll_fn(|cx| exchange.poll_to(cx, Goal::Both)).await;
-        let kept = exchange.answer.as_ref().is_some_and(|answer| !answer.closes && !answer.is_upgrade)
-            && driven.is_ok();
-        match driven {
-            Ok(()) => twin.finish(None),
-            Err(broken) => twin.finish(Some(broken.why())),
-        }
-        if !kept {
-            self.ups.swap_remove(place);
-        }
     }
 }

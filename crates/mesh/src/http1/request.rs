@@ -63,7 +63,9 @@ pub(super) fn read(
     let call = admit(&slot, origin.route(), &head);
     out.clear();
     head::pass_request(out, &input[..length], request.headers, &signs, &call.outgoing());
-    let copy = call.effects.duplicate.map(|_| input[..length].to_vec());
+    // What is done to it may not be known yet.
+    let may_repeat = call.effects.duplicate.is_some() || call.verdict.is_some();
+    let copy = may_repeat.then(|| input[..length].to_vec());
     let asked = Asked { head_only: method == "HEAD", tunnel: method == "CONNECT" };
     let close = signs.closes(request.version.unwrap_or(1));
     input.advance(length);

@@ -4,6 +4,7 @@
 //! reset on the other side with the same reason; a connection that is lost is lost on the other side when
 //! no other callee is connected through it.
 
+mod again;
 mod pump;
 mod stream;
 mod ups;

@@ -10,12 +10,13 @@ use h2::{Reason, RecvStream, SendStream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 
+use super::again::{self, Copy, MOST_COPIED};
 use super::pump::{Pump, PumpEnd, Rest, Shape};
 use super::ups::Ups;
 use crate::call::Call;
 use crate::context;
 use crate::dial;
-use crate::rules::{Headers, Refusal};
+use crate::rules::{Effects, Headers, Refusal};
 use crate::tunnel::Pace;
 
 /// How a stream ended, for its connection.
@@ -28,8 +29,6 @@ pub(super) enum End {
 
 /// Bytes of an answer that are held back for a restart; of a longer one, its end.
 const MOST_HELD: usize = 1024 * 1024;
-/// A request body that is kept to be sent twice.
-const MOST_COPIED: usize = 1024 * 1024;
 
 type Shared = Mutex<Call>;
 
@@ -104,13 +103,11 @@ fn refuse(
     let _ = respond.send_response(answer, true);
 }
 
-/// What is needed to send a request a second time.
-#[derive(Default)]
-struct Copy {
-    body: Vec<Bytes>,
-    size: usize,
-    trailers: Option<HeaderMap>,
-    is_whole: bool,
+/// How a request is sent a second time.
+struct Again<'a> {
+    parts: &'a http::request::Parts,
+    copy: &'a Mutex<Copy>,
+    ups: &'a Ups,
 }
 
 async fn exchange(
@@ -126,12 +123,13 @@ async fn exchange(
         call.finish(Some("reset by callee"));
         return lost(respond, &ups, Reason::REFUSED_STREAM);
     };
-    let duplicate = call.effects.duplicate;
+    let is_copied = call.effects.duplicate.is_some();
     let call = Mutex::new(call);
-    let mut copy = Copy { is_whole: is_empty, ..Copy::default() };
+    let copy = Mutex::new(Copy { is_sent: is_empty, ..Copy::default() });
     let outcome = {
-        let sending = send(&mut body, &mut to_up, &call, duplicate.is_some().then_some(&mut copy), is_empty);
-        let receiving = receive(answering, &mut respond, &call);
+        let sending = send(&mut body, &mut to_up, &call, (&copy, is_copied), is_empty);
+        let way = Again { parts: &parts, copy: &copy, ups: &ups };
+        let receiving = receive(answering, &mut respond, &call, &way);
         let mut receiving = std::pin::pin!(receiving);
         tokio::select! {
             biased;
@@ -146,11 +144,7 @@ async fn exchange(
     let mut call = call.into_inner().unwrap_or_else(PoisonError::into_inner);
     match outcome {
         Ok(()) => {
-            let twin = duplicate.filter(|_| copy.is_whole).map(|rule| (rule, call.twin()));
             call.finish(None);
-            if let Some((rule, twin)) = twin {
-                send_again(rule, twin, &parts, copy, &ups).await;
-            }
             End::Carried
         }
         Err(Broken::Lost) => {
@@ -189,7 +183,7 @@ async fn send(
     body: &mut RecvStream,
     to_up: &mut SendStream<Bytes>,
     call: &Shared,
-    mut copy: Option<&mut Copy>,
+    (copy, is_copied): (&Mutex<Copy>, bool),
     is_empty: bool,
 ) -> Result<(), PumpEnd> {
     if is_empty {
@@ -199,23 +193,24 @@ async fn send(
     let rest = pump
         .body(|piece| {
             lock(call).sent(piece);
-            if let Some(copy) = copy.as_mut().filter(|copy| copy.size <= MOST_COPIED) {
+            let mut copy = lock(copy);
+            if is_copied && copy.size <= MOST_COPIED {
                 copy.size += piece.len();
                 copy.body.push(piece.clone());
             }
         })
         .await?;
-    if let Some(copy) = copy {
-        copy.is_whole = copy.size <= MOST_COPIED;
-        copy.trailers.clone_from(&rest.trailers);
-    }
-    pump.finish(rest.trailers).await
+    lock(copy).trailers.clone_from(&rest.trailers);
+    pump.finish(rest.trailers).await?;
+    lock(copy).is_sent = true;
+    Ok(())
 }
 
 async fn receive(
     answering: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
     call: &Shared,
+    way: &Again<'_>,
 ) -> Result<(), Broken> {
     let answer = tokio::select! {
         answer = answering => answer.map_err(Broken::Callee)?,
@@ -225,16 +220,23 @@ async fn receive(
     let (effects, way_back) = {
         let mut call = lock(call);
         call.first_byte();
-        call.span.status = Some(parts.status.as_u16());
-        call.span.grpc_status = grpc_status(&parts.headers);
+        call.answer_is(Some(parts.status.as_u16()), grpc_status(&parts.headers));
         call.response_headers(Headers::Http2(&parts.headers));
         (call.effects.clone(), call.way_back())
     };
+    let mut effects = effects;
+    if !lock(way.copy).is_sent {
+        // Caller and callee talk to one another: an answer that is held back would stop both.
+        for rule in effects.restart.take().into_iter().chain(effects.duplicate.take()) {
+            lock(call).missed(rule, "its request was still being sent when it was answered");
+        }
+    }
     if !way_back.is_zero() {
         tokio::time::sleep(way_back).await;
     }
     if let Some(rule) = effects.lost_answer {
         drain(&mut body, call).await.map_err(Broken::Callee)?;
+        interfere(call, &effects, way).await;
         lock(call).applied(rule);
         return Err(Broken::Lost);
     }
@@ -244,9 +246,7 @@ async fn receive(
     let is_empty = body.is_end_stream();
     let head = Response::from_parts(parts, ());
     if is_empty {
-        if let Some(rule) = effects.restart {
-            restart(call, rule).await;
-        }
+        interfere(call, &effects, way).await;
         let sent = respond.send_response(head, true);
         return sent.map(drop).map_err(|error| Broken::Caller(error.reason()));
     }
@@ -254,30 +254,37 @@ async fn receive(
     let shape = Shape {
         cut: effects.truncate.map(|(_, after)| after),
         pace: effects.throttle.map(|(_, rate)| Pace::new(rate)),
-        hold: if effects.restart.is_some() { MOST_HELD } else { 0 },
+        hold: if effects.restart.or(effects.duplicate).is_some() { MOST_HELD } else { 0 },
     };
     let mut pump = Pump::new(&mut body, &mut to_down, shape);
     let carried = pump.body(|piece| lock(call).received(piece)).await;
     let Rest { trailers, was_cut } = carried.map_err(broken)?;
     {
         let mut call = lock(call);
-        let code = trailers.as_ref().and_then(grpc_status);
-        call.span.grpc_status = code.or(call.span.grpc_status);
+        call.answer_is(None, trailers.as_ref().and_then(grpc_status));
         let truncated = effects.truncate.filter(|_| was_cut).map(|(rule, _)| rule);
         for rule in truncated.into_iter().chain(effects.throttle.map(|(rule, _)| rule)) {
             call.applied(rule);
         }
     }
-    if let Some(rule) = effects.restart {
-        restart(call, rule).await;
-    }
+    interfere(call, &effects, way).await;
     pump.finish(trailers).await.map_err(broken)
 }
 
-async fn restart(call: &Shared, rule: usize) {
-    // The guard must not live across the wait.
-    let restart = lock(call).restarting(rule);
-    restart.await;
+/// What is done between the callee's answer and its caller.
+async fn interfere(call: &Shared, effects: &Effects, way: &Again<'_>) {
+    if let Some(rule) = effects.restart {
+        // The guard must not live across the wait.
+        let restart = lock(call).restarting(rule);
+        restart.await;
+    }
+    let Some(rule) = effects.duplicate else { return };
+    let copy = std::mem::take(&mut *lock(way.copy));
+    if copy.size > MOST_COPIED {
+        return lock(call).missed(rule, "its request was too long");
+    }
+    let twin = lock(call).twin();
+    again::send(rule, twin, way.parts, copy, way.ups).await;
 }
 
 fn broken(end: PumpEnd) -> Broken {
@@ -299,61 +306,8 @@ async fn drain(body: &mut RecvStream, call: &Shared) -> Result<(), h2::Error> {
     Ok(())
 }
 
-/// Sends a request a second time and drops the answer.
-async fn send_again(rule: usize, mut twin: Call, parts: &http::request::Parts, copy: Copy, ups: &Ups) {
-    let error = match ups.sender(&mut twin).await {
-        Err(error) => Some(dial::why_not_dialled(&error)),
-        Ok(mut sender) => {
-            twin.begin_handling().await;
-            twin.applied(rule);
-            let sent = sender.send_request(head_for(parts, &twin), copy.size == 0 && copy.trailers.is_none());
-            let twin = Mutex::new(&mut twin);
-            match sent {
-                Ok((answering, to_up)) => match again(answering, to_up, copy, &twin).await {
-                    Ok(()) => None,
-                    Err(_) => Some("reset by callee"),
-                },
-                Err(_) => Some("reset by callee"),
-            }
-        }
-    };
-    twin.finish(error);
-}
-
-async fn again(
-    answering: ResponseFuture,
-    mut to_up: SendStream<Bytes>,
-    copy: Copy,
-    twin: &Mutex<&mut Call>,
-) -> Result<(), h2::Error> {
-    let n_pieces = copy.body.len();
-    for (number, piece) in copy.body.into_iter().enumerate() {
-        // At most what a rule may copy, so the stream may buffer it.
-        to_up.send_data(piece, number + 1 == n_pieces && copy.trailers.is_none())?;
-    }
-    if let Some(trailers) = copy.trailers {
-        to_up.send_trailers(trailers)?;
-    }
-    let mut answer = answering.await?;
-    {
-        let mut twin = lock(twin);
-        twin.first_byte();
-        twin.span.status = Some(answer.status().as_u16());
-        twin.span.grpc_status = grpc_status(answer.headers());
-    }
-    while let Some(piece) = answer.body_mut().data().await {
-        let piece = piece?;
-        lock(twin).received(&piece);
-        let _ = answer.body_mut().flow_control().release_capacity(piece.len());
-    }
-    if let Some(code) = answer.body_mut().trailers().await?.as_ref().and_then(grpc_status) {
-        lock(twin).span.grpc_status = Some(code);
-    }
-    Ok(())
-}
-
 /// The head of a request for its callee: as it came, but for trace context.
-fn head_for(parts: &http::request::Parts, call: &Call) -> Request<()> {
+pub(super) fn head_for(parts: &http::request::Parts, call: &Call) -> Request<()> {
     let mut request = Request::new(());
     *request.method_mut() = parts.method.clone();
     *request.uri_mut() = parts.uri.clone();
@@ -375,10 +329,10 @@ fn head_for(parts: &http::request::Parts, call: &Call) -> Request<()> {
     request
 }
 
-fn grpc_status(headers: &HeaderMap) -> Option<u16> {
+pub(super) fn grpc_status(headers: &HeaderMap) -> Option<u16> {
     headers.get("grpc-status").and_then(|value| value.to_str().ok()).and_then(|text| text.trim().parse().ok())
 }
 
-fn lock<T>(call: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(call: &Mutex<T>) -> MutexGuard<'_, T> {
     call.lock().unwrap_or_else(PoisonError::into_inner)
 }

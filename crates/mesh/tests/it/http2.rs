@@ -266,7 +266,7 @@ async fn rules_on_answers() {
     let restarted = of(Effect::RestartAfter);
     assert_eq!(&call(&mut caller(&restarted).await, "/", "x").await.unwrap().1[..], b"x");
     assert_eq!(restarted.platform.restarted.lock().unwrap().len(), 1);
-    let hits = restarted.slot.reports().rules[0];
+    let hits = restarted.slot.reports().rules[0].clone();
     assert_eq!((hits.matched, hits.applied), (1, 1));
 }
 

@@ -70,6 +70,7 @@ pub(crate) fn world() -> Builder {
         balance: BTreeMap::new(),
         links: Vec::new(),
         rules: Vec::new(),
+        targets: false,
         gates: Vec::new(),
         record: RecordLevel::default(),
         externals: Vec::new(),

@@ -112,7 +112,7 @@ async fn rules_for_connections() {
     assert_eq!(world.connect("db").await.rest().await.text, "0123");
     let world = tcp(Effect::Abort { status: 500, grpc_status: None });
     assert_eq!(world.connect("db").await.read_to("9").await, "0123456789");
-    let hits = world.slot.reports().rules[0];
+    let hits = world.slot.reports().rules[0].clone();
     assert_eq!((hits.matched, hits.applied), (1, 0));
 }
 

@@ -12,12 +12,14 @@ mod read;
 mod read_circumstance;
 mod read_services;
 mod read_tests;
+mod resilience;
 
 pub use blanks::{blanks, fill_blanks};
 pub(crate) use locate::Tree;
 pub use planning::{Expansion, PlanError, Unreachable};
 pub(crate) use read::nearest_hint;
 pub use read::{Loader, SpecError, nearest};
+pub use resilience::{Delivery, Resilience};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::circumstance::Circumstance;
 use crate::ids::ServiceName;
 use crate::input::InputFormat;
+use crate::operation::OperationPattern;
 use crate::plan::{PortPlan, Readiness, Reset};
 use crate::record::Record;
 use crate::wiring::{Balance, ExternalHost, Link};
@@ -50,6 +53,10 @@ pub struct Application {
     pub externals: Vec<ExternalHost>,
     /// Its tests, in the order of the file.
     pub tests: Vec<TestCase>,
+    /// What must hold after every trial of a resilience test.
+    pub invariants: Vec<TestCase>,
+    /// What can be chosen about resilience tests.
+    pub resilience: Resilience,
     /// The test that fails, where the file names one.
     pub failing_test: Option<String>,
     /// The simplest circumstance.
@@ -103,6 +110,10 @@ pub struct Service {
     pub calls: Vec<ServiceName>,
     /// Directories that survive a restart inside a trial.
     pub durable: Vec<String>,
+    /// Whether its state outlives a restart.
+    pub persistent: bool,
+    /// How often requests of its operations may arrive, where the file says it.
+    pub delivery: Vec<(OperationPattern, Delivery)>,
     /// Further host names under which it is known.
     pub aliases: Vec<String>,
     /// Its ports on the host while `up` runs.
@@ -152,6 +163,9 @@ pub struct TestCase {
     pub body: TestBody,
     /// A regular expression; what it matches in the output is the failure's message.
     pub failure: Option<String>,
+    /// A regular expression; a failure whose message or answer it matches is a degraded answer, which is
+    /// good enough when something was broken on purpose.
+    pub degraded: Option<String>,
     /// How long it may take.
     #[serde(with = "crate::units::duration")]
     pub within: Duration,

@@ -13,6 +13,7 @@ use crate::units::{self, ByteSize};
 use crate::wiring::{Balance, Link};
 
 use super::raw_record::RawRecord;
+use super::resilience::{RawDurable, RawResilience};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +27,8 @@ pub(super) struct RawApplication {
     pub(super) isolation: Option<super::IsolationChoice>,
     pub(super) external: Option<Vec<RawExternal>>,
     pub(super) tests: Option<Vec<RawTest>>,
+    pub(super) invariants: Option<Vec<RawTest>>,
+    pub(super) resilience: Option<RawResilience>,
     pub(super) test: Option<String>,
     pub(super) simplest: Option<RawCircumstance>,
     pub(super) failing: Option<RawCircumstance>,
@@ -54,7 +57,9 @@ pub(super) struct RawService {
     pub(super) after: Vec<String>,
     pub(super) calls: Option<Vec<String>>,
     #[serde(default)]
-    pub(super) durable: Vec<String>,
+    pub(super) durable: RawDurable,
+    #[serde(default)]
+    pub(super) delivery: IndexMap<String, super::Delivery>,
     #[serde(default)]
     pub(super) aliases: Vec<String>,
     #[serde(default)]
@@ -116,6 +121,7 @@ pub(super) struct RawTest {
     pub(super) steps: Option<Vec<RawStep>>,
     pub(super) discover: Option<String>,
     pub(super) failure: Option<String>,
+    pub(super) degraded: Option<String>,
     pub(super) input: Option<RawInput>,
     pub(super) directory: Option<String>,
     #[serde(default)]
@@ -273,6 +279,8 @@ impl RawApplication {
             isolation: self.isolation.or(base.isolation),
             external: self.external.or(base.external),
             tests: self.tests.or(base.tests),
+            invariants: self.invariants.or(base.invariants),
+            resilience: self.resilience.or(base.resilience),
             test: self.test.or(base.test),
             simplest: self.simplest.or(base.simplest),
             failing: self.failing.or(base.failing),

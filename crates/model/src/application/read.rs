@@ -165,7 +165,9 @@ impl Reader<'_> {
     }
 
     fn application(&self, raw: RawApplication) -> Result<Application, SpecError> {
-        if raw.services.is_empty() {
+        // Tests of one process, such as those of actors, need no service.
+        let runs_alone = raw.tests.iter().flatten().any(|test| test.run.is_some());
+        if raw.services.is_empty() && !runs_alone {
             return Err(self.error(&["services"], "an application has at least one service"));
         }
         let mut names = Names::new();
@@ -215,6 +217,8 @@ impl Reader<'_> {
             isolation: raw.isolation.unwrap_or_default(),
             externals,
             tests,
+            invariants: self.invariants(raw.invariants.unwrap_or_default())?,
+            resilience: self.resilience(raw.resilience.unwrap_or_default())?,
             failing_test: raw.test,
             simplest,
             failing,

@@ -62,7 +62,7 @@ impl Reader<'_> {
             }
         };
         let version_folders = raw.versions.values().filter_map(|v| v.directory.as_ref());
-        for directory in raw.durable.iter().chain(&raw.directory).chain(version_folders) {
+        for directory in raw.durable.folders.iter().chain(&raw.directory).chain(version_folders) {
             if directory.starts_with('/') || directory.split('/').any(|part| part == "..") {
                 let problem = format!("`{directory}` must lie below the folder of the file");
                 return Err(self.error(&["services", name], problem));
@@ -108,7 +108,9 @@ impl Reader<'_> {
             env: text(&raw.env),
             after,
             calls,
-            durable: raw.durable.clone(),
+            persistent: raw.durable.keeps.unwrap_or(!raw.durable.folders.is_empty()),
+            delivery: self.delivery(name, &raw.delivery)?,
+            durable: raw.durable.folders.clone(),
             aliases: raw.aliases.clone(),
             publish: raw.publish.iter().map(|(&own, &host)| (own, host)).collect(),
             balance: raw.balance.clone().unwrap_or(Balance::RoundRobin),

@@ -13,8 +13,13 @@ use crate::input::InputFormat;
 
 impl Reader<'_> {
     pub(super) fn test(&self, index: usize, raw: RawTest) -> Result<TestCase, SpecError> {
+        self.test_of("tests", index, raw)
+    }
+
+    /// A test of a list of the file.
+    pub(super) fn test_of(&self, list: &str, index: usize, raw: RawTest) -> Result<TestCase, SpecError> {
         let at = index.to_string();
-        let here = |problem: &str| self.error(&["tests", &at], problem);
+        let here = |problem: &str| self.error(&[list, &at], problem);
         let command = |run: Vec<String>| TestCommand {
             run,
             env: raw.env.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect(),
@@ -32,11 +37,11 @@ impl Reader<'_> {
             }
             (None, Some(run), None, None) if !run.is_empty() => TestBody::Command(command(run)),
             (None, None, Some(step), None) => {
-                TestBody::Steps(vec![self.step(&["tests", &at, "http"], 1, step)?])
+                TestBody::Steps(vec![self.step(&[list, &at, "http"], 1, step)?])
             }
             (None, None, None, Some(steps)) if !steps.is_empty() => {
                 let parse = |(number, step): (u32, RawStep)| {
-                    self.step(&["tests", &at, "steps", &(number - 1).to_string()], number, step)
+                    self.step(&[list, &at, "steps", &(number - 1).to_string()], number, step)
                 };
                 TestBody::Steps((1..).zip(steps).map(parse).collect::<Result<_, _>>()?)
             }
@@ -44,9 +49,10 @@ impl Reader<'_> {
                 return Err(here("a test has just one of `run`, `http`, `steps`, or `discover` with `run`"));
             }
         };
-        if let Some(pattern) = &raw.failure {
-            regex::Regex::new(pattern)
-                .map_err(|e| self.error(&["tests", &at, "failure"], one_line_regex(&e)))?;
+        for (key, pattern) in [("failure", &raw.failure), ("degraded", &raw.degraded)] {
+            if let Some(pattern) = pattern {
+                regex::Regex::new(pattern).map_err(|e| self.error(&[list, &at, key], one_line_regex(&e)))?;
+            }
         }
         let name = match (raw.name, &body) {
             (Some(name), _) => name,
@@ -58,6 +64,7 @@ impl Reader<'_> {
             name,
             body,
             failure: raw.failure,
+            degraded: raw.degraded,
             input,
             within: raw.within.unwrap_or(Duration::from_secs(60)),
         })
@@ -65,12 +72,15 @@ impl Reader<'_> {
 
     /// Refuses steps that lead nowhere or have a blank that nothing fills.
     pub(super) fn steps_lead_somewhere(&self, application: &Application) -> Result<(), SpecError> {
-        for (index, test) in application.tests.iter().enumerate() {
+        let tests = application.tests.iter().enumerate().map(|(index, test)| ("tests", index, test));
+        let invariants =
+            application.invariants.iter().enumerate().map(|(index, test)| ("invariants", index, test));
+        for (list, index, test) in tests.chain(invariants) {
             let TestBody::Steps(steps) = &test.body else { continue };
             let mut saved: BTreeSet<&str> = Expansion::NAMES.into();
             for (number, step) in steps.iter().enumerate() {
                 let (at, number) = (index.to_string(), number.to_string());
-                let path = ["tests", &at, "steps", &number];
+                let path = [list, &at, "steps", &number];
                 if let Some(name) = step.blanks().into_iter().find(|name| !saved.contains(name)) {
                     let hint = nearest_hint(name, saved.iter().copied());
                     let problem =

@@ -258,3 +258,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_resilience_tests_are_told() {
+    let text = r#"
+services:
+  a: { command: [a], ports: [80], durable: true, delivery: { "POST /pay": at-least-once, "GET /**": at-most-once } }
+  b: { command: [b], durable: [data/] }
+  c: { command: [c] }
+tests: [ { name: t, http: { get: "http://a/x" }, degraded: "status 503" } ]
+invariants: [ { name: i, http: { get: "http://a/sum" } } ]
+resilience: { delay: 10ms, blame: "at <(.*)>" }
+"#;
+    let application = read(text).unwrap();
+    let persistent: Vec<bool> = application.services.values().map(|s| s.persistent).collect();
+    assert_eq!(persistent, [true, true, false]);
+    let a = &application.services["a"];
+    assert_eq!(a.delivery_of("POST", "/pay?x"), Some(Delivery::AtLeastOnce));
+    assert_eq!(a.delivery_of("GET", "/any/where"), Some(Delivery::AtMostOnce));
+    assert_eq!(a.delivery_of("PUT", "/pay"), None);
+    assert_eq!(application.invariants[0].name, "i");
+    assert_eq!(application.resilience.delay, Duration::from_millis(10));
+    for (from, to, key) in [
+        ("status 503", "status (", "tests.0.degraded"),
+        ("http://a/sum", "http://z/sum", "invariants.0.steps.0"),
+        ("at <(.*)>", "at", "resilience.blame"),
+        ("POST /pay", "pay", "services.a.delivery"),
+    ] {
+        assert_eq!(read(&text.replace(from, to)).unwrap_err().key, key);
+    }
+    assert!(read("tests: [ { name: t, run: [\"true\"] } ]").unwrap().services.is_empty());
+}

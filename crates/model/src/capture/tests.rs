@@ -52,6 +52,7 @@ fn call(id: u64, parent: Option<u64>, to: (&str, u32), path: &str, start_us: u64
         grpc_status: None,
         error: None,
         rules: Vec::new(),
+        target: None,
         payload: None,
     }
 }

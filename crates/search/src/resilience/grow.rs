@@ -28,6 +28,8 @@ pub struct SeenCall {
     pub answer: String,
     /// Whether that is a good answer.
     pub good: bool,
+    /// What is not to be done to it.
+    pub spared: Vec<Kind>,
 }
 
 /// What can be chosen.
@@ -109,11 +111,6 @@ impl Grow {
         search
     }
 
-    /// The perturbations of a set.
-    pub fn perturbations(&self, set: &DeltaSet) -> Vec<Perturbation> {
-        set.iter().filter_map(|place| self.candidates.get(place).cloned()).collect()
-    }
-
     /// How many sets were left out because they can tell nothing new.
     pub fn pruned(&self) -> u32 {
         self.pruned
@@ -139,7 +136,7 @@ impl Grow {
                     }
                 }
             }
-            for &kind in &self.options.kinds {
+            for &kind in self.options.kinds.iter().filter(|kind| !call.spared.contains(kind)) {
                 let perturbation = Perturbation { kind, target: call.target.clone() };
                 let next = self.candidates.len();
                 if *self.places.entry(perturbation.clone()).or_insert(next) == next {
@@ -324,6 +321,10 @@ impl Search for Grow {
 
     fn is_done(&self) -> bool {
         self.waiting.is_empty() && self.ledger.running().is_empty() && self.grown.is_empty()
+    }
+
+    fn perturbations(&self, set: &DeltaSet) -> Vec<Perturbation> {
+        set.iter().filter_map(|place| self.candidates.get(place).cloned()).collect()
     }
 
     fn hear(&mut self, trial: TrialId, clues: &Clues) {

@@ -37,6 +37,7 @@ fn span(n: u64) -> Span {
         grpc_status: None,
         error: None,
         rules: Vec::new(),
+        target: None,
         payload: None,
     }
 }

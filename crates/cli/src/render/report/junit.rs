@@ -58,7 +58,7 @@ pub(super) fn render(document: &Document) -> String {
 }
 
 /// Text for XML: markup is escaped, and what XML cannot hold is replaced.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {
         match letter {

@@ -4,6 +4,7 @@ mod junit;
 mod markdown;
 mod text;
 
+pub(crate) use junit::escape;
 pub(crate) use text::{found, show};
 
 use faultscope_engine::debug::Document;

@@ -109,6 +109,7 @@ impl Questions for Asker<'_> {
                     circumstance: self.reduction.circumstance.clone(),
                     tests: vec![self.reduction.test_with(&smaller)],
                     wanted: Some(self.reduction.wanted.clone()),
+                    perturbing: None,
                 });
             }
             if !answered || self.search.is_done() {

@@ -85,7 +85,13 @@ impl Tree {
             Some(kind) => (kind.word().to_owned(), false),
             None => ("ok".to_owned(), true),
         };
-        seen.push(SeenCall { target: target.clone(), parent: parent.cloned(), answer, good });
+        seen.push(SeenCall {
+            target: target.clone(),
+            parent: parent.cloned(),
+            answer,
+            good,
+            spared: Vec::new(),
+        });
         if !good {
             return false;
         }

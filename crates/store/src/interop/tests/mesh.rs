@@ -32,6 +32,7 @@ fn call() -> Span {
         grpc_status: None,
         error: None,
         rules: vec![3, 4],
+        target: None,
         payload: None,
     }
 }

@@ -1,0 +1,212 @@
+//! `faultscope resilience`
+
+use std::sync::Arc;
+
+use faultscope_engine::Session;
+use faultscope_engine::resilience::{self, Defect, ResilienceOptions, ResilienceReport, TestReport, Verdict};
+use faultscope_model::{Application, Outcome, Run};
+use faultscope_store::Store;
+
+use super::debug_args::Budget;
+use super::resilience_args::ResilienceArgs;
+use crate::args::{Global, Under};
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::project::Project;
+use crate::render;
+
+/// What a test without an application file is called.
+const COMMAND: &str = "command";
+
+pub(crate) async fn run(
+    args: ResilienceArgs,
+    global: &Global,
+    printer: &Printer,
+) -> Result<Exit, CommandError> {
+    let target = args.target();
+    let project = match &args.command {
+        Some(command) => of_command(command)?,
+        None => Project::read(&target.file)?,
+    };
+    let names = args.named();
+    super::test::choose(&project, &names)?;
+    let resume = match args.resume.as_deref() {
+        None => None,
+        Some(named) => {
+            let store = Store::open(project.root.join(".faultscope"))?;
+            let named = Some(named).filter(|named| !named.is_empty());
+            Some(resilience::unfinished(&store, &project.application.name, named)?)
+        }
+    };
+    let platform = project.platform(&target).await?;
+    let under =
+        Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: args.seed };
+    let mut options = project.session("resilience", &under)?;
+    options.slots = args.slots;
+    options.resume = resume;
+    let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
+    let progress = Progress::start(&session, global, printer);
+    let stop = super::test::interrupted();
+    if !args.reproduce.is_empty() {
+        let again = again(&session, &args, &names, &stop).await;
+        progress.finish().await;
+        super::test::close(session, "one trial").await?;
+        return shown_again(again?, printer);
+    }
+    let chosen = chosen(&args, names);
+    let mut report = resilience::resilience(&session, &chosen, &stop).await;
+    progress.finish().await;
+    if let Ok(report) = &mut report {
+        for test in &mut report.tests {
+            let name = test.test.clone();
+            for defect in &mut test.defects {
+                defect.reproduce = Some(reproduce(defect, &name, &args));
+            }
+        }
+        session.campaign().put_report(report)?;
+    }
+    let summary = report.as_ref().map_or_else(ToString::to_string, ResilienceReport::summary);
+    let closed = super::test::close(session, &summary).await;
+    let report = report?;
+    closed?;
+    super::resilience_report::write_all(&project.root.join(".faultscope"), &report, &args.reports, printer)?;
+    if printer.json {
+        printer.result(&report)?;
+    } else {
+        for test in &report.tests {
+            render::resilience::test(test, printer);
+        }
+        hint(&report, &args, printer);
+    }
+    Ok(exit_of(&report))
+}
+
+fn exit_of(report: &ResilienceReport) -> Exit {
+    match &report.verdict {
+        Verdict::Clean | Verdict::NothingToPerturb => Exit::Done,
+        Verdict::Defects => Exit::Found,
+        Verdict::FailsAlready => Exit::FailsAlready,
+        Verdict::Unresolved { .. } => Exit::Unresolved,
+        Verdict::Stopped => Exit::Interrupted,
+        Verdict::OutOfBudget => Exit::Budget,
+    }
+}
+
+fn chosen(args: &ResilienceArgs, tests: Vec<String>) -> ResilienceOptions {
+    let time = |budget: &Budget| match budget {
+        Budget::Time(time) => Some(*time),
+        Budget::Trials(_) => None,
+    };
+    let trials = |budget: &Budget| match budget {
+        Budget::Time(_) => None,
+        Budget::Trials(trials) => Some(*trials),
+    };
+    ResilienceOptions {
+        tests,
+        kinds: args.chosen_kinds(),
+        strategy: args.strategy.chosen(),
+        all_deliveries: args.all_deliveries,
+        most_together: usize::from(args.together),
+        most_time: args.budget.iter().filter_map(time).min(),
+        most_trials: args.budget.iter().filter_map(trials).min(),
+    }
+}
+
+/// An application that is nothing but a test command.
+fn of_command(command: &str) -> Result<Project, CommandError> {
+    let text = serde_json::json!({
+        "name": COMMAND,
+        "tests": [{ "name": COMMAND, "run": ["sh", "-c", command], "within": "30m" }],
+    });
+    let application = Application::read_alone(&text.to_string(), "--command")?;
+    let root = std::env::current_dir()
+        .map_err(|e| CommandError::new(Exit::Environment, "this folder cannot be opened").because(e))?;
+    Ok(Project { application, root })
+}
+
+/// One trial with exactly what was asked for.
+async fn again(
+    session: &Arc<Session>,
+    args: &ResilienceArgs,
+    names: &[String],
+    stop: &tokio_util::sync::CancellationToken,
+) -> Result<Option<Run>, CommandError> {
+    let tests = &session.application().tests;
+    let test = match (names, tests.as_slice()) {
+        ([only], _) => only.clone(),
+        ([], [only]) => only.name.clone(),
+        _ => {
+            let known: Vec<_> = tests.iter().map(|test| test.name.as_str()).collect();
+            return Err(CommandError::usage("`--reproduce` needs just one test")
+                .hint(format!("name it with --test: {}", known.join(", "))));
+        }
+    };
+    Ok(resilience::reproduce(session, &test, args.reproduce.clone(), stop).await?)
+}
+
+fn shown_again(run: Option<Run>, printer: &Printer) -> Result<Exit, CommandError> {
+    let Some(run) = run else { return Ok(Exit::Interrupted) };
+    if printer.json {
+        printer.result(&run)?;
+    } else {
+        render::run::tests(&run, printer);
+        let perturbed = run.perturbed.as_deref();
+        let invariants = perturbed.map(|p| p.invariants.as_slice()).unwrap_or_default();
+        for invariant in invariants.iter().filter(|result| result.failure.is_some()) {
+            let message = invariant.failure.as_ref().map_or("", |failure| failure.message.as_str());
+            printer.line(format!("  {}  {}: {message}", printer.bad("does not hold"), invariant.test));
+        }
+        if perturbed.is_some_and(|p| p.degraded) {
+            printer.line("  the answer is degraded, which is good enough");
+        }
+        for missed in perturbed.map(|p| p.missed.as_slice()).unwrap_or_default() {
+            printer.line(format!("  not applied: {} ({})", missed.perturbation, missed.why));
+        }
+        printer.line(printer.dim(&format!("see the calls with `faultscope runs show {}`", run.id)));
+    }
+    Ok(match run.outcome {
+        Outcome::Pass => Exit::Done,
+        Outcome::Fail { .. } => Exit::Found,
+        Outcome::Unresolved { .. } => Exit::Unresolved,
+    })
+}
+
+fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// The command that shows a defect again.
+fn reproduce(defect: &Defect, test: &str, args: &ResilienceArgs) -> String {
+    let mut words = vec!["faultscope resilience".to_owned()];
+    match &args.command {
+        Some(command) => words.push(format!("--command {}", quote(command))),
+        None => {
+            words.push(quote(&args.target().file.to_string_lossy()));
+            words.push(format!("--test {}", quote(test)));
+        }
+    }
+    for perturbation in &defect.perturbations {
+        words.push(format!("--reproduce {}", quote(&perturbation.to_string())));
+    }
+    words.join(" ")
+}
+
+/// What to do next, where not everything was tried.
+fn hint(report: &ResilienceReport, args: &ResilienceArgs, printer: &Printer) {
+    let campaign = report.campaign.split('-').next().unwrap_or_default();
+    if matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget) {
+        let target = match &args.command {
+            Some(command) => format!("--command {}", quote(command)),
+            None => args.target().file.display().to_string(),
+        };
+        printer.line(format!(
+            "Go on with `faultscope resilience {target} --resume={campaign}` and the same options"
+        ));
+    }
+    let fails = |test: &&TestReport| test.verdict == Verdict::FailsAlready;
+    if report.tests.iter().any(|test| fails(&test)) {
+        printer.line(format!("See its calls with `faultscope runs show {campaign}.check-simplest`"));
+    }
+}

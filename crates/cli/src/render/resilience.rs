@@ -1,0 +1,204 @@
+//! What a resilience campaign found, for the terminal and for build servers.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use faultscope_engine::resilience::{Defect, ResilienceReport, TestReport, TraceStep, Verdict};
+use faultscope_model::units::show_duration;
+
+use super::report::escape;
+use super::waterfall::plain;
+use crate::printer::Printer;
+
+/// Characters of the time bar.
+const BAR: u64 = 24;
+
+/// Steps of a trace that are shown around what was done.
+const MOST_STEPS: usize = 40;
+
+/// What was not applied and is named one by one.
+const MOST_MISSED: usize = 5;
+
+/// One test: its defects, and what it took.
+pub(crate) fn test(test: &TestReport, printer: &Printer) {
+    let verdict = match &test.verdict {
+        Verdict::Clean => printer.good("clean"),
+        Verdict::Defects if test.defects.len() == 1 => printer.bad("1 defect"),
+        Verdict::Defects => printer.bad(&format!("{} defects", test.defects.len())),
+        Verdict::FailsAlready => printer.bad("fails without any perturbation"),
+        Verdict::NothingToPerturb => "nothing to perturb".into(),
+        Verdict::Unresolved { reason } => format!("{}: {reason}", printer.bad("unresolved")),
+        Verdict::Stopped => format!("stopped, {} defects so far", test.defects.len()),
+        Verdict::OutOfBudget => format!("out of budget, {} defects so far", test.defects.len()),
+    };
+    printer.line(format!("{}: {verdict}", printer.strong(&test.test)));
+    if let Some(signature) = &test.signature {
+        printer.line(format!("  {}: {}", signature.ending, plain(&signature.message)));
+    }
+    for (number, defect) in (1..).zip(&test.defects) {
+        show(defect, number, printer);
+    }
+    for missed in test.missed.iter().take(MOST_MISSED) {
+        printer.line(format!("  not applied: {} ({})", missed.perturbation, missed.why));
+    }
+    if test.missed.len() > MOST_MISSED {
+        printer.line(format!("  not applied: {} more", test.missed.len() - MOST_MISSED));
+    }
+    if let Some(flaky) = test.flaky {
+        printer.line(format!(
+            "  It fails by itself at times ({} of {} runs): what fails was tried {} times",
+            flaky.failed, flaky.tried, flaky.must_fail
+        ));
+    }
+    if test.unstable > 0 {
+        printer.line(format!("  {} calls come at times only and were left alone", test.unstable));
+    }
+    for note in &test.notes {
+        printer.line(format!("  {note}"));
+    }
+    printer.line(printer.dim(&format!("  {}", cost(test))));
+}
+
+fn cost(test: &TestReport) -> String {
+    let trials = &test.trials;
+    let mut parts = vec![format!("{} calls seen", test.seen)];
+    if !test.candidates.is_empty() {
+        let kinds: Vec<_> = test.candidates.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        parts.push(kinds.join(", "));
+    }
+    let mut counted = format!("{} trials", trials.all());
+    let split = [
+        (trials.baseline, "without perturbations"),
+        (trials.neutral, "neutral"),
+        (trials.changing, "changing"),
+        (trials.unresolved, "unresolved"),
+        (trials.earlier, "from before"),
+    ];
+    let split: Vec<_> = split.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    if !split.is_empty() {
+        counted += &format!(" ({})", split.join(", "));
+    }
+    parts.push(counted);
+    if trials.pruned > 0 {
+        parts.push(format!("{} sets needed none", trials.pruned));
+    }
+    parts.push(show_duration(test.took));
+    parts.join("; ")
+}
+
+fn show(defect: &Defect, number: usize, printer: &Printer) {
+    let together = if defect.perturbations.len() > 1 { ", only together" } else { "" };
+    printer.line(format!("  {}{together}:", printer.strong(&format!("defect {number}"))));
+    for perturbation in &defect.perturbations {
+        let kind = format!("{:<11}", perturbation.kind);
+        printer.line(format!("    {} {}", printer.bad(&kind), plain(perturbation.target.as_str())));
+    }
+    if let Some(signature) = &defect.signature {
+        let what = if defect.invariant { "invariant " } else { "" };
+        let message = signature.message.lines().map(plain).collect::<Vec<_>>().join("\n      ");
+        printer.line(format!("    {what}{}: {}: {message}", signature.test, signature.ending));
+    }
+    if let Some(location) = &defect.location {
+        printer.line(format!("    at {location}"));
+    }
+    trace(&defect.trace, printer);
+    if let Some(run) = &defect.run {
+        printer.line(printer.dim(&format!("    failing run: {run}")));
+    }
+    if let Some(command) = &defect.reproduce {
+        printer.line(format!("    reproduce with `{command}`"));
+    }
+}
+
+/// The calls of a failing run, with what was done to them drawn in.
+fn trace(steps: &[TraceStep], printer: &Printer) {
+    let whole = steps.iter().map(|step| step.start_us + step.took_us).max().unwrap_or_default();
+    let first = steps.iter().position(|step| !step.marks.is_empty()).unwrap_or_default();
+    let from = first.saturating_sub(MOST_STEPS / 2).min(steps.len().saturating_sub(MOST_STEPS));
+    let shown = &steps[from..steps.len().min(from + MOST_STEPS)];
+    let label = |step: &TraceStep| {
+        let text = format!("{}{} {}", "  ".repeat(step.depth.min(20)), step.receiver, step.operation);
+        plain(&text).chars().take(80).collect::<String>()
+    };
+    let widest = shown.iter().map(|step| label(step).chars().count()).max().unwrap_or_default();
+    if from > 0 {
+        printer.line(printer.dim(&format!("      {from} steps before")));
+    }
+    for step in shown {
+        let mark = if step.marks.is_empty() { " " } else { ">" };
+        let done = match step.marks.as_slice() {
+            [] => String::new(),
+            marks => printer.bad(&format!("  <- {}", marks.join(", "))),
+        };
+        let time = if whole == 0 {
+            String::new()
+        } else {
+            let took = show_duration(Duration::from_micros(step.took_us));
+            format!("  {took:>8}  {} {}", bar(step, whole), plain(&step.ending))
+        };
+        let line = format!("    {mark} {:<widest$}{time}", label(step));
+        printer.line(format!("{}{done}", line.trim_end()));
+    }
+    if from + shown.len() < steps.len() {
+        printer.line(printer.dim(&format!("      {} steps after", steps.len() - from - shown.len())));
+    }
+}
+
+fn bar(step: &TraceStep, whole: u64) -> String {
+    let place = |us: u64| (us * BAR / whole.max(1)).min(BAR) as usize;
+    let from = place(step.start_us).min(BAR as usize - 1);
+    let to = place(step.start_us + step.took_us).max(from + 1);
+    format!("{}{}{}", " ".repeat(from), "▬".repeat(to - from), " ".repeat(BAR as usize - to))
+}
+
+/// The report as JUnit XML: a test case for each test, failing with its defects.
+pub(crate) fn junit(report: &ResilienceReport) -> String {
+    let class = escape(&format!("faultscope.{}", report.application));
+    let mut cases = String::new();
+    let (mut failures, mut errors) = (0, 0);
+    for test in &report.tests {
+        let (element, message) = match &test.verdict {
+            Verdict::Clean | Verdict::NothingToPerturb => (None, String::new()),
+            Verdict::Defects => (Some("failure"), format!("{} defects", test.defects.len())),
+            Verdict::FailsAlready => (Some("failure"), "fails without any perturbation".into()),
+            Verdict::Unresolved { reason } => (Some("error"), reason.clone()),
+            Verdict::Stopped | Verdict::OutOfBudget if !test.defects.is_empty() => {
+                (Some("failure"), format!("{} defects so far", test.defects.len()))
+            }
+            Verdict::Stopped => (Some("error"), "stopped before all was tried".into()),
+            Verdict::OutOfBudget => (Some("error"), "the budget was used up before all was tried".into()),
+        };
+        let mut text = String::new();
+        for defect in &test.defects {
+            let names: Vec<_> = defect.perturbations.iter().map(ToString::to_string).collect();
+            let _ = writeln!(text, "{}", names.join(" and "));
+            if let Some(signature) = &defect.signature {
+                let _ = writeln!(text, "  {signature}");
+            }
+            if let Some(location) = &defect.location {
+                let _ = writeln!(text, "  at {location}");
+            }
+            if let Some(command) = &defect.reproduce {
+                let _ = writeln!(text, "  reproduce: {command}");
+            }
+        }
+        let (name, seconds) = (escape(&test.test), test.took.as_secs_f64());
+        let _ = write!(cases, "  <testcase classname=\"{class}\" name=\"{name}\" time=\"{seconds:.3}\">");
+        if let Some(element) = element {
+            failures += u32::from(element == "failure");
+            errors += u32::from(element == "error");
+            let _ = write!(
+                cases,
+                "\n    <{element} message=\"{}\" type=\"resilience\">{}</{element}>\n  ",
+                escape(&message),
+                escape(&text)
+            );
+        }
+        let _ = writeln!(cases, "</testcase>");
+    }
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{class}\" tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{:.3}\">\n{cases}</testsuite>\n",
+        report.tests.len(),
+        report.took.as_secs_f64()
+    )
+}

@@ -1,0 +1,265 @@
+//! `faultscope resilience`: services through the mesh, and processes that speak the JSON formats.
+
+use faultscope_testkit::{Faultscope, Fixture, cells};
+use insta::assert_snapshot;
+
+use crate::{tool, tool_with};
+
+const CELLS: &str = r#"
+version: 1
+services:
+  shop:
+    port: 8080
+    operations:
+      "POST /buy":
+        steps:
+          - call: { service: stock, method: POST, path: /take, body: { id: "{body.id}" }, as: took }
+          - call: { service: ledger, method: PUT, path: "/entries/{body.id}", body: { amount: 7 }, retries: 1 }
+          - respond: { body: { left: "{took.left}" } }
+      "GET /state":
+        steps:
+          - call: { service: stock, path: /left, as: stock }
+          - call: { service: ledger, path: /sum, as: ledger }
+          - respond: { body: { left: "{stock.left}", sum: "{ledger.sum}" } }
+  stock:
+    port: 8081
+    settings: { careful: false }
+    store: { kind: file, path: data/stock.json }
+    data: { items: { ball: { taken: 0 } } }
+    operations:
+      "POST /take":
+        steps:
+          - get: { from: seen, key: "{body.id}", as: seen }
+          - when:
+              if: "not (setting.careful and exists(seen))"
+              then:
+                - increment: { into: items, key: ball, field: taken }
+                - put: { into: seen, key: "{body.id}", value: { done: true } }
+          - get: { from: items, key: ball, as: item }
+          - respond: { body: { left: "{10 - item.taken}" } }
+      "GET /left":
+        steps:
+          - get: { from: items, key: ball, as: item }
+          - respond: { body: { left: "{10 - item.taken}" } }
+  ledger:
+    port: 8082
+    operations: &ledger
+      "PUT /entries/{id}":
+        steps:
+          - put: { into: entries, key: "{path.id}", value: { amount: "{body.amount}" } }
+          - respond: { body: { ok: true } }
+      "GET /sum":
+        steps:
+          - find: { from: entries, as: all }
+          - respond: { body: { sum: "{sum(all, 'amount')}" } }
+  kept-ledger:
+    port: 8082
+    store: { kind: file, path: data/ledger.json }
+    operations: *ledger
+"#;
+
+const SHOP: &str = r#"
+name: shop
+services:
+  shop: { command: ["${faultscope}", cell, --spec, cells.yaml, --service, shop], ports: [8080], ready: { http: /health } }
+  stock:
+    command: ["${faultscope}", cell, --spec, cells.yaml, --service, stock]
+    ports: [8081]
+    ready: { http: /health }
+    env: { CAREFUL: "false" }
+    durable: [data/]
+    delivery: { "POST /take": at-least-once }
+  ledger:
+    command: ["${faultscope}", cell, --spec, cells.yaml, --service, ledger]
+    ports: [8082]
+    ready: { http: /health }
+    durable: true
+tests:
+  - name: buy
+    steps:
+      - { post: "http://shop:8080/buy", json: { id: order-a } }
+      - { get: "http://shop:8080/state", expect: { json: { left: "9", sum: "7" } } }
+invariants:
+  - { name: nothing is lost, http: { get: "http://stock:8081/left", expect: { json: { left: "10|9" } } } }
+"#;
+
+/// A shop whose stock counts twice what arrives twice, and whose ledger forgets when it is restarted.
+fn shop() -> Fixture {
+    cells().file("cells.yaml", CELLS).application(SHOP)
+}
+
+/// The same without defects.
+fn repaired() -> Fixture {
+    shop()
+        .replace("CAREFUL: \"false\"", "CAREFUL: \"true\"")
+        .replace("--service, ledger]", "--service, kept-ledger]")
+        .replace("durable: true", "durable: [data/]")
+}
+
+fn defects(report: &serde_json::Value) -> Vec<String> {
+    let defects = report["tests"][0]["defects"].as_array().unwrap();
+    let name =
+        |p: &serde_json::Value| format!("{} {}", p["kind"].as_str().unwrap(), p["target"].as_str().unwrap());
+    let names = |defect: &serde_json::Value| {
+        let names: Vec<_> = defect["perturbations"].as_array().unwrap().iter().map(name).collect();
+        names.join(" + ")
+    };
+    let mut all: Vec<_> = defects.iter().map(names).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn every_defect_of_services_is_found_and_can_be_shown_again() {
+    let tool = tool_with(&shop());
+    let report = tool
+        .json(["resilience", "buy", "--slots", "2", "--report", "junit=r.xml", "--report", "html=r.html"], 1);
+    let found = [
+        "duplicate shop POST /buy > stock POST /take",
+        "restart shop POST /buy > ledger PUT /entries/order-a",
+    ];
+    assert_eq!(defects(&report), found);
+    let test = &report["tests"][0];
+    assert_eq!((&test["unstable"], &test["missed"]), (&0.into(), &serde_json::Value::Null));
+    let duplicate =
+        test["defects"].as_array().unwrap().iter().find(|d| d["perturbations"][0]["kind"] == "duplicate");
+    let duplicate = duplicate.unwrap();
+    assert_eq!(duplicate["signature"]["ending"], serde_json::json!({ "step": 2 }));
+    assert_eq!(duplicate["blamed"], serde_json::json!(["shop"]));
+    let marked: Vec<_> =
+        duplicate["trace"].as_array().unwrap().iter().filter(|s| s["marks"][0] == "duplicate").collect();
+    assert_eq!(marked.len(), 2, "both sendings are marked: {duplicate}");
+    for found in found {
+        tool.run(["resilience", "--reproduce", found]).expect(1);
+    }
+    let junit = tool.read("r.xml");
+    assert!(
+        junit.contains("tests=\"1\" failures=\"1\" errors=\"0\"") && junit.contains("reproduce:"),
+        "{junit}"
+    );
+    assert!(tool.read("r.html").contains("2 defects in 1 test"));
+}
+
+#[test]
+fn repaired_services_are_clean() {
+    let report = tool_with(&repaired()).json(["resilience"], 0);
+    assert_eq!(report["verdict"]["kind"], "clean", "{report}");
+    let test = &report["tests"][0];
+    assert!(test["missed"].is_null(), "{test}");
+    assert_eq!(test["candidates"]["error_first"], 1, "the call with a retry was found out");
+}
+
+#[test]
+fn what_is_not_there_is_not_applied() {
+    let tool = tool_with(&shop());
+    assert_snapshot!(tool.run(["resilience", "--reproduce", "restart shop POST /sell > stock POST /take"]).shown(), @"
+    exit code 5
+    --- stdout
+    run <run>.1 unresolved (not applied: restart shop POST /sell > stock POST /take (no such call or message came)): 1 of 1 tests passed, 7 calls seen, ready after <time>, took <time>
+      pass  buy <time>
+      not applied: restart shop POST /sell > stock POST /take (no such call or message came)
+    see the calls with `faultscope runs show <run>.1`
+    ");
+    assert_snapshot!(tool.run(["resilience", "--reproduce", "restart"]).exact(), @"
+    exit code 2
+    --- stderr
+    error: invalid value 'restart' for '--reproduce <PERTURBATION>': a perturbation is a kind and its target: restart order POST /pay > stock PUT /s
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn a_test_that_fails_by_itself_is_refused() {
+    let tool = tool_with(&shop().replace("left: \"9\"", "left: \"12\""));
+    assert_snapshot!(tool.run(["resilience"]).shown(), @"
+    exit code 8
+    --- stdout
+    buy: fails without any perturbation
+      step 2: GET http://shop:8080/state: left: `9` does not match `12`
+      0 calls seen; 3 trials (3 without perturbations); <time>
+    See its calls with `faultscope runs show <run>.check-simplest`
+    ");
+}
+
+/// A test process that speaks the formats: `a` tells `b` and `c`; a repeated `b` is a defect.
+const PROCESS: &str = r#"
+import json, os, sys
+asked = json.load(open(os.environ["FAULTSCOPE_PERTURB"]))["perturbations"]
+trace = open(os.environ["FAULTSCOPE_TRACE"], "w")
+def tell(**event):
+    trace.write(json.dumps(event) + "\n")
+    trace.flush()
+tell(faultscope_trace=1, adapter="python")
+bad = []
+def send(number, turn, to, cause):
+    target = f"{cause}/{to}.Go" if cause else f"{to}.Go"
+    tell(event="send", to=to, message="Go", send=number, turn=turn, at_least_once=True, target=target, **{"from": "x"})
+    tell(event="turn", to=to, send=number, turn=number)
+    for p in asked:
+        if p["target"] == target:
+            tell(event="applied", perturbation=p)
+            bad.append((p["kind"], to))
+    return target
+for actor in "abc":
+    tell(event="create", child=actor, persistent=actor == "c")
+a = send(1, None, "a", "")
+send(2, 1, "b", a)
+send(3, 1, "c", a)
+MODE
+if ("duplicate", "b") in bad:
+    sys.exit("process.py:7: error@[b] 2 != 1")
+"#;
+
+fn process(mode: &str) -> Faultscope {
+    let tool = tool();
+    tool.write("process.py", &PROCESS.replace("MODE", mode));
+    tool
+}
+
+#[test]
+fn a_process_that_speaks_the_formats() {
+    let tool = process("");
+    let run = ["resilience", "--command", "python3 process.py"];
+    let report = tool.json(run, 1);
+    assert_eq!(defects(&report), ["duplicate a.Go/b.Go"]);
+    let test = &report["tests"][0];
+    assert_eq!(test["candidates"], serde_json::json!({ "duplicate": 2, "restart": 1 }));
+    assert_eq!(test["defects"][0]["blamed"], serde_json::json!(["b"]));
+    assert_eq!(test["defects"][0]["location"], "process.py:7");
+    for strategy in ["rt-r", "rt-dd", "rt-dd-o"] {
+        let other = [&run[..], &["--strategy", strategy]].concat();
+        assert_eq!(defects(&tool.json(other, 1)), ["duplicate a.Go/b.Go"], "{strategy}");
+    }
+}
+
+#[test]
+fn a_process_that_speaks_nonsense() {
+    let tool = process("trace.write('nonsense\\n')\ntrace.flush()");
+    assert_snapshot!(tool.run(["resilience", "--command", "python3 process.py"]).shown(), @"
+    exit code 5
+    --- stdout
+    command: unresolved: the trace of the test's process cannot be read: line 11: expected ident at line 1 column 2
+      0 calls seen; 1 trials (1 without perturbations); <time>
+    ");
+    let tool = process("if asked: os.remove(os.environ['FAULTSCOPE_TRACE']); os.kill(os.getpid(), 9)");
+    assert_snapshot!(tool.run(["resilience", "--command", "python3 process.py", "--kinds", "restart"]).shown(), @"
+    exit code 5
+    --- stdout
+    command: unresolved: nothing could be applied: restart a.Go/c.Go (no such call or message came)
+      not applied: restart a.Go/c.Go (no such call or message came)
+      2 calls seen; 1 restart; 4 trials (2 without perturbations, 2 neutral, 2 unresolved); <time>
+    ");
+}
+
+#[test]
+fn a_campaign_that_ran_out_of_trials_goes_on() {
+    let tool = process("");
+    let run = ["resilience", "--command", "python3 process.py"];
+    let first = tool.json([&run[..], &["--budget", "1 trial"]].concat(), 7);
+    assert_eq!(first["verdict"]["kind"], "out_of_budget");
+    let rest = tool.json([&run[..], &["--resume"]].concat(), 1);
+    assert_eq!(defects(&rest), ["duplicate a.Go/b.Go"]);
+    assert_eq!(rest["tests"][0]["trials"]["earlier"], 1, "{rest}");
+    tool.run([&run[..], &["--resume"]].concat()).expect(2);
+}

@@ -1,0 +1,131 @@
+//! The report of a resilience campaign as one file: per test its defects, each with its trace.
+
+use std::time::Duration;
+
+use faultscope_engine::resilience::{Defect, ResilienceReport, TestReport, TraceStep, Verdict};
+use faultscope_model::units::show_duration;
+use maud::{Markup, html};
+
+use crate::frame;
+
+/// The whole report as a page that needs nothing else.
+pub fn resilience_report(report: &ResilienceReport) -> String {
+    let defects: usize = report.tests.iter().map(|test| test.defects.len()).sum();
+    let trials: usize = report.tests.iter().map(|test| test.trials.all()).sum();
+    let headline = headline(report);
+    let body = html! {
+        p.soft { "Faultscope " (env!("CARGO_PKG_VERSION")) " · resilience campaign " (report.campaign) " of " (report.application) }
+        h1 { (headline) }
+        div.facts {
+            div { b { (report.tests.len()) } "tests" }
+            div { b { (defects) } "defects" }
+            div { b { (trials) } "trials" }
+            div { b { (show_duration(report.took)) } "in all" }
+        }
+        @for test in &report.tests { (test_part(test)) }
+        p.soft { "Seed " (report.seed) " · strategy " (report.strategy.word()) }
+    };
+    frame::page(&format!("{}: {headline}", report.application), &body)
+}
+
+fn headline(report: &ResilienceReport) -> String {
+    let summary = report.summary();
+    let mut letters = summary.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn test_part(test: &TestReport) -> Markup {
+    let trials = &test.trials;
+    html! {
+        h2 { (test.test) }
+        @match &test.verdict {
+            Verdict::Clean => p.good { "It passed with everything that was done to it." },
+            Verdict::NothingToPerturb => p { "There was nothing that could be done to it." },
+            Verdict::FailsAlready => p.bad { "It fails without any perturbation." },
+            Verdict::Unresolved { reason } => p.bad { "It could not be judged: " (reason) },
+            Verdict::Stopped => p { "It was stopped before all was tried." },
+            Verdict::OutOfBudget => p { "The budget was used up before all was tried." },
+            Verdict::Defects => {},
+        }
+        @if let Some(signature) = &test.signature { p { "Failure: " code { (signature) } } }
+        @for (number, defect) in test.defects.iter().enumerate() { (defect_part(defect, number + 1)) }
+        div.sheet {
+            table {
+                tr { th { "calls seen" } th { "without perturbations" } th { "neutral" } th { "changing" }
+                     th { "unresolved" } th { "time" } }
+                tr {
+                    td.number { (test.seen) } td.number { (trials.baseline) } td.number { (trials.neutral) }
+                    td.number { (trials.changing) } td.number { (trials.unresolved) }
+                    td.number { (show_duration(test.took)) }
+                }
+            }
+            @if !test.candidates.is_empty() {
+                p.soft {
+                    "Tried at once: "
+                    @for (kind, count) in &test.candidates { (count) " " (kind) " " }
+                }
+            }
+            @for missed in &test.missed {
+                p.soft { "Not applied: " code { (missed.perturbation) } " (" (missed.why) ")" }
+            }
+            @if let Some(flaky) = test.flaky {
+                p.soft { "It fails by itself at times: " (flaky.failed) " of " (flaky.tried)
+                    " runs. What fails was tried " (flaky.must_fail) " times." }
+            }
+            @for note in &test.notes { p.soft { (note) } }
+        }
+    }
+}
+
+fn defect_part(defect: &Defect, number: usize) -> Markup {
+    html! {
+        h3 { "Defect " (number) }
+        div.sheet.cause {
+            table {
+                tr { th { "done" } th { "to" } }
+                @for perturbation in &defect.perturbations {
+                    tr { td.bad { (perturbation.kind) } td { code { (perturbation.target) } } }
+                }
+            }
+            @if defect.perturbations.len() > 1 { p.soft { "Only together." } }
+            @if let Some(signature) = &defect.signature {
+                p { @if defect.invariant { "Invariant that does not hold: " } @else { "Failure: " } code { (signature) } }
+            }
+            @if let Some(location) = &defect.location { p { "At " code { (location) } } }
+            (trace(&defect.trace))
+            @if let Some(run) = &defect.run { p { "Failing run " code { (run) } } }
+            @if let Some(command) = &defect.reproduce {
+                p { "Reproduce:" }
+                pre { (command) }
+            }
+        }
+    }
+}
+
+/// The calls with bars for when and how long, and what was done to them.
+fn trace(steps: &[TraceStep]) -> Markup {
+    const WIDTH: u64 = 200;
+    let whole = steps.iter().map(|step| step.start_us + step.took_us).max().unwrap_or_default().max(1);
+    let place = |us: u64| us.min(whole) * WIDTH / whole;
+    let took = |step: &TraceStep| show_duration(Duration::from_micros(step.took_us));
+    html! {
+        @if !steps.is_empty() {
+            ul.tree {
+                @for step in steps {
+                    li.differs[!step.marks.is_empty()] style=(format!("padding-left: {}ch", 2 * step.depth.min(30))) {
+                        (step.receiver) " " (step.operation) " " span.soft { (step.ending) }
+                        @for mark in &step.marks { " " b.bad { "← " (mark) } }
+                        @if step.took_us > 0 {
+                            " " svg viewBox=(format!("0 0 {WIDTH} 8")) width=(WIDTH) height="8" role="img" aria-label=(took(step)) {
+                                rect.pass x=(place(step.start_us)) y="1" height="6"
+                                    width=((place(step.start_us + step.took_us) - place(step.start_us)).max(2)) {
+                                    title { (took(step)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

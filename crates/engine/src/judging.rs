@@ -1,0 +1,50 @@
+//! How the results of a trial are judged.
+
+use faultscope_mesh::MeshReports;
+use faultscope_model::Outcome;
+use faultscope_model::application::TestCase;
+use faultscope_model::outcome::{Signature, TestResult, judge};
+use faultscope_model::series::GateOutcome;
+use regex::Regex;
+
+use crate::session::Session;
+use crate::trial::TrialRequest;
+
+impl Session {
+    pub(crate) fn judge(&self, request: &TrialRequest, results: &[TestResult]) -> Outcome {
+        judge(&self.failures(&request.tests, results), request.wanted.as_ref())
+    }
+
+    /// The failures among some results.
+    pub(crate) fn failures(&self, tests: &[TestCase], results: &[TestResult]) -> Vec<Signature> {
+        let pattern_of = |result: &TestResult| {
+            let test = tests.iter().find(|t| t.name == result.test);
+            // The pattern was checked when the file was read.
+            test.and_then(|t| t.failure.as_deref()).and_then(|p| Regex::new(p).ok())
+        };
+        results.iter().filter_map(|r| r.signature(pattern_of(r).as_ref())).collect()
+    }
+}
+
+/// A gate that could not do its work makes the trial unresolved, with its reason.
+pub(crate) fn unresolved_by_gates(request: &TrialRequest, reports: &MeshReports) -> Option<String> {
+    for (index, order) in request.circumstance.sequence.iter().enumerate() {
+        let id = u32::try_from(index + 1).unwrap_or(u32::MAX);
+        let mut own = reports.gates.iter().filter(|g| g.gate == id).peekable();
+        let series = format!("{} {}", order.from, order.handling);
+        if own.peek().is_none() {
+            // No such request was handled, so its order played no part: nothing to resolve.
+            continue;
+        }
+        let completed = |outcome: &GateOutcome| match outcome {
+            GateOutcome::Completed | GateOutcome::ReportLost => true,
+            // A handling that ended before its first call, such as a refusal, has no order to impose.
+            GateOutcome::Missing { missing } => missing.len() == order.order.len(),
+            _ => false,
+        };
+        if let Some(report) = own.find(|report| !completed(&report.outcome)) {
+            return Some(format!("the order of {series} could not be imposed: {}", report.outcome));
+        }
+    }
+    None
+}

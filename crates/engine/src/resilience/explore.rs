@@ -1,0 +1,330 @@
+//! Explores one test: neutral perturbations all at once, others by growing size, then errors that a retry
+//! should get past.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use faultscope_model::application::TestCase;
+use faultscope_model::perturbation::{Kind, Perturbation};
+use faultscope_model::run::{CallSeen, Missed};
+use faultscope_model::{DeltaSet, Outcome, Run};
+use faultscope_search::resilience::{
+    Candidate, Grow, GrowOptions, RtDd, RtR, Screen, ScreenOptions, Targets,
+};
+use faultscope_search::{Cause, Proof, Search};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::baseline::{Based, Baseline, baseline};
+use super::ground::{Ground, counts, seen_calls};
+use super::phase::{Answers, Found, Phase};
+use super::report::{Defect, TestReport, Trials, Verdict};
+use super::trace::{location_in, trace_of};
+use super::{ResilienceOptions, Strategy};
+use crate::campaign::{self, Brief, Finished, Stop};
+use crate::error::EngineError;
+use crate::session::Session;
+
+/// What all tests of a campaign share.
+pub(super) struct Explorer<'a> {
+    pub(super) session: &'a Arc<Session>,
+    pub(super) options: &'a ResilienceOptions,
+    pub(super) stop: &'a CancellationToken,
+    /// Trials of before an interruption.
+    pub(super) answers: Answers,
+    /// The highest number that a trial of a search has had.
+    pub(super) numbered: u64,
+    /// How many runs without perturbations there were.
+    pub(super) checks: u32,
+    /// How many trials may still finish.
+    pub(super) left: Option<usize>,
+}
+
+/// One test under exploration.
+struct Tested<'t> {
+    test: &'t TestCase,
+    must_fail: u32,
+    found: Found,
+    report: TestReport,
+    stopped: Option<Stop>,
+}
+
+impl Explorer<'_> {
+    /// Finds out what one test does not bear.
+    pub(super) async fn explore(&mut self, test: &TestCase) -> Result<TestReport, EngineError> {
+        let started = Instant::now();
+        let mut tested =
+            Tested { test, must_fail: 1, found: Found::default(), report: empty(test), stopped: None };
+        let count = &mut tested.report.trials.baseline;
+        let based = baseline(self.session, test, &mut self.checks, count, self.stop).await?;
+        match based {
+            Based::Fine(baseline) => self.search(*baseline, &mut tested).await?,
+            Based::Refused(verdict, signature) => {
+                (tested.report.verdict, tested.report.signature) = (verdict, signature);
+            }
+            Based::Stopped => tested.report.verdict = Verdict::Stopped,
+        }
+        let mut report = tested.report;
+        let missed = tested.found.missed.into_iter().filter(|(p, _)| !tested.found.applied.contains(p));
+        report.missed = missed.map(|(perturbation, why)| Missed { perturbation, why }).collect();
+        report.took = started.elapsed();
+        Ok(report)
+    }
+
+    async fn search(&mut self, baseline: Baseline, tested: &mut Tested<'_>) -> Result<(), EngineError> {
+        let Baseline { first, second, calls, flaky } = baseline;
+        let ground = Ground::new(self.session.application(), self.options, &first, &second);
+        let report = &mut tested.report;
+        (report.seen, report.unstable) = (ground.seen, ground.unstable);
+        (report.candidates, report.flaky) = (counts(&ground.targets), flaky);
+        tested.must_fail = flaky.map_or(1, |flaky| flaky.must_fail);
+        let changing: Vec<Kind> = self.options.kinds.iter().copied().filter(|k| !k.is_neutral()).collect();
+        let reaches = calls.iter().any(|call| call.target.cause().is_some());
+        if ground.targets.candidates.is_empty() && (changing.is_empty() || !reaches) {
+            report.verdict = Verdict::NothingToPerturb;
+            return Ok(());
+        }
+        if !ground.targets.candidates.is_empty() {
+            self.neutral(&ground.targets, tested).await?;
+        }
+        if tested.stopped.is_none() && !changing.is_empty() && reaches {
+            self.changing(changing, &calls, tested).await?;
+        }
+        if tested.stopped.is_none() && self.options.kinds.contains(&Kind::ErrorFirst) {
+            let targets = retried(&ground.targets, &tested.found, &calls);
+            if !targets.candidates.is_empty() {
+                let counts = counts(&targets);
+                tested.report.candidates.extend(counts);
+                self.neutral(&targets, tested).await?;
+            }
+        }
+        tested.report.verdict = match tested.stopped {
+            Some(Stop::Asked) => Verdict::Stopped,
+            Some(Stop::OutOfTrials) => Verdict::OutOfBudget,
+            None if tested.report.defects.is_empty() => match tested.found.missed.iter().next() {
+                Some((first, why)) if tested.found.applied.is_empty() => {
+                    Verdict::Unresolved { reason: format!("nothing could be applied: {first} ({why})") }
+                }
+                _ => Verdict::Clean,
+            },
+            None => Verdict::Defects,
+        };
+        Ok(())
+    }
+
+    /// Perturbations that a correct system bears all at once. What a defect may have hidden is searched again:
+    /// what other kinds do to the same calls, and other operations of the same receiver.
+    async fn neutral(&mut self, all: &Targets, tested: &mut Tested<'_>) -> Result<(), EngineError> {
+        let mut waiting = VecDeque::from([all.clone()]);
+        while let Some(targets) = waiting.pop_front() {
+            let (causes, finished) = self.neutral_search(&targets, tested).await?;
+            tested.stopped = finished.stopped;
+            for cause in &causes {
+                let perturbations = targets.perturbations(&cause.witness);
+                self.add(perturbations, cause, &finished.runs, tested).await?;
+            }
+            if self.options.strategy != Strategy::Screen || tested.stopped.is_some() {
+                return Ok(());
+            }
+            waiting.extend(hidden(&targets, &causes));
+        }
+        Ok(())
+    }
+
+    async fn neutral_search(
+        &mut self,
+        targets: &Targets,
+        tested: &mut Tested<'_>,
+    ) -> Result<(Vec<Cause>, Finished), EngineError> {
+        let seed = self.session.options.seed;
+        let mut screen;
+        let (mut walk, mut dd);
+        let search: &mut dyn Search = match self.options.strategy {
+            Strategy::Screen => {
+                let each_kind = counts(targets).len() > 1;
+                screen =
+                    Screen::new(targets.clone(), ScreenOptions { each_kind, seed, ..Default::default() });
+                &mut screen
+            }
+            Strategy::RtR => {
+                walk = RtR::new(targets, seed);
+                &mut walk
+            }
+            Strategy::RtDd | Strategy::RtDdO => {
+                let optimised = self.options.strategy == Strategy::RtDdO;
+                dd = RtDd::new(targets.clone(), optimised, seed);
+                &mut dd
+            }
+        };
+        let finished = self.run(Some(targets), false, search, tested).await?;
+        tested.report.trials.neutral += finished.runs.len();
+        let standing = search.standing();
+        let full = targets.full();
+        let whole = finished.runs.iter().find(|run| run.deltas == full);
+        if self.options.strategy == Strategy::RtDdO
+            && whole.is_some_and(|run| run.perturbed.as_ref().is_some_and(|p| p.blamed.is_empty()))
+        {
+            let note = "no trial named a failing actor, so rt-dd-o went on as rt-dd";
+            tested.report.notes.push(note.into());
+        }
+        Ok((standing.causes, finished))
+    }
+
+    /// Perturbations that may rightly change an answer.
+    async fn changing(
+        &mut self,
+        kinds: Vec<Kind>,
+        calls: &[CallSeen],
+        tested: &mut Tested<'_>,
+    ) -> Result<(), EngineError> {
+        let most = self.options.most_together;
+        let mut search = Grow::new(&seen_calls(calls), GrowOptions { kinds, most, ..Default::default() });
+        let finished = self.run(None, true, &mut search, tested).await?;
+        let trials = &mut tested.report.trials;
+        trials.changing += finished.runs.len();
+        trials.pruned += search.pruned() as usize;
+        tested.stopped = finished.stopped;
+        for cause in search.standing().causes {
+            let perturbations = search.perturbations(&cause.witness);
+            self.add(perturbations, &cause, &finished.runs, tested).await?;
+        }
+        Ok(())
+    }
+
+    async fn run(
+        &mut self,
+        targets: Option<&Targets>,
+        tolerant: bool,
+        search: &mut dyn Search,
+        tested: &mut Tested<'_>,
+    ) -> Result<Finished, EngineError> {
+        // Sets stand for perturbations, so the space of the file's own deltas plays no part.
+        let space = self.session.application().space().map_err(|e| EngineError::Internal(e.to_string()))?;
+        let brief =
+            Brief { numbered: self.numbered, most_trials: self.left, ..Brief::new(space, Vec::new()) };
+        let mut phase = Phase {
+            session: self.session,
+            test: tested.test,
+            targets,
+            tolerant,
+            must_fail: tested.must_fail,
+            answers: &mut self.answers,
+            found: &mut tested.found,
+        };
+        let finished = campaign::run_as(self.session, &brief, &mut phase, search, self.stop).await?;
+        self.numbered = finished.numbered;
+        self.left = self.left.map(|left| left.saturating_sub(finished.runs.len() - finished.earlier));
+        let unresolved = finished.runs.iter().filter(|run| matches!(run.outcome, Outcome::Unresolved { .. }));
+        tested.report.trials.unresolved += unresolved.count();
+        tested.report.trials.earlier += finished.earlier;
+        Ok(finished)
+    }
+
+    /// Adds what a search found, with the run that shows it.
+    async fn add(
+        &self,
+        perturbations: Vec<Perturbation>,
+        cause: &Cause,
+        runs: &[Run],
+        tested: &mut Tested<'_>,
+    ) -> Result<(), EngineError> {
+        let fails = |run: &&Run| matches!(run.outcome, Outcome::Fail { .. });
+        let shown = |set: &DeltaSet| runs.iter().filter(fails).find(|run| run.deltas == *set);
+        let run = shown(&cause.witness).or_else(|| {
+            let larger = runs.iter().filter(fails).filter(|run| cause.witness.is_subset(&run.deltas));
+            larger.min_by_key(|run| run.deltas.len())
+        });
+        let mut defect = Defect {
+            perturbations,
+            minimal: cause.proof == Proof::Minimal,
+            signature: None,
+            invariant: false,
+            blamed: Vec::new(),
+            location: None,
+            run: None,
+            trace: Vec::new(),
+            reproduce: None,
+        };
+        if let Some(run) = run {
+            if let Outcome::Fail { signature } = &run.outcome {
+                defect.signature = Some(signature.clone());
+            }
+            let perturbed = run.perturbed.as_deref();
+            let invariants = perturbed.map(|p| p.invariants.as_slice()).unwrap_or_default();
+            defect.invariant = invariants.iter().any(|result| result.failure.is_some());
+            defect.blamed = perturbed.map(|p| p.blamed.clone()).unwrap_or_default();
+            let results = run.evidence.tests.iter().chain(invariants);
+            let texts = results.filter(|r| r.failure.is_some()).flat_map(|r| {
+                [r.failure.as_ref().map_or("", |failure| failure.message.as_str()), r.output.as_str()]
+            });
+            defect.location = texts.into_iter().find_map(location_in);
+            defect.run = Some(run.id.clone());
+            let spans = self.session.spans_of(run.trial).await?;
+            let messages = tested.found.messages.get(&run.trial).map(Vec::as_slice).unwrap_or_default();
+            defect.trace = trace_of(run, &spans, messages);
+        }
+        tested.report.defects.push(defect);
+        Ok(())
+    }
+}
+
+/// What defects may have hidden: a search takes all candidates of their kind at their receivers out, and what
+/// is left may cover up for one another, as a repeated write does for one that a restart lost. So each kind is
+/// searched alone; where there is just one, only what was taken out, but for the operations of the defects.
+fn hidden(targets: &Targets, causes: &[Cause]) -> Vec<Targets> {
+    if causes.is_empty() {
+        return Vec::new();
+    }
+    let found: Vec<&Candidate> = causes
+        .iter()
+        .flat_map(|cause| cause.witness.iter())
+        .filter_map(|p| targets.candidates.get(p))
+        .collect();
+    let class = |c: &Candidate| (c.actor, c.perturbation.kind);
+    let is_found = |c: &Candidate| found.iter().any(|f| class(f) == class(c) && f.message == c.message);
+    let several = counts(targets).len() > 1;
+    let mut kinds: BTreeMap<Kind, Vec<Candidate>> = BTreeMap::new();
+    for candidate in targets.candidates.iter().filter(|c| !is_found(c)) {
+        if several || found.iter().any(|f| class(f) == class(candidate)) {
+            kinds.entry(candidate.perturbation.kind).or_default().push(candidate.clone());
+        }
+    }
+    let alone = |candidates| {
+        let mut alone = targets.clone();
+        alone.candidates = candidates;
+        alone
+    };
+    kinds.into_values().map(alone).collect()
+}
+
+/// Errors at the first attempt of calls that were seen to be tried again.
+fn retried(targets: &Targets, found: &Found, calls: &[CallSeen]) -> Targets {
+    let mut out = targets.clone();
+    out.candidates.clear();
+    for call in calls.iter().filter(|call| found.retried.contains(&call.target)) {
+        // The places of a call's turn and receiver are those of any candidate for it.
+        let known = targets.candidates.iter().find(|c| c.perturbation.target == call.target);
+        let perturbation = Perturbation { kind: Kind::ErrorFirst, target: call.target.clone() };
+        if let Some(known) = known {
+            out.candidates.push(Candidate { perturbation, ..known.clone() });
+        }
+    }
+    out
+}
+
+fn empty(test: &TestCase) -> TestReport {
+    TestReport {
+        test: test.name.clone(),
+        verdict: Verdict::Stopped,
+        signature: None,
+        seen: 0,
+        unstable: 0,
+        candidates: Default::default(),
+        defects: Vec::new(),
+        missed: Vec::new(),
+        flaky: None,
+        trials: Trials::default(),
+        notes: Vec::new(),
+        took: Default::default(),
+    }
+}

@@ -1,0 +1,110 @@
+//! Resilience as a campaign: existing tests, perturbed; every defect found, each minimal (paper 2, and beyond).
+
+mod baseline;
+mod explore;
+mod ground;
+mod options;
+mod phase;
+mod report;
+mod resume;
+mod trace;
+
+pub use options::{ResilienceOptions, Strategy};
+pub use report::{Defect, Flaky, ResilienceReport, TestReport, TraceStep, Trials, Verdict};
+pub use resume::unfinished;
+
+use std::sync::Arc;
+
+use faultscope_model::event::Event;
+use faultscope_model::perturbation::Perturbation;
+use faultscope_model::{Run, SlotId, TrialId};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::EngineError;
+use crate::session::Session;
+use crate::trial::TrialEnd;
+use explore::Explorer;
+
+/// Finds out which perturbations the tests of a session's application do not bear.
+pub async fn resilience(
+    session: &Arc<Session>,
+    options: &ResilienceOptions,
+    stop: &CancellationToken,
+) -> Result<ResilienceReport, EngineError> {
+    let started = Instant::now();
+    // Cancelled by the caller, or by the clock when the time is up.
+    let halt = stop.child_token();
+    let clock = options.most_time.map(|most| {
+        let halt = halt.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(most).await;
+            halt.cancel();
+        })
+    });
+    let explored = explore(session, options, &halt).await;
+    if let Some(clock) = clock {
+        clock.abort();
+    }
+    let mut tests = explored?;
+    if halt.is_cancelled() && !stop.is_cancelled() {
+        let stopped = tests.iter_mut().filter(|test| test.verdict == Verdict::Stopped);
+        stopped.for_each(|test| test.verdict = Verdict::OutOfBudget);
+    }
+    let report = ResilienceReport {
+        campaign: session.id().to_string(),
+        application: session.application().name.clone(),
+        strategy: options.strategy,
+        seed: session.options.seed,
+        verdict: report::overall(&tests),
+        tests,
+        took: started.elapsed(),
+    };
+    session.events().emit(Event::Note { text: report.summary() });
+    Ok(report)
+}
+
+async fn explore(
+    session: &Arc<Session>,
+    options: &ResilienceOptions,
+    stop: &CancellationToken,
+) -> Result<Vec<TestReport>, EngineError> {
+    let past = resume::past(session, options)?;
+    let mut explorer = Explorer {
+        session,
+        options,
+        stop,
+        answers: past.answers,
+        numbered: past.numbered,
+        checks: past.checks,
+        left: options.most_trials,
+    };
+    let chosen = |name: &String| options.tests.is_empty() || options.tests.contains(name);
+    let mut reports = Vec::new();
+    for test in session.application().tests.iter().filter(|test| chosen(&test.name)) {
+        let report = explorer.explore(test).await?;
+        let ended = matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget);
+        reports.push(report);
+        if ended {
+            break;
+        }
+    }
+    Ok(reports)
+}
+
+/// Runs a test once with exactly these perturbations; none when it was stopped.
+pub async fn reproduce(
+    session: &Arc<Session>,
+    test: &str,
+    perturbations: Vec<Perturbation>,
+    stop: &CancellationToken,
+) -> Result<Option<Run>, EngineError> {
+    let test = session.application().tests.iter().find(|known| known.name == test);
+    let test = test.ok_or_else(|| EngineError::Internal("the test is not there".into()))?;
+    let tolerant = perturbations.iter().any(|perturbation| !perturbation.kind.is_neutral());
+    let request = phase::request(session, test, TrialId(1), perturbations, tolerant);
+    match session.trial(SlotId(0), &request, stop).await? {
+        TrialEnd::Finished(run) => Ok(Some(*run)),
+        TrialEnd::Cancelled => Ok(None),
+    }
+}

@@ -1,0 +1,76 @@
+//! What can be chosen about a resilience campaign.
+
+use std::time::Duration;
+
+use faultscope_model::perturbation::Kind;
+use serde::{Deserialize, Serialize};
+
+/// How the next trials are chosen, for perturbations that a correct system bears all at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strategy {
+    /// All at once, then the most suspicious one: every defect, each minimal, in the fewest trials.
+    #[default]
+    Screen,
+    /// One at a time in random order, until one fails (the paper's RT-R).
+    RtR,
+    /// Delta debugging until one defect is minimal (the paper's RT-DD).
+    RtDd,
+    /// The same, on what can have affected the actor that failed (the paper's RT-DD-O).
+    RtDdO,
+}
+
+impl Strategy {
+    /// Its name, as it is typed.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Screen => "screen",
+            Self::RtR => "rt-r",
+            Self::RtDd => "rt-dd",
+            Self::RtDdO => "rt-dd-o",
+        }
+    }
+}
+
+/// What can be chosen about a resilience campaign. What is written of it decides whether a campaign can be
+/// resumed; what is left out may change meanwhile.
+#[derive(Debug, Clone, Serialize)]
+pub struct ResilienceOptions {
+    /// The tests, by name; all when empty.
+    pub tests: Vec<String>,
+    /// What is done to calls and messages.
+    pub kinds: Vec<Kind>,
+    /// How trials with neutral perturbations are chosen.
+    pub strategy: Strategy,
+    /// Repeat every request whose operation the file does not call at-most-once.
+    pub all_deliveries: bool,
+    /// How many perturbations that may change an answer are tried together, at most.
+    pub most_together: usize,
+    /// After how long it stops with what it has.
+    #[serde(skip)]
+    pub most_time: Option<Duration>,
+    /// After how many finished trials, those without perturbations not counted, it stops with what it has.
+    #[serde(skip)]
+    pub most_trials: Option<usize>,
+}
+
+impl ResilienceOptions {
+    /// The kinds that are tried where nothing else is asked for: delays, time-outs and cut answers take long
+    /// or depend on limits that only the application knows.
+    pub const USUAL: [Kind; 6] =
+        [Kind::Duplicate, Kind::Restart, Kind::Reorder, Kind::ErrorFirst, Kind::LostAnswer, Kind::Error];
+}
+
+impl Default for ResilienceOptions {
+    fn default() -> Self {
+        Self {
+            tests: Vec::new(),
+            kinds: Self::USUAL.to_vec(),
+            strategy: Strategy::default(),
+            all_deliveries: false,
+            most_together: 2,
+            most_time: None,
+            most_trials: None,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What a resilience campaign found, as plain data for terminal, JSON and pages.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use faultscope_model::RunId;
+use faultscope_model::outcome::Signature;
+use faultscope_model::perturbation::{Kind, Perturbation};
+use faultscope_model::run::Missed;
+use serde::{Deserialize, Serialize};
+
+use super::Strategy;
+
+/// What a resilience campaign found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResilienceReport {
+    /// Its campaign.
+    pub campaign: String,
+    /// The application.
+    pub application: String,
+    /// How trials were chosen.
+    pub strategy: Strategy,
+    /// Decides every random choice.
+    pub seed: u64,
+    /// How it ended; the same words as for each test.
+    pub verdict: Verdict,
+    /// Test by test.
+    pub tests: Vec<TestReport>,
+    /// How long it took.
+    #[serde(with = "faultscope_model::units::duration")]
+    pub took: Duration,
+}
+
+/// How a test bore its perturbations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Verdict {
+    /// It passed with everything that was done to it.
+    Clean,
+    /// Some perturbations make it fail.
+    Defects,
+    /// It fails without any perturbation.
+    FailsAlready,
+    /// There was nothing that could be done to it.
+    NothingToPerturb,
+    /// It could not be judged.
+    Unresolved {
+        /// Why.
+        reason: String,
+    },
+    /// It was stopped before all was tried.
+    Stopped,
+    /// The budget was used up before all was tried.
+    OutOfBudget,
+}
+
+/// What was found out about one test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TestReport {
+    /// The test.
+    pub test: String,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// How it fails without perturbations, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
+    /// Calls and messages that were seen without perturbations.
+    pub seen: usize,
+    /// Those that only one of two runs had, and that were left alone.
+    #[serde(default)]
+    pub unstable: usize,
+    /// How many neutral perturbations there are of each kind.
+    pub candidates: BTreeMap<Kind, usize>,
+    /// What makes it fail.
+    pub defects: Vec<Defect>,
+    /// What could not be carried out in any trial, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missed: Vec<Missed>,
+    /// How often it failed without perturbations, where it did so at times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flaky: Option<Flaky>,
+    /// The trials it took.
+    pub trials: Trials,
+    /// What else people should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// How long it took.
+    #[serde(with = "faultscope_model::units::duration")]
+    pub took: Duration,
+}
+
+/// A test that fails by itself at times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flaky {
+    /// How often it failed.
+    pub failed: u32,
+    /// How often it was tried.
+    pub tried: u32,
+    /// How often in a row a set had to fail.
+    pub must_fail: u32,
+}
+
+/// The trials of one test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Trials {
+    /// Without perturbations.
+    pub baseline: usize,
+    /// With neutral perturbations.
+    pub neutral: usize,
+    /// With perturbations that may change an answer.
+    pub changing: usize,
+    /// Those that could not be judged.
+    pub unresolved: usize,
+    /// Those from before an interruption.
+    #[serde(default)]
+    pub earlier: usize,
+    /// Sets that were left out because they could tell nothing new.
+    #[serde(default)]
+    pub pruned: usize,
+}
+
+impl Trials {
+    /// All of them.
+    pub fn all(&self) -> usize {
+        self.baseline + self.neutral + self.changing
+    }
+}
+
+/// Perturbations that make a test fail, and nothing less does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Defect {
+    /// What is done; all of it.
+    pub perturbations: Vec<Perturbation>,
+    /// Whether a trial showed that none of them can be left out.
+    pub minimal: bool,
+    /// How the test fails then.
+    pub signature: Option<Signature>,
+    /// Whether it is an invariant that does not hold.
+    #[serde(default)]
+    pub invariant: bool,
+    /// Who is blamed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blamed: Vec<String>,
+    /// The place in the code that the failure names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+    /// The failing run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// Its calls or messages, with what was done to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trace: Vec<TraceStep>,
+    /// The command that shows it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reproduce: Option<String>,
+}
+
+/// A call or message of a failing run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceStep {
+    /// How deep it lies under the test.
+    pub depth: usize,
+    /// Who received it.
+    pub receiver: String,
+    /// What was asked.
+    pub operation: String,
+    /// How it ended; empty for messages.
+    pub ending: String,
+    /// Microseconds from the first one to its start.
+    pub start_us: u64,
+    /// Microseconds it took.
+    pub took_us: u64,
+    /// What was done to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<String>,
+}
+
+impl ResilienceReport {
+    /// What was found, in one line.
+    pub fn summary(&self) -> String {
+        let defects: usize = self.tests.iter().map(|test| test.defects.len()).sum();
+        let tests = self.tests.len();
+        let of = if tests == 1 { "1 test".into() } else { format!("{tests} tests") };
+        match &self.verdict {
+            Verdict::Clean => format!("{of} passed with everything that was done to them"),
+            Verdict::NothingToPerturb => "there is nothing that could be perturbed".into(),
+            Verdict::Defects if defects == 1 => format!("1 defect in {of}"),
+            Verdict::Defects => format!("{defects} defects in {of}"),
+            Verdict::FailsAlready => "a test fails without any perturbation".into(),
+            Verdict::Unresolved { reason } => reason.clone(),
+            Verdict::Stopped => format!("stopped: {defects} defects so far"),
+            Verdict::OutOfBudget => format!("the budget is used up: {defects} defects so far"),
+        }
+    }
+}
+
+/// How a campaign ended, given its tests.
+pub(super) fn overall(tests: &[TestReport]) -> Verdict {
+    let any = |wanted: fn(&Verdict) -> bool| tests.iter().map(|test| &test.verdict).find(|v| wanted(v));
+    any(|v| *v == Verdict::Stopped)
+        .or_else(|| any(|v| *v == Verdict::OutOfBudget))
+        .or_else(|| any(|v| *v == Verdict::Defects))
+        .or_else(|| any(|v| *v == Verdict::FailsAlready))
+        .or_else(|| any(|v| matches!(v, Verdict::Unresolved { .. })))
+        .or_else(|| any(|v| *v == Verdict::Clean))
+        .cloned()
+        .unwrap_or(Verdict::NothingToPerturb)
+}

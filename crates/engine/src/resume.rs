@@ -1,0 +1,115 @@
+//! What campaigns that go on later have in common: which one, and whether it still rests on the same.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use faultscope_model::CampaignId;
+use faultscope_store::{Store, StoreErrorKind, StoredCampaign};
+use serde::Serialize;
+
+use crate::error::EngineError;
+use crate::session::Session;
+
+/// The campaign of a kind to go on with: the one that is named, or the newest of this application that has
+/// no answer yet.
+pub(crate) fn find_unfinished(
+    store: &Store,
+    kind: &str,
+    application: &str,
+    named: Option<&str>,
+) -> Result<CampaignId, EngineError> {
+    let refuse = |problem: String| Err(EngineError::CannotResume { problem });
+    let Some(named) = named else {
+        for campaign in store.campaigns()? {
+            let own = campaign.meta.kind == kind && campaign.meta.application == application;
+            if own && !campaign.is_live() && !has_answer(&campaign)? {
+                return Ok(campaign.meta.id);
+            }
+        }
+        return refuse(format!("no {kind} campaign of `{application}` is unfinished"));
+    };
+    let campaign = match store.campaign_by(named) {
+        Ok(campaign) => campaign,
+        Err(error) if error.kind == StoreErrorKind::NotFound => {
+            return refuse(format!("there is no campaign `{named}`"));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if campaign.meta.kind != kind || campaign.meta.application != application {
+        return refuse(format!("campaign `{named}` is no {kind} campaign of `{application}`"));
+    }
+    if campaign.is_live() {
+        return refuse(format!("campaign `{named}` is running"));
+    }
+    if has_answer(&campaign)? {
+        return refuse(format!("campaign `{named}` has its answer already"));
+    }
+    Ok(campaign.meta.id)
+}
+
+/// Whether a campaign came to its end, whatever that was.
+fn has_answer(campaign: &StoredCampaign) -> Result<bool, EngineError> {
+    let report: Option<serde_json::Value> = campaign.report()?;
+    let kind = report.as_ref().and_then(|report| report["verdict"]["kind"].as_str());
+    Ok(kind.is_some_and(|kind| !matches!(kind, "stopped" | "out_of_budget")))
+}
+
+/// Refuses to go on where something has changed.
+pub(crate) fn compare(
+    before: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+) -> Result<(), EngineError> {
+    let names: std::collections::BTreeSet<_> = before.keys().chain(now.keys()).collect();
+    let changed: Vec<String> =
+        names.into_iter().filter(|name| before.get(*name) != now.get(*name)).cloned().collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let verb = if changed.len() == 1 { "has" } else { "have" };
+    let problem = format!("{} {verb} changed since it began", changed.join(" and "));
+    Err(EngineError::CannotResume { problem })
+}
+
+/// A text in short.
+pub(crate) fn digest(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// What trials rest on: what is deployed and tested, and how it is searched.
+pub(crate) fn rests_on(session: &Session, options: &impl Serialize) -> BTreeMap<String, String> {
+    let mut on = BTreeMap::from([
+        ("the application file".to_owned(), digest(&format!("{:?}", session.application()))),
+        ("the platform".to_owned(), session.platform().name().to_owned()),
+        ("the seed".to_owned(), session.options.seed.to_string()),
+    ]);
+    if let Ok(serde_json::Value::Object(options)) = serde_json::to_value(options) {
+        let named = |(name, value): (String, serde_json::Value)| {
+            (format!("the option `{}`", name.replace('_', "-")), value.to_string())
+        };
+        on.extend(options.into_iter().map(named));
+    }
+    on
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_is_named() {
+        let on = |deltas: &str, all: &str| {
+            BTreeMap::from([
+                ("the list of deltas".to_owned(), deltas.to_owned()),
+                ("the option `all`".to_owned(), all.to_owned()),
+            ])
+        };
+        assert!(compare(&on("a", "true"), &on("a", "true")).is_ok());
+        let refused = compare(&on("a", "true"), &on("b", "false")).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "the campaign cannot be resumed: the list of deltas and the option `all` have changed since it began"
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! What the application file says for resilience tests: what survives a restart, what may arrive twice,
+//! what always holds, and what is done to calls.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::raw::RawTest;
+use super::read::{Reader, SpecError, one_line_regex};
+use super::{Service, TestBody, TestCase};
+use crate::operation::OperationPattern;
+use crate::units;
+
+/// How often a request of an operation may arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// Once or more: it may be sent twice.
+    AtLeastOnce,
+    /// Once or not at all: it is never sent twice.
+    AtMostOnce,
+}
+
+/// What can be chosen about resilience tests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Resilience {
+    /// A regular expression whose first group is the service or actor that a failure's message blames.
+    pub blame: String,
+    /// How long a delayed call is held.
+    #[serde(with = "units::duration")]
+    pub delay: Duration,
+    /// After how long a call that is not answered is reset, if its caller has not given up before.
+    #[serde(with = "units::duration")]
+    pub timeout: Duration,
+    /// How long a call waits for one that overtakes it.
+    #[serde(with = "units::duration")]
+    pub reorder: Duration,
+    /// The status of injected errors.
+    pub status: u16,
+}
+
+impl Default for Resilience {
+    fn default() -> Self {
+        Self {
+            blame: r"error@\[([^\]]+)\]".into(),
+            delay: Duration::from_millis(50),
+            timeout: Duration::from_secs(5),
+            reorder: Duration::from_secs(1),
+            status: 503,
+        }
+    }
+}
+
+impl Service {
+    /// What the file says about requests with this method and path; the first operation that fits counts.
+    pub fn delivery_of(&self, method: &str, path: &str) -> Option<Delivery> {
+        self.delivery.iter().find(|(operation, _)| operation.matches(method, path)).map(|(_, how)| *how)
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawResilience {
+    blame: Option<String>,
+    #[serde(default, with = "units::duration::option")]
+    delay: Option<Duration>,
+    #[serde(default, with = "units::duration::option")]
+    timeout: Option<Duration>,
+    #[serde(default, with = "units::duration::option")]
+    reorder: Option<Duration>,
+    status: Option<u16>,
+}
+
+/// `durable`: folders that a restart keeps, or just whether the service keeps its state.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct RawDurable {
+    pub(super) folders: Vec<String>,
+    pub(super) keeps: Option<bool>,
+}
+
+impl<'de> Deserialize<'de> for RawDurable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct DurableVisitor;
+        impl<'de> Visitor<'de> for DurableVisitor {
+            type Value = RawDurable;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a list of folders that a restart keeps, or true")
+            }
+            fn visit_bool<E>(self, keeps: bool) -> Result<RawDurable, E> {
+                Ok(RawDurable { folders: Vec::new(), keeps: Some(keeps) })
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RawDurable, A::Error> {
+                let mut folders = Vec::new();
+                while let Some(folder) = items.next_element()? {
+                    folders.push(folder);
+                }
+                Ok(RawDurable { folders, keeps: None })
+            }
+        }
+        deserializer.deserialize_any(DurableVisitor)
+    }
+}
+
+impl Reader<'_> {
+    pub(super) fn resilience(&self, raw: RawResilience) -> Result<Resilience, SpecError> {
+        let usual = Resilience::default();
+        let blame = raw.blame.unwrap_or(usual.blame);
+        let pattern = regex::Regex::new(&blame)
+            .map_err(|e| self.error(&["resilience", "blame"], one_line_regex(&e)))?;
+        if pattern.captures_len() < 2 {
+            let problem = "it has a group in parentheses around the name";
+            return Err(self.error(&["resilience", "blame"], problem));
+        }
+        let status = raw.status.unwrap_or(usual.status);
+        if !(400..600).contains(&status) {
+            return Err(self.error(&["resilience", "status"], "an error's status lies between 400 and 599"));
+        }
+        Ok(Resilience {
+            blame,
+            delay: raw.delay.unwrap_or(usual.delay),
+            timeout: raw.timeout.unwrap_or(usual.timeout),
+            reorder: raw.reorder.unwrap_or(usual.reorder),
+            status,
+        })
+    }
+
+    pub(super) fn delivery(
+        &self,
+        service: &str,
+        raw: &IndexMap<String, Delivery>,
+    ) -> Result<Vec<(OperationPattern, Delivery)>, SpecError> {
+        let parse = |(operation, how): (&String, &Delivery)| match operation.parse() {
+            Ok(operation) => Ok((operation, *how)),
+            Err(e) => Err(self.error(&["services", service, "delivery"], format!("{e}"))),
+        };
+        raw.iter().map(parse).collect()
+    }
+
+    /// What must hold after every trial: tests like others, but for those that discover theirs.
+    pub(super) fn invariants(&self, raw: Vec<RawTest>) -> Result<Vec<TestCase>, SpecError> {
+        let mut invariants: Vec<TestCase> = Vec::new();
+        for (index, test) in raw.into_iter().enumerate() {
+            let at = index.to_string();
+            let test = self.test_of("invariants", index, test)?;
+            if matches!(test.body, TestBody::Discover { .. }) {
+                return Err(self.error(&["invariants", &at], "an invariant has `run`, `http` or `steps`"));
+            }
+            if invariants.iter().any(|known| known.name == test.name) {
+                let problem = format!("two invariants are called `{}`", test.name);
+                return Err(self.error(&["invariants", &at, "name"], problem));
+            }
+            invariants.push(test);
+        }
+        Ok(invariants)
+    }
+}
