@@ -127,6 +127,7 @@ pub(crate) fn read_span(row: &Row<'_>, names: &NameTable) -> Result<Span, String
         grpc_status: optional(22)?.map(narrow).transpose()?,
         error: if value(23)? == ValueRef::Null { None } else { Some(names.text(value(23)?)?) },
         rules: bytes(24)?.map(rules_of).transpose()?.unwrap_or_default(),
+        // Names are needed while a trial is judged; what a rule did to a call is in `rules`.
         target: None,
         payload: bytes(25)?.map(payload_of).transpose()?.map(Box::new),
     })

@@ -89,7 +89,7 @@ fn an_unknown_key_far_from_all() {
     assert_snapshot!(complaint("services:\n  one: { command: [a] }\ntests:\n  - { name: x, zzzzzzzz: 1 }\n"), @"
     error: faultscope.yaml:4: zzzzzzzz: unknown key
 
-    hint: valid here: `name`, `run`, `http`, `steps`, `discover`, `failure`, `input`, `directory`, `env`, `within`
+    hint: valid here: `name`, `run`, `http`, `steps`, `discover`, `failure`, `degraded`, `input`, `directory`, `env`, `within`
     ");
 }
 

@@ -152,7 +152,7 @@ fn repaired_services_are_clean() {
 #[test]
 fn what_is_not_there_is_not_applied() {
     let tool = tool_with(&shop());
-    assert_snapshot!(tool.run(["resilience", "--reproduce", "restart shop POST /sell > stock POST /take"]).shown(), @"
+    assert_snapshot!(tool.run(["resilience", "-q", "--reproduce", "restart shop POST /sell > stock POST /take"]).shown(), @"
     exit code 5
     --- stdout
     run <run>.1 unresolved (not applied: restart shop POST /sell > stock POST /take (no such call or message came)): 1 of 1 tests passed, 7 calls seen, ready after <time>, took <time>
@@ -172,7 +172,7 @@ fn what_is_not_there_is_not_applied() {
 #[test]
 fn a_test_that_fails_by_itself_is_refused() {
     let tool = tool_with(&shop().replace("left: \"9\"", "left: \"12\""));
-    assert_snapshot!(tool.run(["resilience"]).shown(), @"
+    assert_snapshot!(tool.run(["resilience", "-q"]).shown(), @"
     exit code 8
     --- stdout
     buy: fails without any perturbation
@@ -236,19 +236,19 @@ fn a_process_that_speaks_the_formats() {
 #[test]
 fn a_process_that_speaks_nonsense() {
     let tool = process("trace.write('nonsense\\n')\ntrace.flush()");
-    assert_snapshot!(tool.run(["resilience", "--command", "python3 process.py"]).shown(), @"
+    assert_snapshot!(tool.run(["resilience", "-q", "--command", "python3 process.py"]).shown(), @"
     exit code 5
     --- stdout
     command: unresolved: the trace of the test's process cannot be read: line 11: expected ident at line 1 column 2
       0 calls seen; 1 trials (1 without perturbations); <time>
     ");
     let tool = process("if asked: os.remove(os.environ['FAULTSCOPE_TRACE']); os.kill(os.getpid(), 9)");
-    assert_snapshot!(tool.run(["resilience", "--command", "python3 process.py", "--kinds", "restart"]).shown(), @"
+    assert_snapshot!(tool.run(["resilience", "-q", "--command", "python3 process.py", "--kinds", "restart"]).shown(), @"
     exit code 5
     --- stdout
     command: unresolved: nothing could be applied: restart a.Go/c.Go (no such call or message came)
       not applied: restart a.Go/c.Go (no such call or message came)
-      2 calls seen; 1 restart; 4 trials (2 without perturbations, 2 neutral, 2 unresolved); <time>
+      2 calls seen; 1 restart; 3 trials (2 without perturbations, 1 neutral, 1 unresolved); <time>
     ");
 }
 

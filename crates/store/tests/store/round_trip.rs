@@ -55,6 +55,7 @@ fn any_span() -> impl Strategy<Value = Span> {
         grpc_status: ending.1,
         error: words.3,
         rules: ending.2,
+        target: None,
         payload,
     })
 }
