@@ -120,6 +120,7 @@ fn span(n: u64, caller: &InstanceId, payload: bool) -> Span {
         grpc_status: None,
         error: None,
         rules: Vec::new(),
+        target: None,
         payload,
     }
 }

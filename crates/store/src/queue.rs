@@ -21,6 +21,10 @@ const BATCH: usize = 1000;
 
 /// Something to be written.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all entries are spans: a box would only cost an allocation"
+)]
 pub(crate) enum Entry {
     /// A span of a trial in a slot.
     Span(TrialId, SlotId, Span),
