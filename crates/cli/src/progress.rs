@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use faultscope_engine::Session;
 use faultscope_model::TrialId;
-use faultscope_model::event::Event;
+use faultscope_model::event::{Event, SearchStands};
 use faultscope_model::units::show_duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::broadcast::error::RecvError;
@@ -38,24 +38,9 @@ struct State {
     running: BTreeMap<TrialId, String>,
     /// What finished trials took, and how many did.
     took: (Duration, u32),
-    search: Option<Search>,
+    search: Option<SearchStands>,
     /// What a search looks for.
     unit: &'static str,
-}
-
-/// Where a search stands.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Search {
-    round: usize,
-    left: usize,
-    unproven: usize,
-    causes: usize,
-    finished: usize,
-    cancelled: usize,
-    reused: usize,
-    busy: usize,
-    slots: usize,
-    remaining: f64,
 }
 
 impl Progress {
@@ -126,7 +111,7 @@ impl Drop for Progress {
 
 /// Decides when a line is printed where none can move.
 struct Plain {
-    last: Option<Search>,
+    last: Option<SearchStands>,
     at: Instant,
 }
 
@@ -164,32 +149,7 @@ impl State {
                 self.running.remove(trial);
                 self.cancelled += 1;
             }
-            &Event::SearchStands {
-                round,
-                left,
-                unproven,
-                causes,
-                finished,
-                cancelled,
-                reused,
-                busy,
-                slots,
-                remaining,
-                ..
-            } => {
-                self.search = Some(Search {
-                    round,
-                    left,
-                    unproven,
-                    causes,
-                    finished,
-                    cancelled,
-                    reused,
-                    busy,
-                    slots,
-                    remaining,
-                });
-            }
+            Event::SearchStands(stands) => self.search = Some(*stands),
             _ => {}
         }
     }
@@ -216,8 +176,9 @@ impl State {
         parts.join("   ")
     }
 
-    fn searching(&self, search: &Search) -> String {
-        let Search { round, left, unproven, causes, finished, cancelled, reused, busy, slots, .. } = *search;
+    fn searching(&self, search: &SearchStands) -> String {
+        let SearchStands { round, left, unproven, causes, finished, cancelled, reused, busy, slots, .. } =
+            *search;
         let mut parts = vec![format!("round {round}")];
         match causes {
             0 => {}
@@ -246,7 +207,7 @@ impl State {
     }
 
     /// What the search thinks is left, at the pace of the trials so far.
-    fn time_left(&self, search: &Search) -> Option<Duration> {
+    fn time_left(&self, search: &SearchStands) -> Option<Duration> {
         let (took, trials) = self.took;
         if trials == 0 || search.remaining < 0.5 {
             return None;
@@ -262,7 +223,7 @@ mod tests {
     use super::*;
 
     fn stands(left: usize, causes: usize, remaining: f64) -> Event {
-        Event::SearchStands {
+        Event::SearchStands(SearchStands {
             round: 2,
             left,
             unproven: 1,
@@ -274,7 +235,7 @@ mod tests {
             slots: 4,
             remaining,
             belief: 0.5,
-        }
+        })
     }
 
     fn finished(trial: u64) -> Event {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use faultscope_engine::debug::{
-    Bar, Course, DebugReport, Difference, Document, FoundCause, NamedDelta, RoundCounts, Strategy, TreeCall,
-    Verdict,
+    Bar, Course, DebugReport, Difference, Document, FoundCause, InputReport, NamedDelta, RoundCounts,
+    TreeCall, ValueBoundary, Verdict,
 };
 use faultscope_model::units::show_duration;
 use maud::{Markup, html};
@@ -31,13 +31,15 @@ pub fn debug_report(document: &Document) -> String {
         @if report.none_left {
             p.good { "A passing trial without any of these deltas shows that no further cause is left." }
         }
+        (boundaries(&report.boundaries))
+        @if let Some(input) = &report.input { (smallest(input)) }
         @if let Some(difference) = &report.difference { (evidence(difference)) }
         (timeline(&document.course))
         (rounds(&document.course.rounds))
         h2 { "How it was run" }
         div.sheet {
             pre { (document.command_line.join(" ")) }
-            p.soft { "Seed " (document.seed) " · strategy " (strategy(report)) " · " (report.deltas) " deltas" }
+            p.soft { "Seed " (document.seed) " · strategy " (report.strategy.name()) " · " (report.deltas) " deltas" }
         }
     };
     frame::page(&format!("{}: {}", report.application, headline(report)), &body)
@@ -58,14 +60,6 @@ fn headline(report: &DebugReport) -> String {
             let mut letters = summary.chars();
             letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
         }
-    }
-}
-
-fn strategy(report: &DebugReport) -> &'static str {
-    match report.strategy {
-        Strategy::Bayes => "bayes",
-        Strategy::Ddmin => "ddmin",
-        Strategy::DdminPar => "ddmin-par",
     }
 }
 
@@ -126,20 +120,62 @@ fn deltas(list: &[NamedDelta]) -> Markup {
     }
 }
 
+/// Where the failure starts, for numbers.
+fn boundaries(found: &[ValueBoundary]) -> Markup {
+    if found.is_empty() {
+        return html! {};
+    }
+    html! {
+        h2 { "Where it starts" }
+        div.sheet {
+            table {
+                tr { th { "delta" } th { "fails" } th { "passes" } th { "in words" } }
+                @for boundary in found {
+                    tr {
+                        td { code { (boundary.delta) } }
+                        td.bad { (boundary.fails) }
+                        td.good { (boundary.passes.as_deref().unwrap_or("none found")) }
+                        td { (boundary.tell()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The smallest input that still fails.
+fn smallest(input: &InputReport) -> Markup {
+    html! {
+        h2 { "Input" }
+        div.sheet {
+            p { (input.tell()) }
+            @if !input.text.is_empty() { pre { (input.shown()) } }
+            @if !input.stages.is_empty() {
+                p.soft {
+                    @for (number, stage) in input.stages.iter().enumerate() {
+                        @if number > 0 { ", " }
+                        (stage.stage) " " (stage.before) " → " (stage.after)
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn evidence(difference: &Difference) -> Markup {
-    let nothing = "no such call";
+    let (failing, passing) = difference.calls();
     html! {
         h2 { "Evidence: the first call that differs" }
         p.soft { "The passing run is the nearest one; it lacks " (difference.without.join(", ")) "." }
         div.pair {
             div.sheet {
                 p { b.bad { "failing" } " run " code { (difference.failing) } }
-                pre { (difference.failing_call.as_deref().unwrap_or(nothing)) }
+                pre { (failing) }
                 (tree(&difference.failing_tree))
             }
             div.sheet {
                 p { b.good { "passing" } " run " code { (difference.passing) } }
-                pre { (difference.passing_call.as_deref().unwrap_or(nothing)) }
+                pre { (passing) }
                 (tree(&difference.passing_tree))
             }
         }
@@ -207,31 +243,18 @@ fn rounds(rounds: &[RoundCounts]) -> Markup {
     if rounds.is_empty() {
         return html! {};
     }
-    let cells = |round: &RoundCounts| {
-        [
-            round.deltas,
-            round.created,
-            round.scheduled,
-            round.finished,
-            round.cancelled,
-            round.removed,
-            round.reused,
-        ]
-    };
     html! {
         h2 { "Rounds" }
         div.sheet {
             table {
                 tr {
                     th { "round" }
-                    @for name in ["deltas", "created", "scheduled", "finished", "cancelled", "removed", "reused"] {
-                        th.number { (name) }
-                    }
+                    @for name in RoundCounts::NAMES { th.number { (name) } }
                 }
                 @for (number, round) in rounds.iter().enumerate() {
-                    tr { td { (number + 1) } @for cell in cells(round) { td.number { (cell) } } }
+                    tr { td { (number + 1) } @for cell in round.counts() { td.number { (cell) } } }
                 }
-                tr.total { td { "total" } @for cell in cells(&RoundCounts::total(rounds)) { td.number { (cell) } } }
+                tr.total { td { "total" } @for cell in RoundCounts::total(rounds).counts() { td.number { (cell) } } }
             }
         }
         @if rounds.iter().any(|round| !round.tasks.is_empty()) {

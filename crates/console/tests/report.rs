@@ -76,6 +76,31 @@ async fn cause_rounds_and_time_line_are_there() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn boundaries_and_the_smallest_input_are_there() {
+    let mut document = document(Strategy::Bayes, poison()).await;
+    document.report.boundaries = serde_json::from_value(serde_json::json!([{
+        "delta": "config order.memory", "fails": "95MiB", "passes": "96MiB", "passes_above": true,
+        "sharp": true, "trials": 3,
+    }]))
+    .unwrap();
+    document.report.input = serde_json::from_value(serde_json::json!({
+        "test": "pay", "from": "orders.json", "ending": { "kind": "minimal" }, "bytes_before": 900,
+        "bytes": 12, "stages": [{ "stage": "members", "before": 40, "after": 2 }], "trials": 17,
+        "text": "[\"<b>13</b>\"]",
+    }))
+    .unwrap();
+    let page = debug_report(&document);
+    for part in [
+        "order.memory: fails at 95MiB and below, passes from 96MiB",
+        "Minimal input: 12 of 900 bytes of orders.json, 17 trials",
+        "&lt;b&gt;13&lt;/b&gt;",
+        "members 40 → 2",
+    ] {
+        assert!(page.contains(part), "no `{part}` in\n{page}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn whatever_services_say_stays_text() {
     let document = document(Strategy::Bayes, poison()).await;
     let page = debug_report(&document);

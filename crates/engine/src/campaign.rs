@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use faultscope_model::application::TestCase;
-use faultscope_model::event::Event;
+use faultscope_model::event::{Event, SearchStands};
 use faultscope_model::outcome::Signature;
 use faultscope_model::{DeltaSet, Outcome, Run, SlotId, Space, TrialId};
 use faultscope_search::resilience::Clues;
@@ -370,7 +370,7 @@ impl Loop<'_> {
         }
         let rounds = self.search.rounds();
         let reused: usize = rounds.iter().map(|round| round.count(TaskEnd::Reused)).sum();
-        self.session.events.emit(Event::SearchStands {
+        self.session.events.emit(Event::SearchStands(SearchStands {
             round: if rounds.is_empty() { self.best.1 } else { rounds.len() },
             left: standing.left,
             unproven: standing.unproven,
@@ -382,6 +382,6 @@ impl Loop<'_> {
             slots: self.session.slots.len(),
             remaining: standing.remaining,
             belief: standing.belief,
-        });
+        }));
     }
 }

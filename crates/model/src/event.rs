@@ -44,30 +44,7 @@ pub enum Event {
         rate: f64,
     },
     /// Where the search stands.
-    SearchStands {
-        /// In which round it is; where there are no rounds, how often the failing set has become smaller.
-        round: usize,
-        /// How many deltas may still belong to the cause.
-        left: usize,
-        /// How many one-smaller sets are yet to be tried.
-        unproven: usize,
-        /// How many causes are found.
-        causes: usize,
-        /// Trials that have finished.
-        finished: usize,
-        /// Trials that were cancelled.
-        cancelled: usize,
-        /// Questions that were answered by earlier trials.
-        reused: usize,
-        /// Slots in which a trial runs.
-        busy: usize,
-        /// All slots.
-        slots: usize,
-        /// Trials that are estimated to be left.
-        remaining: f64,
-        /// How probable the answer is, in the eyes of the search.
-        belief: f64,
-    },
+    SearchStands(SearchStands),
     /// A trial was given to a slot.
     TrialStarted {
         /// Which.
@@ -79,6 +56,14 @@ pub enum Event {
         deltas: DeltaSet,
         /// How many tests it will run.
         tests: usize,
+    },
+    /// What a trial beyond the search is to show: a value of a setting, a smaller input. A campaign that goes
+    /// on later knows it by this.
+    QuestionAsked {
+        /// The trial.
+        trial: TrialId,
+        /// A digest of circumstance and tests.
+        digest: String,
     },
     /// An instance is ready.
     InstanceReady {
@@ -161,4 +146,44 @@ pub enum Event {
         /// In a few words.
         summary: String,
     },
+}
+
+/// Where a search stands.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SearchStands {
+    /// In which round it is; where there are no rounds, how often the failing set has become smaller.
+    pub round: usize,
+    /// How many deltas may still belong to the cause.
+    pub left: usize,
+    /// How many one-smaller sets are yet to be tried.
+    pub unproven: usize,
+    /// How many causes are found.
+    pub causes: usize,
+    /// Trials that have finished.
+    pub finished: usize,
+    /// Trials that were cancelled.
+    pub cancelled: usize,
+    /// Questions that were answered by earlier trials.
+    pub reused: usize,
+    /// Slots in which a trial runs.
+    pub busy: usize,
+    /// All slots.
+    pub slots: usize,
+    /// Trials that are estimated to be left.
+    pub remaining: f64,
+    /// How probable the answer is, in the eyes of the search.
+    pub belief: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_search_stands_is_flat_in_the_log() {
+        let line = r#"{"kind":"search_stands","round":2,"left":12,"unproven":1,"causes":0,"finished":3,"cancelled":1,"reused":0,"busy":2,"slots":4,"remaining":8.0,"belief":0.5}"#;
+        let event: Event = serde_json::from_str(line).unwrap();
+        assert!(matches!(&event, Event::SearchStands(stands) if stands.left == 12));
+        assert_eq!(serde_json::to_string(&event).unwrap(), line);
+    }
 }

@@ -231,6 +231,11 @@ impl TrialId {
         Self(AGAIN + u64::from(number))
     }
 
+    /// How far it is behind another one of its kind.
+    pub fn after(self, first: Self) -> u32 {
+        u32::try_from(self.0.saturating_sub(first.0)).unwrap_or(u32::MAX)
+    }
+
     /// Whether a search chose it, or it is one of a plain list.
     pub fn is_chosen(self) -> bool {
         self.0 < SENTINELS

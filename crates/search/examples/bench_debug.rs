@@ -1,9 +1,9 @@
 //! Compares the searches in virtual time with one another and with recorded figures:
 //! `bench_debug [instances=FILE] [anchors=FILE] [seed=N] [families=mono,..] [slots=1,4] [durations=unit]
-//! [strategies=bayes,..] [most=N]`. Without a file, instances are generated from the seed.
+//! [strategies=bayes,..] [most=N] [cells=mono-15-1,..] [draws=N]`. Without a file, instances are generated from the seed.
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
-use faultscope_search::bench::{Plan, Row, Strategy, goals, read_anchors, rows};
+use faultscope_search::bench::{Plan, Row, Strategy, agreement, goals, read_anchors, rows};
 use faultscope_search::simulate::{Durations, generate, read};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,6 +17,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     if let Some(families) = list("families") {
         instances.retain(|instance| families.contains(&instance.family.to_string()));
+    }
+    if let Some(cells) = list("cells") {
+        instances.retain(|instance| cells.iter().any(|cell| cell == instance.cell()));
     }
     if let Some(most) = get("most") {
         let most: usize = most.parse()?;
@@ -80,23 +83,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("         {cell}: {value:.3}, limit {limit:.3}");
         }
     }
-    let mut off: Vec<(f64, String)> = Vec::new();
-    for row in rows.iter().filter(|row| row.strategy != Strategy::Bayes) {
-        // Recorded lognormal cells of many deltas have fewer instances.
-        if let Some(a) = anchor(row).filter(|a| a.instances == row.instances) {
-            let by = (row.trials / a.trials - 1.0).abs().max((row.makespan / a.makespan - 1.0).abs());
-            off.push((by, format!("{} {} p{} {}", row.strategy, row.cell, row.slots, row.durations)));
-        }
-    }
-    off.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let draws: u32 = get("draws").unwrap_or("12").parse()?;
+    let mut off = agreement(&instances, &anchors, seed, draws);
+    off.sort_by(|a, b| b.off().total_cmp(&a.off()));
     for durations in ["unit", "lognormal"] {
-        let of: Vec<_> = off.iter().filter(|(_, name)| name.ends_with(durations)).collect();
-        let within = of.iter().filter(|(by, _)| *by <= 0.1).count();
-        if let Some((by, name)) = of.first() {
+        let of: Vec<_> = off.iter().filter(|cell| cell.name.ends_with(durations)).collect();
+        let (within, held) = (
+            of.iter().filter(|cell| cell.off() <= 0.1).count(),
+            of.iter().filter(|cell| cell.holds()).count(),
+        );
+        println!("recorded, {durations}: of {} cells {within} within 10 %, {held} within chance", of.len());
+        for cell in of.iter().take(12) {
             println!(
-                "recorded, {durations}: {within} of {} rows within 10 %, worst {:.1} % at {name}",
-                of.len(),
-                100.0 * by
+                "         {} {}: {:.2?} recorded, {:.2?} here, {:.1} deviations",
+                cell.strategy,
+                cell.name,
+                cell.recorded,
+                cell.ours,
+                cell.deviations()
             );
         }
     }

@@ -38,7 +38,7 @@ pub struct Ddmin {
 impl Ddmin {
     /// Searches all deltas of a problem.
     pub fn new(problem: Problem) -> Self {
-        let left: Vec<usize> = (0..problem.size).collect();
+        let left: Vec<usize> = problem.full().iter().collect();
         let best = problem.full();
         let mut ledger = Ledger::default();
         ledger.learn(DeltaSet::new(), Verdict::Pass);

@@ -43,7 +43,7 @@ pub struct DdminPar {
 impl DdminPar {
     /// Searches all deltas of a problem; the node delta, when there is one, is tried first.
     pub fn new(problem: Problem) -> Self {
-        let left: Vec<usize> = (0..problem.size).collect();
+        let left: Vec<usize> = problem.full().iter().collect();
         let best = problem.full();
         let mut ledger = Ledger::default();
         ledger.learn(DeltaSet::new(), Verdict::Pass);

@@ -31,6 +31,8 @@ pub struct Problem {
     /// Deltas that are likely to make sense only together: no trial that may as well keep them together
     /// takes them apart.
     pub kin: Vec<DeltaSet>,
+    /// What the search starts from.
+    whole: DeltaSet,
     close: Arc<Close>,
 }
 
@@ -44,6 +46,7 @@ impl Problem {
             node: None,
             ranked: false,
             kin: Vec::new(),
+            whole: (0..size).collect(),
             close: Arc::new(|set| Some(set.clone())),
         }
     }
@@ -59,6 +62,7 @@ impl Problem {
             node: space.deltas.iter().position(|delta| delta.dimension == Dimension::Node),
             ranked: true,
             kin: kin(space),
+            whole: space.full(),
             close: Arc::new(move |set| closing.close(set).ok()),
         }
     }
@@ -97,9 +101,9 @@ impl Problem {
         set
     }
 
-    /// All deltas.
+    /// The deltas that all together fail. Others come in only where closing a set brings them along.
     pub fn full(&self) -> DeltaSet {
-        (0..self.size).collect()
+        self.whole.clone()
     }
 
     /// The sum of the ranks of a set.

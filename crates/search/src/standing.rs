@@ -20,7 +20,7 @@ pub struct Standing {
     pub left: usize,
     /// How many one-smaller sets are yet to be tried.
     pub unproven: usize,
-    /// How probable the answer is, in the eyes of the search; 1 when it is proven.
+    /// How probable the answer is, in the eyes of the search; 1 when trials prove it.
     pub belief: f64,
     /// Trials that have finished.
     pub finished: u32,

@@ -72,7 +72,7 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
     {
         return Err(CommandError::internal("the written file would say something else"));
     }
-    let deltas = read.space().map_or(0, |space| space.deltas.len());
+    let deltas = read.space().map_or(0, |space| space.full().len());
     if args.write {
         replace(&file, &text)?;
     }

@@ -53,7 +53,7 @@ pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> 
         application: project.application.name.clone(),
         services: project.application.services.len(),
         tests: project.application.tests.len(),
-        deltas: space.deltas,
+        deltas: space.full().iter().map(|delta| space.deltas[delta].clone()).collect(),
         warnings: super::check_programs::warnings(&project, args.target.platform),
         probe,
     };

@@ -27,7 +27,7 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
         return Err(CommandError::usage("only the strategy `bayes` looks for all causes")
             .hint("leave `--all` or `--strategy` out"));
     }
-    let differs = project.application.space().is_ok_and(|space| !space.deltas.is_empty());
+    let differs = project.application.space().is_ok_and(|space| !space.full().is_empty());
     if !differs && !args.input {
         let message = "simplest and failing circumstance are the same, so there is nothing to search";
         return Err(CommandError::new(Exit::Spec, message).hint(
@@ -125,17 +125,9 @@ fn bundles(
     report: &DebugReport,
     printer: &Printer,
 ) -> Result<Vec<PathBuf>, CommandError> {
-    if args.target.comparison.is_asked_for() {
-        // A bundle lays its circumstances over one file, and a comparison has two.
-        return match &args.bundle {
-            None => Ok(Vec::new()),
-            Some(_) => Err(CommandError::usage("a comparison of two deployments cannot be bundled yet")),
-        };
-    }
     let rate = report.calibration.map_or(1.0, |known| known.rate);
     let how = (rate, args.only, args.seed);
-    let written =
-        super::repro::write_bundles(project, &args.target.file, report, how, args.bundle.as_deref());
+    let written = super::repro::write_bundles(project, &args.target, report, how, args.bundle.as_deref());
     let bundles = match written {
         Err(error) if args.bundle.is_none() => {
             printer.warn(format!("no reproduction bundle: {}", error.causes.join(": ")));
@@ -187,18 +179,19 @@ fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
         show_best(report, printer);
     }
     if let Some(difference) = &report.difference {
-        let nothing = || "no such call".to_owned();
+        let (failing, passing) = difference.calls();
         printer.line(format!(
             "First call that differs from run {} (without {}):",
             difference.passing,
             difference.without.join(", ")
         ));
-        printer.line(format!("  failing  {}", difference.failing_call.clone().unwrap_or_else(nothing)));
-        printer.line(format!("  passing  {}", difference.passing_call.clone().unwrap_or_else(nothing)));
+        printer.line(format!("  failing  {failing}"));
+        printer.line(format!("  passing  {passing}"));
     }
     let trials = &report.trials;
     let mut parts = vec![format!("{} trials finished", trials.finished)];
     for (count, what) in [
+        (trials.deeper, "for boundaries and input"),
         (trials.unresolved, "unresolved"),
         (trials.cancelled, "cancelled"),
         (trials.reused, "reused"),
@@ -272,7 +265,10 @@ fn show_cause(cause: &FoundCause, report: &DebugReport, printer: &Printer) {
     }
     if report.calibration.is_some_and(|known| known.rate < 1.0) {
         // A single delta that failed once is the cause; of several, passes that were chance could hide one.
-        let certain = if cause.deltas.len() > 1 { "at least 99 % certain" } else { "certain" };
+        let certain = match cause.deltas.len() {
+            0 | 1 => "certain".to_owned(),
+            _ => format!("{:.1} % certain", (1000.0 * report.belief).floor() / 10.0),
+        };
         printer.line(format!("  {certain}; seen to fail {} times with exactly these", cause.confirmations));
     }
 }

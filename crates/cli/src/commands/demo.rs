@@ -131,7 +131,7 @@ async fn reduce(
 ) -> Result<DebugReport, CommandError> {
     let file = folder.join(CASE);
     let project = Project::read(&file)?;
-    let deltas = project.application.space().map_or(0, |space| space.deltas.len());
+    let deltas = project.application.space().map_or(0, |space| space.full().len());
     let test = project.application.failing_test.clone().unwrap_or_default();
     printer.talk(format!(
         "\nIn production the test `{test}` fails. {deltas} things are different there: which of them is it?"

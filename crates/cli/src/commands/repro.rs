@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use faultscope_engine::debug::bundle::{self, BundleError, Contents, Manifest};
-use faultscope_engine::debug::{DebugReport, FoundCause, Verdict};
+use faultscope_engine::debug::bundle::{self, BundleError, Compared, Contents, Manifest, Reduced};
+use faultscope_engine::debug::{DebugReport, FoundCause};
 use faultscope_engine::{EngineError, Session, TrialEnd, TrialRequest, stored};
 use faultscope_model::{Circumstance, DeltaSet, Outcome, Run, SlotId, TrialId};
 use faultscope_store::Store;
@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Global, IsolationArg, PlatformChoice, Target, Under};
+use crate::comparison::Comparison;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -65,7 +66,7 @@ pub(crate) async fn run(args: ReproArgs, global: &Global, printer: &Printer) -> 
         }
     };
     let (manifest, file) = bundle::unpack(&args.bundle, &folder).map_err(|e| refused(&args.bundle, e))?;
-    let project = Project::read(&file)?;
+    let project = unpacked(&manifest, &file, printer)?;
     printer.talk(format!("{}: {}", manifest.application, manifest.signature));
     let target = Target::of(file, args.platform, args.isolation);
     let platform = project.platform(&target).await?;
@@ -100,6 +101,21 @@ pub(crate) async fn run(args: ReproArgs, global: &Global, printer: &Printer) -> 
         show(&shown, printer);
     }
     Ok(exit)
+}
+
+/// The application of a bundle, with the failing and the nearest passing circumstance as its two ends.
+fn unpacked(manifest: &Manifest, file: &Path, printer: &Printer) -> Result<Project, CommandError> {
+    let Some(compared) = &manifest.compared else { return Project::read(file) };
+    let below = |paths: &[PathBuf]| paths.iter().map(|path| file.join(path)).collect();
+    let comparison = Comparison {
+        good: below(&compared.good),
+        bad: below(&compared.bad),
+        tests_from: compared.tests.as_ref().map(|path| file.join(path)),
+    };
+    let mut project = comparison.read(printer)?;
+    project.application.simplest = compared.passing.clone();
+    project.application.failing = compared.failing.clone();
+    Ok(project)
 }
 
 /// The failing circumstance until it fails, then the passing one; none when it was interrupted.
@@ -193,22 +209,27 @@ fn refused(file: &Path, error: BundleError) -> CommandError {
 /// Writes a bundle for each cause that was found; gives their files.
 pub(crate) fn write_bundles(
     project: &Project,
-    file: &Path,
+    target: &Target,
     report: &DebugReport,
     (rate, only, seed): (f64, bool, u64),
     out: Option<&Path>,
 ) -> Result<Vec<PathBuf>, CommandError> {
-    let (Verdict::Reduced, Some(signature)) = (&report.verdict, &report.signature) else {
-        return Ok(Vec::new());
-    };
+    let Some(signature) = &report.signature else { return Ok(Vec::new()) };
     let stored = Store::open(project.root.join(".faultscope"))?.campaign_by(&report.campaign)?;
     let runs = stored::runs(&stored.reader()?)?;
-    let file = if file.is_dir() { file.join(crate::project::FILE_NAME) } else { file.to_owned() };
+    let file = match target.file.is_dir() {
+        true => target.file.join(crate::project::FILE_NAME),
+        false => target.file.clone(),
+    };
     let mut files = Vec::new();
     for (cause, number) in report.causes.iter().zip(1..) {
         let Some((failing, passing)) = both_ends(cause, &runs) else { continue };
+        let failing = &failing.circumstance;
+        let passing = passing.map_or(&project.application.simplest, |run| &run.circumstance);
+        let compared = compared(project, target, failing, passing)?;
+        let reduced = compared.is_none().then_some(Reduced { file: &file, failing, passing });
         let manifest = Manifest {
-            format: Manifest::FORMAT,
+            format: Manifest::format(compared.is_some()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             application: report.application.clone(),
             campaign: report.campaign.clone(),
@@ -217,22 +238,41 @@ pub(crate) fn write_bundles(
             seed,
             deltas: cause.deltas.iter().map(|delta| delta.name.clone()).collect(),
             only,
+            compared,
         };
-        let contents = Contents {
-            root: &project.root,
-            file: &file,
-            application: &project.application,
-            failing: &failing.circumstance,
-            passing: passing.map_or(&project.application.simplest, |run| &run.circumstance),
-        };
+        let contents = Contents { root: &project.root, application: &project.application, reduced };
         let default = || stored.folder().join("repro.tar.gz");
-        let target = numbered(&out.map_or_else(default, Path::to_owned), number);
-        bundle::write(&target, &manifest, &contents).map_err(|e| {
-            CommandError::new(Exit::Environment, format!("cannot write {}", target.display())).because(e)
+        let to = numbered(&out.map_or_else(default, Path::to_owned), number);
+        bundle::write(&to, &manifest, &contents).map_err(|e| {
+            CommandError::new(Exit::Environment, format!("cannot write {}", to.display())).because(e)
         })?;
-        files.push(target);
+        files.push(to);
     }
     Ok(files)
+}
+
+/// What a bundle keeps of a comparison; none where one file was debugged.
+fn compared(
+    project: &Project,
+    target: &Target,
+    failing: &Circumstance,
+    passing: &Circumstance,
+) -> Result<Option<Compared>, CommandError> {
+    if !target.comparison.is_asked_for() {
+        return Ok(None);
+    }
+    let inside = |path: &PathBuf| {
+        bundle::inside(&project.root, path)
+            .map_err(|e| CommandError::new(Exit::Environment, "the comparison cannot be bundled").because(e))
+    };
+    let all = |paths: &[PathBuf]| paths.iter().map(inside).collect::<Result<Vec<_>, _>>();
+    Ok(Some(Compared {
+        good: all(&target.comparison.good)?,
+        bad: all(&target.comparison.bad)?,
+        tests: target.comparison.tests_from.as_ref().map(inside).transpose()?,
+        failing: failing.clone(),
+        passing: passing.clone(),
+    }))
 }
 
 /// The run that showed a cause, and the passing run that differs from it in the fewest deltas.

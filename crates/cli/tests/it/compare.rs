@@ -39,7 +39,8 @@ fn sixty_differences_are_reduced_to_one() {
     let sides = ["--good", "good.yaml", "--bad", "bad.yaml"];
     let listed = tool.json([&["check"], &sides[..]].concat(), 0);
     assert_eq!(listed["deltas"].as_array().unwrap().len(), DIFFERENCES);
-    let running = tool.start([&["debug", "--slots", "2", "--json"], &sides[..]].concat());
+    let wanted = ["debug", "--slots", "2", "--json", "--bundle", "out/repro.tar.gz"];
+    let running = tool.start([&wanted[..], &sides[..]].concat());
     let id = running.id();
     let report = running.wait().expect(1).json();
     nothing_left(id, &tool.folder());
@@ -48,6 +49,20 @@ fn sixty_differences_are_reduced_to_one() {
     assert_eq!(cause[0]["name"], "config back.env.BROKEN");
     let again = [&["--delta", "config back.env.BROKEN"], &sides[..]].concat();
     tool.tested(again, 1);
+
+    // Both sides are in the bundle, and the failure comes from there alone.
+    let elsewhere = crate::tool();
+    std::fs::copy(tool.folder().join("out/repro.tar.gz"), elsewhere.folder().join("moved.tar.gz")).unwrap();
+    let shown = elsewhere.json(["repro", "moved.tar.gz", "--into", "kept"], 1);
+    assert_eq!(shown["reproduced"], true);
+    assert_eq!(shown["passing"]["outcome"]["kind"], "pass");
+    assert_eq!(shown["manifest"]["compared"]["good"], serde_json::json!(["good.yaml"]));
+    let readme = elsewhere.read("kept/README.md");
+    let sides =
+        "--good 'application/good.yaml' --bad 'application/bad.yaml' --delta 'config back.env.BROKEN'";
+    assert!(readme.contains(&format!("faultscope test {sides}")), "{readme}");
+    let out = ["kept/application/good.yaml", "kept/application/bad.yaml"];
+    elsewhere.run(["test", "--good", out[0], "--bad", out[1], "--delta", "config back.env.BROKEN"]).expect(1);
 }
 
 #[test]

@@ -63,10 +63,16 @@ const FAILING: &str =
 #[test]
 fn a_number_has_a_boundary() {
     let tool = till(LIMIT, FAILING);
-    let running = tool.start(["debug", "--boundary", "--slots", "2", "--json"]);
+    let reports = ["--report", "html=out.html", "--report", "md=out.md", "--report", "junit=out.xml"];
+    let running = tool.start([&["debug", "--boundary", "--slots", "2", "--json"], &reports[..]].concat());
     let id = running.id();
     let report = running.wait().expect(1).json();
     nothing_left(id, &tool.folder());
+    let told = "fails from 121, passes at 120 and below";
+    for file in ["out.html", "out.md", "out.xml"] {
+        assert!(tool.read(file).contains(told), "{file}: {}", tool.read(file));
+    }
+    assert!(tool.run(["report"]).expect(0).stdout.contains(told), "the stored campaign tells it, too");
     let found = &report["boundaries"][0];
     assert_eq!(
         (&found["delta"], &found["fails"], &found["passes"], &found["sharp"]),
@@ -97,8 +103,14 @@ fn a_number_that_was_not_set_is_looked_for_on_both_sides() {
 #[test]
 fn steps_are_reduced() {
     let tool = till(ORDER, FAILING);
-    let report: Value = tool.json(["debug", "--input", "--slots", "2"], 1);
+    let reports = ["--report", "html=out.html", "--report", "md=out.md"];
+    let report: Value = tool.json([&["debug", "--input", "--slots", "2"], &reports[..]].concat(), 1);
     let input = &report["input"];
+    let bytes = format!("Minimal input: {} of {} bytes", input["bytes"], input["bytes_before"]);
+    for file in ["out.html", "out.md"] {
+        let text = tool.read(file);
+        assert!(text.contains(&bytes) && text.contains("/orders"), "{file}: {text}");
+    }
     assert!(input["trials"].as_u64().unwrap() < 40, "{input}");
     assert_eq!(input["ending"]["kind"], "minimal");
     assert_eq!(

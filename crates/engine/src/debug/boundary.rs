@@ -11,7 +11,7 @@ use faultscope_search::{Boundary, FoundBoundary, Line, Side};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::asking::{Next, Questions, ask};
+use super::asking::{Means, Next, Questions, ask};
 use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::TrialRequest;
@@ -90,18 +90,17 @@ pub(super) struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Searches the boundaries of all numbers of a cause; `numbered` counts trials over all of them. What
-    /// is found before a stop is kept.
+    /// Searches the boundaries of all numbers of a cause. What is found before a stop is kept.
     pub(super) async fn boundaries(
         &self,
         cause: &DeltaSet,
-        numbered: &mut u32,
+        means: &mut Means,
     ) -> Result<Vec<ValueBoundary>, EngineError> {
         let mut found = Vec::new();
         for delta in cause.iter() {
             let Some(axis) = self.space.axis(delta) else { continue };
             for line in lines(&axis) {
-                if self.stop.is_cancelled() {
+                if self.stop.is_cancelled() || means.spent {
                     return Ok(found);
                 }
                 let text = format!("looking for the boundary of {}", self.space.deltas[delta].name);
@@ -112,11 +111,11 @@ impl Setting<'_> {
                     delta,
                     axis: &axis,
                     search: Boundary::new(line, self.repeats),
-                    first: *numbered,
+                    first: means.boundaries,
                     runs: Vec::new(),
                 };
-                ask(self.session, &mut values, self.stop).await?;
-                *numbered += values.search.trials();
+                ask(self.session, &mut values, means, self.stop).await?;
+                means.boundaries += values.search.trials();
                 let boundary = values.tell(line);
                 // A value that nobody has set is looked for on both sides, and is on one of them.
                 if boundary.passes.is_some() || matches!(line.other, Side::Passing(_)) || axis.unlimited_above
@@ -161,7 +160,7 @@ impl Values<'_> {
     }
 
     fn own(&self, trial: TrialId) -> TrialId {
-        TrialId(trial.0 - TrialId::boundary(self.first).0)
+        TrialId(u64::from(trial.after(TrialId::boundary(self.first))))
     }
 
     fn tell(&self, line: Line) -> ValueBoundary {

@@ -1,12 +1,14 @@
 //! A reproduction bundle: one file with the application, reduced to the minimal failing circumstance and the
 //! nearest passing one, that shows the failure on another machine.
 
-use std::collections::BTreeMap;
+mod files;
+
+pub use files::inside;
+
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
-use faultscope_model::application::TestBody;
 use faultscope_model::outcome::Signature;
 use faultscope_model::{Application, Circumstance};
 use flate2::Compression;
@@ -14,16 +16,10 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-/// The form of bundles that this version writes and reads.
-const FORMAT: u32 = 1;
-/// A folder up to this size goes in as a whole; of a larger one only what the application names.
-const WHOLE_BYTES: u64 = 16 << 20;
-const WHOLE_FILES: usize = 2_000;
-/// The most that a bundle holds.
-const MOST_BYTES: u64 = 256 << 20;
-const MOST_FILES: usize = 20_000;
-/// Folders that never go in: what the tool and version control keep, and what is built from the rest.
-const LEFT_OUT: [&str; 6] = [".faultscope", ".git", ".hg", "target", "__pycache__", ".venv"];
+use files::{MOST_BYTES, MOST_FILES, add, collect};
+
+/// The latest form of bundles that this version writes and reads; the first knew no comparisons.
+const FORMAT: u32 = 2;
 /// The manifest in a bundle.
 const MANIFEST: &str = "bundle.json";
 /// The folder of the application in a bundle.
@@ -52,6 +48,31 @@ pub struct Manifest {
     pub deltas: Vec<String>,
     /// Whether only the failing test was run.
     pub only: bool,
+    /// What was compared, where the deltas are the differences of two deployments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Compared>,
+}
+
+/// Two deployments in a bundle. There is no one file to reduce, so the circumstances are kept here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Compared {
+    /// The files or the folder of the one that works, below the folder of the application.
+    pub good: Vec<PathBuf>,
+    /// Those of the one that fails.
+    pub bad: Vec<PathBuf>,
+    /// The file whose tests are used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<PathBuf>,
+    /// The minimal failing circumstance.
+    pub failing: Circumstance,
+    /// The nearest passing one.
+    pub passing: Circumstance,
+}
+
+impl Compared {
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.good.iter().chain(&self.bad).chain(&self.tests)
+    }
 }
 
 /// What goes into a bundle beside its manifest.
@@ -59,10 +80,17 @@ pub struct Manifest {
 pub struct Contents<'a> {
     /// The folder of the application.
     pub root: &'a Path,
-    /// The application file, below that folder.
-    pub file: &'a Path,
     /// The application as it was read.
     pub application: &'a Application,
+    /// What is reduced; none for a comparison, whose manifest says it.
+    pub reduced: Option<Reduced<'a>>,
+}
+
+/// An application file and what is laid over it.
+#[derive(Debug, Clone)]
+pub struct Reduced<'a> {
+    /// The application file, below the folder of the application.
+    pub file: &'a Path,
     /// The minimal failing circumstance.
     pub failing: &'a Circumstance,
     /// The nearest passing one.
@@ -110,16 +138,21 @@ pub fn secrets(application: &Application) -> Vec<String> {
 /// Writes a bundle; gives the number of files in it.
 pub fn write(out: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Result<usize, BundleError> {
     let root = fs::canonicalize(contents.root).map_err(io_error("open", contents.root))?;
-    let file = fs::canonicalize(contents.file).map_err(io_error("open", contents.file))?;
-    let Ok(extended) = file.strip_prefix(&root) else {
-        return Err(BundleError::Unfit(format!("{} lies outside {}", file.display(), root.display())));
-    };
     let mut files = collect(&root, contents.application)?;
-    files.insert(extended.to_owned(), fs::metadata(&file).map_err(io_error("open", &file))?.len());
+    for path in manifest.compared.iter().flat_map(Compared::paths) {
+        add(&root, path, &mut files)?;
+    }
+    let minimal = match &contents.reduced {
+        None => None,
+        Some(reduced) => {
+            let file = inside(&root, reduced.file)?;
+            add(&root, &file, &mut files)?;
+            Some(minimal(&file, manifest, reduced)?)
+        }
+    };
     if files.len() > MOST_FILES || files.values().sum::<u64>() > MOST_BYTES {
         return Err(BundleError::Unfit(format!("more than {} MiB or {MOST_FILES} files", MOST_BYTES >> 20)));
     }
-    let minimal = minimal(extended, manifest, contents)?;
     if let Some(parent) = out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent).map_err(io_error("create", parent))?;
     }
@@ -138,7 +171,9 @@ pub fn write(out: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Result
         let text = serde_json::to_vec_pretty(manifest).map_err(|e| BundleError::Unfit(e.to_string()))?;
         add(&mut archive, Path::new(MANIFEST), &text, 0o644)?;
         add(&mut archive, Path::new("README.md"), readme(manifest).as_bytes(), 0o644)?;
-        add(&mut archive, &Path::new(APPLICATION).join(MINIMAL), minimal.as_bytes(), 0o644)?;
+        if let Some(minimal) = &minimal {
+            add(&mut archive, &Path::new(APPLICATION).join(MINIMAL), minimal.as_bytes(), 0o644)?;
+        }
         for name in files.keys() {
             let path = root.join(name);
             let data = fs::read(&path).map_err(io_error("read", &path))?;
@@ -153,11 +188,11 @@ pub fn write(out: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Result
         return Err(error);
     }
     fs::rename(&partial, out).map_err(io_error("write", out))?;
-    Ok(files.len() + 3)
+    Ok(files.len() + 2 + usize::from(minimal.is_some()))
 }
 
 /// The application file laid over the original: only what matters differs between its two circumstances.
-fn minimal(extended: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Result<String, BundleError> {
+fn minimal(extended: &Path, manifest: &Manifest, reduced: &Reduced<'_>) -> Result<String, BundleError> {
     let extended = extended.to_str().ok_or_else(|| BundleError::Unfit("its name is not text".into()))?;
     // JSON is YAML, and quotes what needs quotes.
     let json = |value: &serde_json::Value| serde_json::to_string_pretty(value);
@@ -169,14 +204,26 @@ fn minimal(extended: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Res
         manifest.signature.to_string().replace(['\n', '\r'], " "),
         json(&extended.into()).map_err(unfit)?,
         json(&manifest.signature.test.clone().into()).map_err(unfit)?,
-        circumstance(contents.passing).map_err(unfit)?,
-        circumstance(contents.failing).map_err(unfit)?,
+        circumstance(reduced.passing).map_err(unfit)?,
+        circumstance(reduced.failing).map_err(unfit)?,
     ))
 }
 
 fn readme(manifest: &Manifest) -> String {
+    let by_hand = match &manifest.compared {
+        None => format!("faultscope test application/{MINIMAL} --failing"),
+        Some(compared) => {
+            let words = |flag: &str, paths: &[PathBuf]| -> String {
+                paths.iter().map(|path| format!(" {flag} 'application/{}'", path.display())).collect()
+            };
+            let tests = words("--tests", compared.tests.as_slice());
+            let deltas: String = manifest.deltas.iter().map(|delta| format!(" --delta '{delta}'")).collect();
+            let sides = [words("--good", &compared.good), words("--bad", &compared.bad)].concat();
+            format!("faultscope test{sides}{tests}{deltas}")
+        }
+    };
     format!(
-        "# A failure of {}, reduced\n\n    {}\n\nIt needs exactly: {}\n\nRun `faultscope repro` on the bundle: it runs the failing and the nearest passing circumstance and says whether the failure is there (exit code 1) or not (0). By hand:\n\n    tar xzf BUNDLE && faultscope test application/{MINIMAL} --failing\n\nWritten by Faultscope {} from campaign {}, seed {}.\n",
+        "# A failure of {}, reduced\n\n    {}\n\nIt needs exactly: {}\n\nRun `faultscope repro` on the bundle: it runs the failing and the nearest passing circumstance and says whether the failure is there (exit code 1) or not (0). By hand:\n\n    tar xzf BUNDLE && {by_hand}\n\nWritten by Faultscope {} from campaign {}, seed {}.\n",
         manifest.application,
         manifest.signature.to_string().replace('\n', "\n    "),
         manifest.deltas.join(", "),
@@ -192,97 +239,8 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The files of an application with their sizes: all of its folder where that is small, otherwise what its
-/// commands, tests and settings name.
-fn collect(root: &Path, application: &Application) -> Result<BTreeMap<PathBuf, u64>, BundleError> {
-    let mut files = BTreeMap::new();
-    if walk(root, Path::new(""), &mut files, (WHOLE_FILES, WHOLE_BYTES))? {
-        return Ok(files);
-    }
-    let mut files = BTreeMap::new();
-    for name in named(application) {
-        let path = root.join(&name);
-        // Only what lies below the folder, also behind links.
-        let Ok(real) = fs::canonicalize(&path) else { continue };
-        let Ok(inside) = real.strip_prefix(root) else { continue };
-        if inside.as_os_str().is_empty() {
-            continue;
-        }
-        if real.is_dir() {
-            walk(root, inside, &mut files, (MOST_FILES, MOST_BYTES))?;
-        } else if let Ok(meta) = fs::metadata(&real) {
-            files.insert(inside.to_owned(), meta.len());
-        }
-    }
-    for entry in fs::read_dir(root).map_err(io_error("read", root))?.flatten() {
-        let path = PathBuf::from(entry.file_name());
-        if path.extension().is_some_and(|e| e == "yaml" || e == "yml") {
-            files.insert(path, entry.metadata().map_or(0, |meta| meta.len()));
-        }
-    }
-    Ok(files)
-}
-
-/// Adds all regular files below a folder; false when there are more than the bounds allow.
-fn walk(
-    root: &Path,
-    folder: &Path,
-    files: &mut BTreeMap<PathBuf, u64>,
-    (most_files, most_bytes): (usize, u64),
-) -> Result<bool, BundleError> {
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        let path = root.join(&folder);
-        for entry in fs::read_dir(&path).map_err(io_error("read", &path))?.flatten() {
-            let name = entry.file_name();
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() && !LEFT_OUT.iter().any(|left_out| name == *left_out) {
-                open.push(folder.join(&name));
-            } else if kind.is_file() {
-                files.insert(folder.join(&name), entry.metadata().map_or(0, |meta| meta.len()));
-            }
-        }
-        if files.len() > most_files || files.values().sum::<u64>() > most_bytes {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Every text of an application that may be the name of a file or folder of its own.
-fn named(application: &Application) -> Vec<PathBuf> {
-    let mut names = Vec::new();
-    let mut add = |directory: &str, texts: &mut dyn Iterator<Item = &String>| {
-        names.push(PathBuf::from(directory));
-        for text in texts {
-            for part in
-                [Some(text.as_str()), text.split_once('=').map(|(_, value)| value)].into_iter().flatten()
-            {
-                names.push(Path::new(directory).join(part));
-                names.push(PathBuf::from(part));
-            }
-        }
-    };
-    for service in application.services.values() {
-        add(&service.directory, &mut service.command.iter().chain(service.env.values()));
-        for version in service.versions.values() {
-            let directory = version.directory.as_deref().unwrap_or(&service.directory);
-            add(directory, &mut version.command.iter().flatten().chain(version.env.values()));
-        }
-    }
-    add("", &mut application.setup.iter().flatten());
-    for test in &application.tests {
-        if let TestBody::Command(command) | TestBody::Discover { command, .. } = &test.body {
-            add(&command.directory, &mut command.run.iter().chain(command.env.values()));
-        }
-    }
-    names.retain(|name| {
-        name.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
-    });
-    names
-}
-
-/// Unpacks a bundle into an empty folder; gives what it is about and its application file.
+/// Unpacks a bundle into an empty folder; gives what it is about and its application file, or the folder of
+/// both deployments of a comparison.
 pub fn unpack(bundle: &Path, into: &Path) -> Result<(Manifest, PathBuf), BundleError> {
     let source = File::open(bundle).map_err(io_error("open", bundle))?;
     // Reading stops at the bound, whatever the archive's own numbers say.
@@ -326,6 +284,13 @@ pub fn unpack(bundle: &Path, into: &Path) -> Result<(Manifest, PathBuf), BundleE
     if manifest.format > FORMAT {
         return Err(BundleError::Refused(format!("it is of a later form, {}", manifest.format)));
     }
+    let leads_out = |path: &&PathBuf| !path.components().all(|part| matches!(part, Component::Normal(_)));
+    if let Some(path) = manifest.compared.iter().flat_map(Compared::paths).find(leads_out) {
+        return Err(BundleError::Refused(format!("`{}` leads out of it", path.display())));
+    }
+    if manifest.compared.is_some() {
+        return Ok((manifest, into.join(APPLICATION)));
+    }
     Ok((manifest, into.join(APPLICATION).join(MINIMAL)))
 }
 
@@ -336,8 +301,10 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 }
 
 impl Manifest {
-    /// The form that this version writes.
-    pub const FORMAT: u32 = FORMAT;
+    /// The form of a bundle with or without a comparison: earlier versions can use the latter.
+    pub fn format(compared: bool) -> u32 {
+        if compared { FORMAT } else { 1 }
+    }
 }
 
 #[cfg(test)]

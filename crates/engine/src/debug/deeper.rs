@@ -1,12 +1,14 @@
 //! What is looked into once a cause is known: where its numbers begin to fail, how small the input can be.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultscope_model::application::TestCase;
 use faultscope_model::outcome::Signature;
-use faultscope_model::{Circumstance, DeltaSet, Outcome, SlotId, Space, TrialId};
+use faultscope_model::{Circumstance, DeltaSet, Outcome, Run, SlotId, Space, TrialId};
 use tokio_util::sync::CancellationToken;
 
+use super::asking::Means;
 use super::boundary::Setting;
 use super::input::Reduction;
 use super::{DebugOptions, DebugReport, Verdict};
@@ -31,7 +33,11 @@ pub(super) struct Ground<'a> {
 
 impl Ground<'_> {
     /// Looks into what was asked for and puts it into the report.
-    pub(super) async fn look_deeper(&self, report: &mut DebugReport) -> Result<(), EngineError> {
+    pub(super) async fn look_deeper(
+        &self,
+        report: &mut DebugReport,
+        means: &mut Means,
+    ) -> Result<(), EngineError> {
         let causes: Vec<DeltaSet> = report.causes.iter().map(|cause| self.set_of(&cause.witness)).collect();
         if self.options.boundary {
             let setting = Setting {
@@ -42,16 +48,22 @@ impl Ground<'_> {
                 repeats: repeats(self.rate),
                 stop: self.stop,
             };
-            let mut numbered = 0;
             for cause in &causes {
-                report.boundaries.extend(setting.boundaries(cause, &mut numbered).await?);
+                report.boundaries.extend(setting.boundaries(cause, means).await?);
             }
         }
         if self.options.input
             && let Some(cause) = causes.first()
         {
             let circumstance = self.space.circumstance(cause)?;
-            report.input = self.reduce_input(cause, &circumstance, self.wanted).await?;
+            report.input = self.reduce_input(cause, &circumstance, self.wanted, means).await?;
+        }
+        report.trials.deeper = means.finished;
+        // What is missing can be looked for later.
+        if means.spent {
+            report.verdict = Verdict::OutOfBudget;
+        } else if self.stop.is_cancelled() {
+            report.verdict = Verdict::Stopped;
         }
         Ok(())
     }
@@ -61,10 +73,11 @@ impl Ground<'_> {
         deltas: &DeltaSet,
         circumstance: &Circumstance,
         wanted: &Signature,
+        means: &mut Means,
     ) -> Result<Option<super::InputReport>, EngineError> {
         let Some(test) = self.tests.iter().find(|test| test.name == wanted.test) else { return Ok(None) };
         let (session, rate, stop) = (self.session, self.rate, self.stop);
-        Reduction { session, test, circumstance, deltas, wanted, rate, stop }.reduce().await
+        Reduction { session, test, circumstance, deltas, wanted, rate, stop }.reduce(means).await
     }
 
     fn set_of(&self, named: &[super::NamedDelta]) -> DeltaSet {
@@ -77,8 +90,8 @@ impl Ground<'_> {
 pub(super) async fn input_alone(
     session: &Arc<Session>,
     options: &DebugOptions,
-    space: &Space,
-    tests: &[TestCase],
+    (space, tests): (&Space, &[TestCase]),
+    (checks, means): (&BTreeMap<TrialId, Run>, &mut Means),
     report: &mut DebugReport,
     stop: &CancellationToken,
 ) -> Result<(), EngineError> {
@@ -93,9 +106,15 @@ pub(super) async fn input_alone(
         wanted: None,
         perturbing: None,
     };
-    let TrialEnd::Finished(run) = session.trial(SlotId(0), &request, stop).await? else {
-        report.verdict = Verdict::Stopped;
-        return Ok(());
+    let run = match checks.get(&request.trial) {
+        Some(run) => run.clone(),
+        None => match session.trial(SlotId(0), &request, stop).await? {
+            TrialEnd::Finished(run) => *run,
+            TrialEnd::Cancelled => {
+                report.verdict = Verdict::Stopped;
+                return Ok(());
+            }
+        },
     };
     report.trials.finished += 1;
     let wanted = match &run.outcome {
@@ -110,8 +129,14 @@ pub(super) async fn input_alone(
         }
     };
     let ground = Ground { session, options, space, tests, wanted: &wanted, rate: 1.0, stop };
-    report.input = ground.reduce_input(&deltas, &circumstance, &wanted).await?;
-    report.verdict = if stop.is_cancelled() { Verdict::Stopped } else { Verdict::FailsAlready };
+    // The trial of the whole input is a start-up check, which no budget counts.
+    report.input = ground.reduce_input(&deltas, &circumstance, &wanted, means).await?;
+    report.trials.deeper = means.finished;
+    report.verdict = match (means.spent, stop.is_cancelled()) {
+        (true, _) => Verdict::OutOfBudget,
+        (false, true) => Verdict::Stopped,
+        (false, false) => Verdict::FailsAlready,
+    };
     report.signature = Some(wanted);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Evidence for a cause: the first call in which the failing run differs from the nearest passing one.
 
-use faultscope_model::{DeltaSet, Outcome, Run, Span, SpanId};
+use faultscope_model::{DeltaSet, Outcome, Run, Space, Span, SpanId};
 
 use super::report::{DebugReport, Difference, TreeCall};
 use crate::error::EngineError;
@@ -9,6 +9,7 @@ use crate::session::Session;
 /// Compares the smallest failing run with the passing run that differs from it in the fewest deltas.
 pub(super) async fn first_difference(
     session: &Session,
+    space: &Space,
     runs: &[&Run],
     report: &DebugReport,
 ) -> Result<Option<Difference>, EngineError> {
@@ -23,7 +24,6 @@ pub(super) async fn first_difference(
     let (bad_spans, good_spans) = (bad, good);
     let (bad, good) = (story(&bad_spans), story(&good_spans));
     let at = first(&bad, &good);
-    let space = session.application().space().map_err(|e| EngineError::Internal(e.to_string()))?;
     let missing = failing.deltas.difference(&passing.deltas);
     let call = |list: &[Told], at: usize| list.get(at).map(|told| told.shown.clone());
     let tree = |spans: &[Span], list: &[Told], at: usize| {
@@ -73,6 +73,10 @@ struct Told {
 
 /// Characters of an answer that are compared.
 const ANSWER: usize = 512;
+/// Characters of an answer that are shown.
+const SHOWN_ANSWER: usize = 120;
+/// Characters of an operation and of an ending that are shown.
+const SHOWN_CALL: usize = 160;
 /// Calls of a tree that are kept.
 const TREE_CALLS: usize = 80;
 /// Deeper than any real chain: damaged data must not end in a circle.
@@ -95,8 +99,8 @@ fn tree(spans: &[Span], root: usize, marked: Option<SpanId>) -> Vec<TreeCall> {
         tree.push(TreeCall {
             depth,
             callee,
-            operation: span.operation(),
-            ending: ending(span),
+            operation: one_line(&span.operation(), SHOWN_CALL),
+            ending: one_line(&ending(span), SHOWN_CALL),
             differs: marked == Some(span.id),
         });
         for child in in_order(spans.iter().filter(|s| s.parent == Some(span.id)).collect()) {
@@ -146,9 +150,32 @@ fn tell(span: &Span, spans: &[Span], (root, depth): (usize, usize), told: &mut V
         .map(|p| String::from_utf8_lossy(&p.response_body).into_owned())
         .unwrap_or_default();
     let answer = faultscope_model::outcome::normalise(&body.chars().take(ANSWER).collect::<String>());
-    let body: String = body.chars().take(120).collect();
-    let shown = format!("{} -> {instance} {operation}: {ending} {body}", span.caller);
+    let shown = format!(
+        "{} -> {instance} {}: {} {}",
+        span.caller,
+        one_line(&operation, SHOWN_CALL),
+        one_line(&ending, SHOWN_CALL),
+        one_line(&body, SHOWN_ANSWER)
+    );
     told.push(Told { what, answer, shown, root, span: span.id });
+}
+
+/// Whatever a service sends as part of one line: what ends a line or moves a cursor is escaped.
+fn one_line(text: &str, most: usize) -> String {
+    let mut line = String::new();
+    let mut letters = text.chars();
+    for letter in letters.by_ref().take(most) {
+        match letter {
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}') => {
+                line.extend(c.escape_default());
+            }
+            c => line.push(c),
+        }
+    }
+    if letters.next().is_some() {
+        line.push_str("...");
+    }
+    line
 }
 
 /// Sorts the calls of one handling by time, and those that overlap by name.
@@ -263,6 +290,23 @@ mod tests {
         assert_eq!(told, [(0, "a".to_owned(), false), (1, "b".to_owned(), true)]);
         assert_eq!(tree(&spans, 1, None).len(), 1);
         assert!(tree(&spans, 7, None).is_empty());
+    }
+
+    #[test]
+    fn texts_of_other_protocols_stay_on_one_line() {
+        let mut redis = call(1, None, "cache", 0, 5, 200);
+        redis.method = "GET".into();
+        redis.path = "a\r\nb".into();
+        redis.payload = Some(Box::new(faultscope_model::span::Payload {
+            response_body: b"*2\r\n$3\r\n\x1b[31mfoo\r\n".repeat(40),
+            ..Default::default()
+        }));
+        let shown = &story(std::slice::from_ref(&redis))[0].shown;
+        assert!(shown.contains("*2\\r\\n$3\\r\\n\\u{1b}[31mfoo"), "{shown}");
+        assert!(shown.ends_with("...") && shown.chars().count() < 500, "{shown}");
+        assert!(!shown.contains(char::is_control), "{shown}");
+        assert!(!tree(&[redis], 0, None)[0].operation.contains(char::is_control));
+        assert_eq!(one_line("plain text, ümlaut", 120), "plain text, ümlaut");
     }
 
     fn told(root: usize, what: &str, answer: &str) -> Told {

@@ -84,14 +84,16 @@ async fn search(
         tests.retain(|test| &test.name == name);
     }
     let mut report = DebugReport::new(session, &space, options.strategy);
-    if space.deltas.is_empty() {
+    let mut past = resume::past(session, &space, options)?;
+    past.means.most = options.most_trials;
+    if space.full().is_empty() {
         report.verdict = Verdict::NoDeltas;
         if options.input {
-            deeper::input_alone(session, options, &space, &tests, &mut report, stop).await?;
+            let known = (&past.checks, &mut past.means);
+            deeper::input_alone(session, options, (&space, &tests), known, &mut report, stop).await?;
         }
         return Ok(report);
     }
-    let past = resume::past(session, &space, options)?;
     let mut costs = Costs::load(&session.options.state, &application.name);
     let space = costs.apply(space);
     let mut checker = Checker {
@@ -112,7 +114,8 @@ async fn search(
         Checked::Refused(verdict, signature) => {
             (report.verdict, report.signature) = (verdict, signature);
             if options.input && report.verdict == Verdict::FailsAlready {
-                deeper::input_alone(session, options, &space, &tests, &mut report, stop).await?;
+                let known = (&checker.earlier, &mut past.means);
+                deeper::input_alone(session, options, (&space, &tests), known, &mut report, stop).await?;
             }
             return Ok(report);
         }
@@ -120,6 +123,9 @@ async fn search(
     };
     report.signature = Some(wanted.clone());
     let learnt = Arc::new(orders::learn_orders(session, space.clone(), &simplest).await?);
+    // The order of the calls may turn out to be nearer to the failing one than was thought.
+    let failing = Run { deltas: learnt.full(), ..failing };
+    report.deltas = failing.deltas.len();
     let mut calibration = calibration;
     let earlier = past.runs.len();
     let mut brief = Brief {
@@ -154,19 +160,22 @@ async fn search(
     (report.calibration, report.trials.checks) = (Some(calibration), checker.count);
     answer::fill(&mut report, &learnt, &*search, &finished);
     report.trials.earlier = earlier;
+    report.searched = finished.stopped.is_none();
     report.verdict = match finished.stopped {
         None => Verdict::Reduced,
         Some(Stop::Asked) => Verdict::Stopped,
         Some(Stop::OutOfTrials) => Verdict::OutOfBudget,
     };
     let runs: Vec<&Run> = finished.runs.iter().chain([&simplest, &failing]).collect();
-    report.difference = difference::first_difference(session, &runs, &report).await?;
+    report.difference = difference::first_difference(session, &learnt, &runs, &report).await?;
     costs.learn(&learnt, &simplest, &finished.runs[earlier..]);
     costs.save();
     if let (Verdict::Reduced, Some(wanted)) = (&report.verdict, &brief.wanted) {
         let (tests, rate) = (&brief.tests, calibration.rate);
-        let ground = Ground { session, options, space: &space, tests, wanted, rate, stop };
-        ground.look_deeper(&mut report).await?;
+        let ground = Ground { session, options, space: &learnt, tests, wanted, rate, stop };
+        let mut means = past.means;
+        means.most = options.most_trials.map(|most| most.saturating_sub(finished.runs.len() - earlier));
+        ground.look_deeper(&mut report, &mut means).await?;
     }
     Ok(report)
 }

@@ -17,6 +17,17 @@ pub enum Strategy {
     DdminPar,
 }
 
+impl Strategy {
+    /// Its name, as it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bayes => "bayes",
+            Self::Ddmin => "ddmin",
+            Self::DdminPar => "ddmin-par",
+        }
+    }
+}
+
 /// What is known of how often the failure shows where its cause is there.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -29,6 +29,9 @@ pub struct DebugReport {
     pub verdict: Verdict,
     /// How often the failure shows where its cause is there.
     pub calibration: Option<Calibration>,
+    /// Whether the search came to its end; what was to be looked into after it may not have.
+    #[serde(default)]
+    pub searched: bool,
     /// The causes that were found.
     pub causes: Vec<FoundCause>,
     /// The smallest failing set so far, when it was stopped.
@@ -37,7 +40,8 @@ pub struct DebugReport {
     pub proof: Proof,
     /// How many sets with one delta less are yet to be tried.
     pub unproven: usize,
-    /// How probable the answer is, in the eyes of the search; 1 when it is proven.
+    /// How probable the answer is, in the eyes of the search; 1 when trials prove it, less when the failure
+    /// does not always show.
     pub belief: f64,
     /// Whether a passing trial showed that no further cause is left.
     pub none_left: bool,
@@ -154,6 +158,14 @@ pub struct Difference {
     pub passing_tree: Vec<TreeCall>,
 }
 
+impl Difference {
+    /// The failing and the passing call, for people.
+    pub fn calls(&self) -> (&str, &str) {
+        let nothing = "no such call";
+        (self.failing_call.as_deref().unwrap_or(nothing), self.passing_call.as_deref().unwrap_or(nothing))
+    }
+}
+
 /// A call in a tree of calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeCall {
@@ -175,6 +187,9 @@ pub struct TreeCall {
 pub struct Trials {
     /// Trials of the search that finished; start-up checks and sentinels are not among them.
     pub finished: usize,
+    /// Trials for boundaries and smaller inputs that finished now.
+    #[serde(default)]
+    pub deeper: usize,
     /// Start-up checks.
     pub checks: usize,
     /// Finished trials that are from before an interruption.
@@ -195,10 +210,11 @@ impl DebugReport {
             campaign: session.id().to_string(),
             application: session.application().name.clone(),
             strategy,
-            deltas: space.deltas.len(),
+            deltas: space.full().len(),
             signature: None,
             verdict: Verdict::Stopped,
             calibration: None,
+            searched: false,
             causes: Vec::new(),
             best: Vec::new(),
             proof: Proof::default(),
@@ -242,6 +258,12 @@ impl DebugReport {
             Verdict::Unresolved { reason } => reason.clone(),
             Verdict::FailsAtTimes => {
                 "the test fails at times, also in the simplest circumstance: look inside the service".into()
+            }
+            Verdict::Stopped if self.searched => {
+                "the cause is found; stopped before all that was asked about it was".into()
+            }
+            Verdict::OutOfBudget if self.searched => {
+                "the cause is found; the budget is used up before all that was asked about it was".into()
             }
             Verdict::Stopped if self.best.is_empty() => "stopped before the search began".into(),
             Verdict::OutOfBudget if self.best.is_empty() => {

@@ -10,6 +10,7 @@ use faultscope_model::{CampaignId, Run, Space, TrialId};
 use faultscope_store::Store;
 
 use super::DebugOptions;
+use super::asking::Means;
 use crate::error::EngineError;
 use crate::resume::{compare, digest, find_unfinished, rests_on};
 use crate::session::Session;
@@ -24,6 +25,8 @@ pub(super) struct Past {
     pub(super) runs: Vec<Run>,
     /// The highest number a trial of the search has had.
     pub(super) numbered: u64,
+    /// Trials beyond the search.
+    pub(super) means: Means,
 }
 
 /// The debug campaign to go on with: the one that is named, or the newest of this application that has
@@ -44,6 +47,7 @@ pub(super) fn past(session: &Session, space: &Space, options: &DebugOptions) -> 
     let mut past = Past::default();
     let mut rested = None;
     let mut sentinels = 0;
+    let mut asked = BTreeMap::new();
     for logged in campaign.events::<Event>(0)?.events {
         match logged.event {
             Event::CampaignRests { on } => rested = Some(on),
@@ -51,6 +55,15 @@ pub(super) fn past(session: &Session, space: &Space, options: &DebugOptions) -> 
                 past.numbered = past.numbered.max(trial.0);
             }
             Event::TrialStarted { trial, .. } if trial < TrialId::check_simplest(0) => sentinels += 1,
+            Event::TrialStarted { trial, .. } if trial >= TrialId::input(0) => {
+                past.means.inputs = past.means.inputs.max(trial.after(TrialId::input(0)));
+            }
+            Event::TrialStarted { trial, .. } if trial >= TrialId::boundary(0) => {
+                past.means.boundaries = past.means.boundaries.max(trial.after(TrialId::boundary(0)));
+            }
+            Event::QuestionAsked { trial, digest } => {
+                asked.insert(trial, digest);
+            }
             Event::SentinelChecked { agrees: false, .. } => {
                 let problem = "the environment changed during it, so its trials cannot be trusted".into();
                 return Err(EngineError::CannotResume { problem });
@@ -64,14 +77,17 @@ pub(super) fn past(session: &Session, space: &Space, options: &DebugOptions) -> 
         None => session.events().emit(Event::CampaignRests { on: rests }),
         Some(rested) => compare(&rested, &rests)?,
     }
-    for run in stored::runs(&campaign.reader()?)? {
+    let mut runs = stored::runs(&campaign.reader()?)?;
+    runs.sort_by_key(|run| run.started_us + run.cost.total.as_micros() as u64);
+    for run in runs {
         if run.trial.is_chosen() {
             past.runs.push(run);
+        } else if let Some(digest) = asked.remove(&run.trial) {
+            past.means.earlier.entry(digest).or_default().push_back(run);
         } else {
             past.checks.insert(run.trial, run);
         }
     }
-    past.runs.sort_by_key(|run| run.started_us + run.cost.total.as_micros() as u64);
     Ok(past)
 }
 

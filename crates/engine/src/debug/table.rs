@@ -71,6 +71,16 @@ pub struct Course {
 }
 
 impl RoundCounts {
+    /// What is counted, in the order of [`Self::counts`].
+    pub const NAMES: [&str; 7] =
+        ["deltas", "created", "scheduled", "finished", "cancelled", "removed", "reused"];
+
+    /// The counts as a row of Table 4.
+    pub fn counts(&self) -> [usize; 7] {
+        let Self { deltas, created, scheduled, finished, cancelled, removed, reused, .. } = *self;
+        [deltas, created, scheduled, finished, cancelled, removed, reused]
+    }
+
     /// The sum of several rounds.
     pub fn total(rounds: &[Self]) -> Self {
         rounds.iter().fold(Self::default(), |sum, round| Self {

@@ -8,7 +8,7 @@ use faultscope_engine::debug::{self, DebugOptions, DebugReport};
 use faultscope_engine::{Session, SessionOptions};
 use faultscope_model::Application;
 use faultscope_model::compare::compare;
-use faultscope_platform::memory::{Cost, Fault, MemoryPlatform, Simulation};
+use faultscope_platform::memory::{Condition, Cost, Effect, Fault, MemoryPlatform, Simulation};
 use serde::Deserialize;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -151,4 +151,31 @@ holds! {
     unresolved_trials: "unresolved trials",
     flaky: "flaky",
     good_and_bad: "good and bad",
+}
+
+/// DD-F2 as it is with real processes: all tests run, and a scheme that only one of two services has makes
+/// another one fail.
+#[tokio::test(start_paused = true)]
+async fn all_causes_of_dd_f2_among_unresolved_trials() {
+    let mut case = cases().into_iter().find(|case| case.case == "DD-F2").unwrap();
+    case.all = true;
+    let has = |service: &str| Condition::Config {
+        service: service.parse().unwrap(),
+        item: "env.TOKEN_SCHEME".into(),
+        equals: None,
+    };
+    let only = |one: &str, other: &str| Condition::All(vec![has(one), Condition::Not(Box::new(has(other)))]);
+    let when = Condition::Any(vec![only("auth", "dashboard"), only("dashboard", "auth")]);
+    let effect = Effect::Fail { message: "status 401 != 200".into() };
+    case.faults.insert(0, Fault { when, probability: 1.0, effect });
+    let mut wrong = Vec::new();
+    for seed in 1..=SEEDS {
+        let report = answer(&case, seed).await;
+        if !is_right(&case, &report) || report.trials.finished > 60 {
+            let causes: Vec<Vec<_>> =
+                report.causes.iter().map(|c| c.deltas.iter().map(|d| d.name.clone()).collect()).collect();
+            wrong.push(format!("seed {seed}: {} {causes:?}, {}", report.summary(), report.none_left));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

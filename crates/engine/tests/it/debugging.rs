@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use faultscope_engine::debug::{self, DebugOptions, DebugReport, Flaky, Strategy, Verdict};
+use faultscope_engine::debug::{self, DebugOptions, DebugReport, Flaky, Strategy, ValueBoundary, Verdict};
 use faultscope_engine::{EngineError, Session, SessionOptions, stored};
 use faultscope_model::event::Event;
-use faultscope_model::{Application, DeltaSet};
+use faultscope_model::{Application, DeltaSet, TrialId};
 use faultscope_platform::memory::{Condition, Cost, Effect, Fault, MemoryPlatform, Simulation};
 use faultscope_store::Store;
 use tempfile::TempDir;
@@ -177,6 +177,61 @@ async fn a_budget_of_trials_ends_with_the_best_so_far_and_can_be_resumed() {
     let (started, finished) = tried(&case.state());
     assert_eq!((repeated(started), repeated(finished.clone())), (0, 0), "nothing is tried twice");
     assert_eq!(finished.len(), report.trials.finished);
+}
+
+/// What trials for boundaries and inputs were started, by their names, in the only campaign of a folder.
+fn looked_deeper(state: &Path) -> Vec<String> {
+    let store = Store::open(state).unwrap();
+    let events = store.campaigns().unwrap()[0].events::<Event>(0).unwrap().events;
+    let deeper = events.into_iter().filter_map(|e| match e.event {
+        Event::TrialStarted { trial, .. } if trial >= TrialId::boundary(0) => Some(trial.to_string()),
+        _ => None,
+    });
+    deeper.collect()
+}
+
+/// A memory limit that is too small, and a test whose input has much that does not matter.
+fn deep() -> Case {
+    let below = Condition::Config { service: "e".parse().unwrap(), item: "memory".into(), equals: None };
+    let mut case = Case::new(vec![fault(below, fails("broken"))]);
+    case.file = FILE.replace("run: [pay] }", "run: [pay, \"{input}\"], input: orders.json }");
+    let orders: Vec<String> = (0..12).map(|n| format!(r#"{{"id": {n}, "lines": [1, 2, 3]}}"#)).collect();
+    std::fs::write(case.folder.path().join("orders.json"), format!("[{}]", orders.join(", "))).unwrap();
+    case
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_counts_boundaries_and_inputs_and_neither_is_tried_twice() {
+    let options =
+        |most_trials| DebugOptions { boundary: true, input: true, most_trials, ..DebugOptions::default() };
+    let case = deep();
+    let whole = case.debug(options(None)).await;
+    assert_eq!(whole.verdict, Verdict::Reduced);
+    let (alone, deeper) = (whole.trials.finished, whole.trials.deeper);
+    assert_eq!(deeper, looked_deeper(&case.state()).len());
+    assert!(deeper > 3, "{deeper} trials for boundaries and inputs");
+
+    let case = deep();
+    let report = case.debug(options(Some(alone + 2))).await;
+    assert_eq!(report.verdict, Verdict::OutOfBudget);
+    assert_eq!((report.trials.finished, report.trials.deeper), (alone, 2));
+    assert_eq!(causes(&report), causes(&whole), "the cause was found before");
+    assert!(report.summary().starts_with("the cause is found"), "{}", report.summary());
+    // One at a time, until nothing is missing.
+    let mut last = report;
+    for _ in 0..deeper {
+        last = case.resume(options(Some(1))).await;
+        assert!(last.trials.deeper <= 1, "{}", last.trials.deeper);
+        if last.verdict == Verdict::Reduced {
+            break;
+        }
+    }
+    assert_eq!(last.verdict, Verdict::Reduced);
+    let told = |report: &DebugReport| report.boundaries.iter().map(ValueBoundary::tell).collect::<Vec<_>>();
+    assert_eq!(told(&last), told(&whole));
+    assert_eq!(last.input.map(|input| input.text), whole.input.map(|input| input.text));
+    let tried = looked_deeper(&case.state());
+    assert_eq!(tried.len(), deeper, "nothing is tried twice: {tried:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -100,6 +100,14 @@ pub struct Series {
     pub order_known: bool,
 }
 
+impl Series {
+    /// Whether the failing order has the second of these calls before the first.
+    fn inverts(&self, i: usize, j: usize) -> bool {
+        let place = |call: usize| self.failing.iter().position(|&c| c == call);
+        place(j) < place(i)
+    }
+}
+
 /// All deltas between two circumstances, with what must hold among them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Space {
@@ -165,9 +173,14 @@ impl Application {
 }
 
 impl Space {
-    /// The set of all deltas.
+    /// The deltas of the failing circumstance: all of them, but for pairs of calls whose order is the same
+    /// in both.
     pub fn full(&self) -> DeltaSet {
-        (0..self.deltas.len()).collect()
+        let differs = |delta: &Delta| match delta.change {
+            Change::Pair(series, i, j) => self.series[series].inverts(i, j),
+            _ => true,
+        };
+        (0..self.deltas.len()).filter(|&delta| differs(&self.deltas[delta])).collect()
     }
 
     /// The smallest set that holds `set` and everything it needs; pairs of calls are completed so that
@@ -273,7 +286,8 @@ impl Space {
 
     /// Inversions of a permutation are transitive, and so are non-inversions: a before b before c. Adding
     /// what the first rule demands can break the second, so both run until nothing changes; the full
-    /// reversal satisfies both, so this ends.
+    /// reversal satisfies both, so this ends. The failing order satisfies both, too: nothing beyond it is
+    /// added to a part of it.
     fn close_pairs(&self, series: usize, set: &mut DeltaSet) {
         let count = self.series[series].calls.len();
         loop {
@@ -290,9 +304,11 @@ impl Space {
                             grown |= set.insert(ik);
                         }
                         if set.contains(ik) && !set.contains(ij) && !set.contains(jk) {
-                            // One of the two must be inverted as well; the first keeps the result the same
-                            // for the same question.
-                            grown |= set.insert(ij);
+                            // One of the two must be inverted as well: that of the failing order, so that
+                            // no set of its deltas leads beyond it, and the first where that leaves a choice.
+                            let order = &self.series[series];
+                            let first = order.inverts(i, j) || !order.inverts(j, k);
+                            grown |= set.insert(if first { ij } else { jk });
                         }
                     }
                 }

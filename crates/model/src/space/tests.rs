@@ -55,6 +55,41 @@ fn ends_are_simplest_and_failing() {
     assert_eq!(space.circumstance(&space.full()).unwrap(), application.failing);
 }
 
+/// A captured order is rarely the reverse of the order in which calls are made.
+fn partly_reversed() -> Application {
+    let text = FILE.replace(
+        "\"stock PUT /s#2\", \"note POST /n\", \"stock PUT /s\", \"price GET /p\"",
+        "\"stock PUT /s#2\", \"price GET /p\", \"note POST /n\", \"stock PUT /s\"",
+    );
+    Application::read_alone(&text, "shop.yaml").unwrap()
+}
+
+#[test]
+fn an_order_that_is_partly_reversed_is_the_failing_one() {
+    let application = partly_reversed();
+    let space = application.space().unwrap();
+    assert_eq!(space.circumstance(&space.full()).unwrap(), application.failing);
+    assert_eq!((space.deltas.len(), space.full().len()), (13, 11), "two pairs keep their order");
+}
+
+#[test]
+fn the_failing_order_stays_when_the_request_order_becomes_known() {
+    let is_simplest =
+        |line: &&str| line.starts_with("simplest:") || line.contains("/p\", \"stock PUT /s\", \"note");
+    let text: String =
+        FILE.lines().filter(|line| !is_simplest(line)).map(|line| format!("{line}\n")).collect();
+    let application = Application::read_alone(&text, "shop.yaml").unwrap();
+    let space = application.space().unwrap();
+    let failing = application.failing.sequence[0].order.clone();
+    for turn in 0..failing.len() {
+        let mut seen = failing.clone();
+        seen.rotate_left(turn);
+        let learnt = space.clone().with_request_order(0, &seen);
+        assert_eq!(learnt.circumstance(&learnt.full()).unwrap(), application.failing);
+        assert_eq!(learnt.circumstance(&DeltaSet::new()).unwrap().sequence[0].order, seen);
+    }
+}
+
 #[test]
 fn needs_are_closed() {
     let space = space();
@@ -79,6 +114,16 @@ fn unknown_constraint_names_the_nearest_delta() {
 }
 
 proptest! {
+    /// What is between simplest and failing stays between them.
+    #[test]
+    fn closing_leads_no_further_than_the_failing_order(bits in proptest::collection::vec(any::<bool>(), 13)) {
+        let space = partly_reversed().space().unwrap();
+        let full = space.full();
+        let asked: DeltaSet = full.iter().zip(&bits).filter(|(_, on)| **on).map(|(d, _)| d).collect();
+        let closed = space.close(&asked).unwrap();
+        prop_assert!(closed.is_subset(&full), "{} of {}", closed, full);
+    }
+
     /// Every set of pairs closes to the inversions of exactly one order, which holds the asked ones.
     #[test]
     fn every_set_of_pairs_is_an_order(bits in proptest::collection::vec(any::<bool>(), 6)) {

@@ -82,6 +82,8 @@ pub struct Bayes {
     random: Random,
     causes: Vec<Cause>,
     none_left: bool,
+    /// How probable it is that the causes that are found are minimal; the least of them.
+    certain: f64,
     /// How often trials were started.
     round: u32,
 }
@@ -108,6 +110,7 @@ impl Bayes {
             random,
             causes: Vec::new(),
             none_left: false,
+            certain: 1.0,
             round: 0,
         };
         search.settle();
@@ -159,6 +162,9 @@ impl Bayes {
                         confirmations: self.confirmations(&self.best),
                     };
                     self.causes.push(cause);
+                    if self.is_flaky() && self.best.len() > 1 {
+                        self.certain = self.certain.min(self.confidence());
+                    }
                     self.phase = Phase::Pin;
                 }
                 Phase::Pin if self.pins().is_empty() => {
@@ -272,12 +278,12 @@ impl Search for Bayes {
         let found = self.causes.first();
         let searching = self.phase == Phase::Find;
         let best = found.map_or(&self.best, |cause| &cause.witness);
-        let (belief, remaining) = if searching { self.outlook() } else { (1.0, 0.0) };
+        let (belief, remaining) = if searching { self.outlook() } else { (self.certain, 0.0) };
         Standing {
             best: best.clone(),
             proof: match found {
                 Some(cause) => cause.proof,
-                None if self.best.len() < self.problem.size => Proof::Fails,
+                None if self.best != self.problem.full() => Proof::Fails,
                 None => Proof::Given,
             },
             causes: self.causes.clone(),

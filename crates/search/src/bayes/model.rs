@@ -64,7 +64,7 @@ impl Model {
             .map(|suspicion: f32| suspicion.max(0.1))
             .collect();
         Self {
-            size: problem.size,
+            size: problem.full().len(),
             suspicion,
             neighbours: 2.0,
             ratio: 0.8,

@@ -74,7 +74,7 @@ impl Bayes {
     }
 
     /// How probable it is that no smaller set than the best fails, when failing sets pass at times.
-    fn confidence(&self) -> f64 {
+    pub(super) fn confidence(&self) -> f64 {
         let items: Vec<usize> = self.best.iter().collect();
         if items.len() > MOST_WEIGHED {
             return 0.0;

@@ -4,10 +4,12 @@
 //! virtual time with 1, 4, 6 and 12 slots and with unit and lognormal durations; `ddmin` and
 //! `ddmin-par` are the paper's algorithms and the yardstick (section 6.1 measures the same).
 
+mod agreement;
 mod anchor;
 mod goals;
 mod scaling;
 
+pub use agreement::{Agreement, agreement};
 pub use anchor::{Anchor, read_anchors};
 pub use goals::{Goal, goals};
 pub use scaling::{Scaling, scaling};

@@ -59,6 +59,12 @@ fn flaky_failures_are_told_with_confidence() {
         let run = simulate(&mut search, &oracle, Durations::Unit, 3, 1_000);
         assert!(search.is_done(), "{}", instance.id);
         right += usize::from(*run.answer() == instance.critical());
+        let belief = run.standing.belief;
+        assert!(
+            (0.99..1.0).contains(&belief),
+            "{}: {belief} for what chance could still refute",
+            instance.id
+        );
     }
     assert!(right + 1 >= cell.len(), "{right} of {}", cell.len());
 }

@@ -23,10 +23,16 @@ pub(super) fn render(document: &Document) -> String {
         if let Some(command) = &cause.reproduce {
             let _ = writeln!(text, "reproduce: {command}");
         }
+        let own = |delta: &String| names.contains(&delta.as_str());
+        for boundary in report.boundaries.iter().filter(|boundary| own(&boundary.delta)) {
+            let _ = writeln!(text, "{}", boundary.tell());
+        }
+        if let (1, Some(input)) = (number, &report.input) {
+            let _ = writeln!(text, "{}\n{}", input.tell(), input.shown());
+        }
         if let (1, Some(difference)) = (number, &report.difference) {
-            let call = |call: &Option<String>| call.clone().unwrap_or_else(|| "no such call".into());
-            let _ = writeln!(text, "failing call: {}", call(&difference.failing_call));
-            let _ = writeln!(text, "passing call: {}", call(&difference.passing_call));
+            let (failing, passing) = difference.calls();
+            let _ = writeln!(text, "failing call: {failing}\npassing call: {passing}");
         }
         let _ = writeln!(
             cases,

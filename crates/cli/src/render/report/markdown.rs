@@ -39,11 +39,24 @@ pub(super) fn render(document: &Document) -> String {
             "A passing trial without any of these deltas shows that no further cause is left.\n"
         );
     }
+    if !report.boundaries.is_empty() {
+        let _ = writeln!(out, "## Where it starts\n");
+        for boundary in &report.boundaries {
+            let _ = writeln!(out, "- {}", plain(&boundary.tell()));
+        }
+        out.push('\n');
+    }
+    if let Some(input) = &report.input {
+        let _ = writeln!(out, "## Input\n\n{}\n", plain(&input.tell()));
+        if !input.text.is_empty() {
+            let _ = writeln!(out, "{}", fenced(&input.shown()));
+        }
+    }
     if let Some(difference) = &report.difference {
-        let call = |call: &Option<String>| code(call.as_deref().unwrap_or("no such call"));
+        let (failing, passing) = difference.calls();
         let _ = writeln!(out, "## First call that differs\n");
-        let _ = writeln!(out, "- failing (run {}): {}", difference.failing, call(&difference.failing_call));
-        let _ = writeln!(out, "- passing (run {}): {}\n", difference.passing, call(&difference.passing_call));
+        let _ = writeln!(out, "- failing (run {}): {}", difference.failing, code(failing));
+        let _ = writeln!(out, "- passing (run {}): {}\n", difference.passing, code(passing));
         for (name, calls) in [("failing", &difference.failing_tree), ("passing", &difference.passing_tree)] {
             if !calls.is_empty() {
                 let _ = writeln!(out, "{name}:\n\n{}", fenced(&tree(calls)));
@@ -67,14 +80,10 @@ fn rounds(rounds: &[RoundCounts], out: &mut String) {
     if rounds.is_empty() {
         return;
     }
-    let _ = writeln!(
-        out,
-        "## Rounds\n\n| round | deltas | created | scheduled | finished | cancelled | removed | reused |"
-    );
-    let _ = writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|");
+    let _ = writeln!(out, "## Rounds\n\n| round | {} |", RoundCounts::NAMES.join(" | "));
+    let _ = writeln!(out, "|---|{}", "---:|".repeat(RoundCounts::NAMES.len()));
     let mut row = |name: String, r: &RoundCounts| {
-        let counts = [r.deltas, r.created, r.scheduled, r.finished, r.cancelled, r.removed, r.reused];
-        let counts: Vec<_> = counts.iter().map(ToString::to_string).collect();
+        let counts = r.counts().map(|count| count.to_string());
         let _ = writeln!(out, "| {name} | {} |", counts.join(" | "));
     };
     for (round, number) in rounds.iter().zip(1..) {

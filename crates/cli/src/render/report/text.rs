@@ -21,6 +21,7 @@ pub(crate) fn show(document: &Document, printer: &Printer) {
         printer.line(format!("failure: {signature}"));
     }
     found(report, printer);
+    crate::render::deeper::deeper(report, printer);
     rounds(&document.course.rounds, printer);
     printer.line(printer.dim(&format!("took {}", show_duration(report.took))));
 }
@@ -34,13 +35,13 @@ pub(crate) fn found(report: &DebugReport, printer: &Printer) {
         }
     }
     if let Some(difference) = &report.difference {
-        let call = |call: &Option<String>| call.clone().unwrap_or_else(|| "no such call".into());
+        let (failing, passing) = difference.calls();
         printer.line(printer.strong(&format!(
             "Evidence: the first call that differs from the passing run {}",
             difference.passing
         )));
-        printer.line(format!("  failing  {}", call(&difference.failing_call)));
-        printer.line(format!("  passing  {}", call(&difference.passing_call)));
+        printer.line(format!("  failing  {failing}"));
+        printer.line(format!("  passing  {passing}"));
     }
     for command in report.causes.iter().filter_map(|cause| cause.reproduce.as_ref()) {
         printer.line(printer.strong("Reproduce with"));
@@ -53,28 +54,10 @@ fn rounds(rounds: &[RoundCounts], printer: &Printer) {
     if rounds.is_empty() {
         return;
     }
-    let mut table = Table::new(&[
-        "round",
-        "deltas",
-        "created",
-        "scheduled",
-        "finished",
-        "cancelled",
-        "removed",
-        "reused",
-        "trials",
-    ]);
+    let head: Vec<&str> = ["round"].into_iter().chain(RoundCounts::NAMES).chain(["trials"]).collect();
+    let mut table = Table::new(&head);
     let mut row = |name: String, round: &RoundCounts| {
-        let counts = [
-            round.deltas,
-            round.created,
-            round.scheduled,
-            round.finished,
-            round.cancelled,
-            round.removed,
-            round.reused,
-        ];
-        let counts = counts.iter().map(ToString::to_string);
+        let counts = round.counts().map(|count| count.to_string());
         table.row([name].into_iter().chain(counts).chain([tasks(round)]));
     };
     for (round, number) in rounds.iter().zip(1..) {

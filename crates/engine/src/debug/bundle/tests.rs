@@ -15,6 +15,7 @@ fn manifest() -> Manifest {
         seed: 1,
         deltas: vec!["instance order".into()],
         only: false,
+        compared: None,
     }
 }
 
@@ -44,13 +45,9 @@ fn a_bundle_holds_what_the_failure_needs() {
     let mut failing = Circumstance::default();
     failing.instances.insert("order".parse().unwrap(), 4);
     let passing = Circumstance::default();
-    let contents = Contents {
-        root: from.path(),
-        file: &from.path().join("cases/one.yaml"),
-        application: &application,
-        failing: &failing,
-        passing: &passing,
-    };
+    let file = from.path().join("cases/one.yaml");
+    let reduced = Some(Reduced { file: &file, failing: &failing, passing: &passing });
+    let contents = Contents { root: from.path(), application: &application, reduced };
     let out = from.path().join("out/b.tar.gz");
     assert_eq!(write(&out, &manifest(), &contents).unwrap(), 7);
     let to = tempfile::tempdir().unwrap();
@@ -74,7 +71,7 @@ fn a_bundle_holds_what_the_failure_needs() {
 #[test]
 fn only_what_is_named_of_a_large_folder() {
     let from = folder();
-    fs::write(from.path().join("huge.bin"), vec![0; (WHOLE_BYTES + 1) as usize]).unwrap();
+    fs::write(from.path().join("huge.bin"), vec![0; (files::WHOLE_BYTES + 1) as usize]).unwrap();
     let application = Application::read_alone(FILE, "f").unwrap();
     let root = fs::canonicalize(from.path()).unwrap();
     let files: Vec<_> = collect(&root, &application).unwrap().into_keys().collect();

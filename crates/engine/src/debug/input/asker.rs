@@ -100,7 +100,7 @@ impl Questions for Asker<'_> {
                     continue;
                 }
                 self.progress.trials += 1;
-                let trial = TrialId::input(self.progress.trials);
+                let trial = TrialId::input(self.progress.first + self.progress.trials);
                 self.waiting.insert(trial, Waiting { own: start.trial, slot: start.slot, text });
                 free = free.saturating_sub(1);
                 next.start.push(TrialRequest {
