@@ -48,7 +48,11 @@ pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> 
     let space = project.application.space().map_err(|e| CommandError::new(Exit::Spec, e.to_string()))?;
     let space = Costs::load(&project.root.join(".faultscope"), &project.application.name).apply(space);
     let probe = if args.probe { Some(probe(&project, &args, global, printer).await?) } else { None };
-    let failed = probe.as_ref().is_some_and(|p| p.outcome != Outcome::Pass);
+    let exit = match probe.as_ref().map(|probe| &probe.outcome) {
+        None | Some(Outcome::Pass) => Exit::Done,
+        Some(Outcome::Fail { .. }) => Exit::Found,
+        Some(Outcome::Unresolved { .. }) => Exit::Unresolved,
+    };
     let checked = Checked {
         application: project.application.name.clone(),
         services: project.application.services.len(),
@@ -62,7 +66,7 @@ pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> 
     } else {
         show(&checked, &project, printer);
     }
-    Ok(if failed { Exit::Found } else { Exit::Done })
+    Ok(exit)
 }
 
 fn show(checked: &Checked, project: &Project, printer: &Printer) {
@@ -97,7 +101,11 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
     }
     let Some(probe) = &checked.probe else { return };
     printer.line(format!("\nprobe: {} calls seen, outcome {}", probe.calls, probe.outcome.word()));
-    if probe.not_propagating.is_empty() {
+    if let Outcome::Unresolved { reason } = &probe.outcome {
+        printer.line(format!("{} {reason}", printer.bad("not probed:")));
+    } else if probe.calls == 0 {
+        printer.line("no test made a call, so nothing is known about trace context");
+    } else if probe.not_propagating.is_empty() {
         printer.line(format!(
             "every service that makes calls hands on trace context ({})",
             count(probe.propagating.len(), "service")

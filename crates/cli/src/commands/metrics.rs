@@ -162,7 +162,7 @@ fn show(args: &ShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
     let widest = found.iter().map(|line| line.label().chars().count()).max().unwrap_or_default();
     for line in &found {
         let counted = line.kind == Kind::Counter && !args.raw;
-        let points = if counted { rates(&line.points) } else { line.points.clone() };
+        let points = if counted { rates(&line.processes) } else { line.points.clone() };
         let shown = |number: f64| {
             let per_second = if counted { "/s" } else { "" };
             format!(
@@ -178,7 +178,8 @@ fn show(args: &ShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
             Some((_, last)) => format!("{} .. {}, last {}", shown(low), shown(high), shown(*last)),
         };
         let grown = if counted {
-            format!(", grew by {}", value(&line.name, &line.unit, increase(&line.points)))
+            let grew: f64 = line.processes.iter().map(|points| increase(points)).sum();
+            format!(", grew by {}", value(&line.name, &line.unit, grew))
         } else {
             String::new()
         };
@@ -196,13 +197,15 @@ fn nothing(of: &Where, printer: &Printer) {
     ));
 }
 
-/// How fast a counter grew between its points.
-fn rates(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
+/// How fast the counters of some processes grew between their points.
+fn rates(processes: &[Vec<(u64, f64)>]) -> Vec<(u64, f64)> {
     let rate = |pair: &[(u64, f64)]| {
         let seconds = (pair[1].0 - pair[0].0) as f64 / 1e6;
         (seconds > 0.0).then(|| (pair[1].0, increase(pair) / seconds))
     };
-    points.windows(2).filter_map(rate).collect()
+    let mut rates: Vec<_> = processes.iter().flat_map(|points| points.windows(2).filter_map(rate)).collect();
+    rates.sort_by_key(|(at_us, _)| *at_us);
+    rates
 }
 
 fn kind(kind: Kind) -> &'static str {

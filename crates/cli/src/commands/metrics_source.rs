@@ -39,6 +39,10 @@ pub(super) struct Line {
     pub(super) labels: BTreeMap<String, String>,
     /// Microseconds since 1970, and values.
     pub(super) points: Vec<(u64, f64)>,
+    /// The same points by the process they were measured in: slots run instances of one name side by side, and
+    /// counters of different processes have nothing to do with one another.
+    #[serde(skip)]
+    pub(super) processes: Vec<Vec<(u64, f64)>>,
     /// How many there are, where only the last one was read.
     #[serde(skip)]
     pub(super) n_points: Option<usize>,
@@ -101,7 +105,11 @@ pub(super) fn lines(folder: &Path, of: &Where, name: Option<&str>) -> Result<Vec
             measured(&reader, None, samples, name, &mut lines)?;
         }
         sent(&SpanReader::open(&state, true), name, from_us, &mut lines)?;
-        lines.iter_mut().for_each(|line| line.points.retain(|(at_us, _)| *at_us >= from_us));
+        for line in &mut lines {
+            let wanted = |(at_us, _): &(u64, f64)| *at_us >= from_us;
+            line.points.retain(wanted);
+            line.processes.iter_mut().for_each(|points| points.retain(wanted));
+        }
     }
     lines.retain(|line| !line.points.is_empty() && of.service.as_ref().is_none_or(|s| *s == line.service));
     lines.sort_by(|a, b| {
@@ -119,6 +127,7 @@ fn join(lines: Vec<Line>) -> Vec<Line> {
             Some(last) if last.is_same(&line) => {
                 last.points.append(&mut line.points);
                 last.points.sort_by_key(|(at_us, _)| *at_us);
+                last.processes.append(&mut line.processes);
             }
             _ => joined.push(line),
         }
@@ -138,7 +147,15 @@ fn measured(
         Metric::ALL.into_iter().filter(|metric| name.is_none_or(|name| metric.name() == name)).collect();
     if !wanted.is_empty() {
         let history = History::new(samples()?);
-        for (instance, _) in history.instances() {
+        for (instance, samples) in history.instances() {
+            let mut started: BTreeMap<u64, Vec<&Sample>> = BTreeMap::new();
+            for sample in samples {
+                let process = sample.get(Metric::StartTime).map_or(0, f64::to_bits);
+                started.entry(process).or_default().push(sample);
+            }
+            let points = |samples: &[&Sample], metric: Metric| -> Vec<(u64, f64)> {
+                samples.iter().filter_map(|sample| Some((sample.at_us, sample.get(metric)?))).collect()
+            };
             lines.extend(wanted.iter().map(|metric| Line {
                 name: metric.name().to_owned(),
                 service: instance.service.to_string(),
@@ -148,6 +165,7 @@ fn measured(
                 source: "measured",
                 labels: BTreeMap::new(),
                 points: history.points(instance, *metric),
+                processes: started.values().map(|samples| points(samples, *metric)).collect(),
                 n_points: None,
             }));
         }
@@ -184,7 +202,8 @@ impl Line {
         let Series { name, service, kind, unit, about } = series;
         let mut labels: BTreeMap<String, String> = about.into_iter().collect();
         let instance = labels.remove(INSTANCE);
-        Self { name, service, instance, kind, unit, source, labels, points, n_points: None }
+        let processes = vec![points.clone()];
+        Self { name, service, instance, kind, unit, source, labels, points, processes, n_points: None }
     }
 
     fn is_same(&self, other: &Self) -> bool {

@@ -26,6 +26,12 @@ use crate::render::table::Table;
 /// Campaigns that are looked at for what instances used meanwhile.
 const MOST_CAMPAIGNS: usize = 50;
 
+/// Traces among which the beginning of an id is looked for, the latest ones.
+const MOST_LOOKED_AT: usize = 10_000;
+
+/// Clocks of services may be ahead.
+const END_OF_TIME_US: u64 = i64::MAX.cast_unsigned();
+
 #[derive(Debug, Args)]
 pub(crate) struct TracesArgs {
     #[command(subcommand)]
@@ -93,7 +99,7 @@ struct Search {
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// The trace's id.
+    /// The trace's id, its first letters, or `last`.
     id: String,
     /// The application's folder or file.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
@@ -203,9 +209,33 @@ pub(crate) fn find(folder: &std::path::Path, id: &str) -> Result<Vec<ReportedSpa
     let unknown = |why: &str| {
         CommandError::usage(format!("the trace id `{id}` {why}")).hint("`faultscope traces ls` lists traces")
     };
-    let known = read_trace_id(id).map_err(unknown)?;
-    let spans = open(folder)?.trace(known)?;
-    if spans.is_empty() { Err(unknown("is not known")) } else { Ok(spans) }
+    let reader = open(folder)?;
+    if id != "last" {
+        let spans = reader.trace(read_trace_id(id).map_err(unknown)?)?;
+        if !spans.is_empty() {
+            return Ok(spans);
+        }
+    }
+    // Whoever types an id types its beginning.
+    let latest = TraceQuery {
+        end_us: END_OF_TIME_US,
+        lookback_us: END_OF_TIME_US,
+        limit: if id == "last" { 1 } else { MOST_LOOKED_AT },
+        ..TraceQuery::default()
+    };
+    let mut found = reader.search(&latest, |_, _| true)?;
+    let begins = id.to_ascii_lowercase();
+    let name = |spans: &[ReportedSpan]| spans.first().map_or_else(String::new, |s| zipkin_trace_id(s.trace));
+    found.retain(|spans| id == "last" || name(spans).starts_with(&begins));
+    match found.len() {
+        0 if id == "last" => Err(unknown("names none: there are no traces yet")),
+        0 => Err(unknown("is not known")),
+        1 => Ok(found.remove(0)),
+        n => {
+            let names: Vec<_> = found.iter().take(5).map(|spans| name(spans)).collect();
+            Err(unknown(&format!("begins {n} traces: {}", names.join(", "))))
+        }
+    }
 }
 
 /// What instances used while a trace ran, in the campaigns that saw it.

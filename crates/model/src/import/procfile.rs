@@ -17,8 +17,8 @@ const MOST: usize = 600;
 
 /// Reads a Procfile as an application called `name`; `dotenv` is the text of its `.env` file.
 ///
-/// Each process gets a port of its own in `PORT`, counted as foreman counts them. A command that means
-/// something to a shell is run by one.
+/// Each process gets a port of its own in `PORT`, counted as foreman counts them, unless its command names one.
+/// A command that means something to a shell is run by one.
 pub fn from_procfile(
     name: &str,
     file: &str,
@@ -75,8 +75,11 @@ pub fn from_procfile(
         }
         let offset = application.services.len();
         let port = u16::try_from(offset).ok().filter(|_| offset < MOST).and_then(|n| base_plus(base, n));
-        let port = port.ok_or_else(|| refuse("there are more processes than ports".to_owned()))?;
-        let service = service(command, port, &shared).map_err(|message| refuse(message.to_owned()))?;
+        let given = port.ok_or_else(|| refuse("there are more processes than ports".to_owned()))?;
+        let own = own_port(&split_words(command).map_err(|message| refuse(message.to_owned()))?);
+        let port = own.unwrap_or(given);
+        let service =
+            service(command, port, own.is_some(), &shared).map_err(|message| refuse(message.to_owned()))?;
         if service.ready.is_some() {
             warnings.push(format!(
                 "service `{process}`: its command does not mention PORT; if it never listens on {port}, remove `ports`"
@@ -98,13 +101,26 @@ fn base_plus(base: u16, n: u16) -> Option<u16> {
     base.checked_add(n.checked_mul(100)?)
 }
 
+/// The port that a command names itself: `PORT=8080 server`, `server --port 8080`, `server -p 8080`.
+fn own_port(words: &[String]) -> Option<u16> {
+    let port = |text: &str| text.parse().ok().filter(|port: &u16| *port > 0);
+    let mut found = None;
+    for (place, word) in words.iter().enumerate() {
+        let joined = ["PORT=", "--port=", "-p="].iter().find_map(|start| word.strip_prefix(start));
+        let next = matches!(word.as_str(), "--port" | "-port" | "-p").then(|| words.get(place + 1)).flatten();
+        found = found.or_else(|| joined.or(next.map(String::as_str)).and_then(port));
+    }
+    found
+}
+
 fn service(
     command: &str,
     port: u16,
+    names_it: bool,
     shared: &BTreeMap<String, String>,
 ) -> Result<ImportedService, &'static str> {
     // Only a process that uses its port can be waited for there; a worker counts as ready at once.
-    let listens = command.contains("PORT");
+    let listens = names_it || command.contains("PORT");
     let ready =
         (!listens).then(|| ImportedReadiness { command: vec!["true".to_owned()], ..Default::default() });
     let mut words = split_words(command)?;

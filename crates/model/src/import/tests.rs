@@ -102,6 +102,11 @@ fn procfiles() {
     ] {
         assert_eq!(from_procfile("app", "Procfile", text, None).unwrap_err().to_string(), expected, "{text}");
     }
+    let own = "a: PORT=8080 python3 a.py\nb: redis-server --port 6379\nc: d -p=99\ne: f --port x";
+    let own = from_procfile("app", "Procfile", own, None).unwrap();
+    let ports: Vec<_> = own.application.services.values().map(|s| s.env["PORT"].clone()).collect();
+    assert_eq!(ports, ["8080", "6379", "99", "5300"], "a port that a command names is its port");
+    assert_eq!(own.warnings.len(), 1, "{:?}", own.warnings);
     let moved = from_procfile("app", "Procfile", "a: b\nc: d", Some("PORT=7000")).unwrap();
     assert_eq!(moved.application.services["c"].env["PORT"], "7100");
 }

@@ -34,6 +34,9 @@ impl Space {
             }
             Change::Config(service, key, Some(value)) => {
                 let simple = self.simplest.config.get(service).and_then(|items| items.get(key)).cloned();
+                // Where the circumstance does not mention it, the service's own value is where it starts from.
+                let written = key.starts_with("env.").then(|| delta.from.clone());
+                let simple = simple.or(written.filter(|from| Scale::of(Some(from), value, false).is_some()));
                 let lowest = if key.starts_with("env.") { 0 } else { 1 };
                 (simple, value.clone(), key == "memory", lowest)
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Change, ConstraintError, Delta, DeltaSet, Dimension, Series, Space};
 use crate::application::{Application, Constraint};
 use crate::circumstance::{Circumstance, Order};
+use crate::ids::ServiceName;
 use crate::series::CallName;
 
 impl Space {
@@ -38,7 +39,13 @@ impl Space {
         }
     }
 
-    pub(super) fn add_config(&mut self, simplest: &Circumstance, failing: &Circumstance) {
+    /// `written` gives what a service has by itself for a key that a circumstance does not mention.
+    pub(super) fn add_config(
+        &mut self,
+        simplest: &Circumstance,
+        failing: &Circumstance,
+        written: impl Fn(&ServiceName, &str) -> Option<String>,
+    ) {
         let services: BTreeSet<_> = simplest.config.keys().chain(failing.config.keys()).collect();
         for service in services {
             let get =
@@ -52,7 +59,9 @@ impl Space {
                 if from == to {
                     continue;
                 }
-                let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".into());
+                let show = |value: &Option<String>| {
+                    value.clone().or_else(|| written(service, key)).unwrap_or_else(|| "unset".into())
+                };
                 let (was, is) = (show(&from), show(&to));
                 let change = Change::Config(service.clone(), key.clone(), to);
                 self.push(format!("config {service}.{key}"), Dimension::Configuration, was, is, change, 60);

@@ -153,7 +153,9 @@ impl Application {
         space.add_nodes(&self.simplest, &self.failing);
         space.add_instances(self);
         space.add_series(&self.simplest, &self.failing);
-        space.add_config(&self.simplest, &self.failing);
+        space.add_config(&self.simplest, &self.failing, |service, key| {
+            self.services.get(service)?.env.get(key.strip_prefix("env.")?).cloned()
+        });
         space.add_versions(&self.simplest, &self.failing);
         rank::rank(&mut space.deltas);
         for (index, constraint) in self.constraints.iter().enumerate() {
