@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,8 +26,10 @@ const PORTS: [u16; 3] = [4317, 4318, 9411];
 const GATHER_MS: u64 = 50;
 /// When nothing came for so long, exporters have sent what they had.
 const QUIET: Duration = Duration::from_millis(3 * GATHER_MS);
-/// How long a trial waits for exporters at most.
-const MOST_WAIT: Duration = Duration::from_millis(600);
+/// How long a trial waits for more of what exporters send.
+const MOST_MORE: Duration = Duration::from_millis(600);
+/// How long it waits for exporters that are known to be there.
+const MOST_WAIT: Duration = Duration::from_secs(3);
 
 /// Variables that say where a service reports; one that has any of them is left alone.
 const OWN: [&str; 6] = [
@@ -76,12 +79,14 @@ pub(crate) fn share(
     mesh: &MeshSlot,
     listeners: Vec<ReservedListener>,
 ) -> io::Result<()> {
+    let mut calls = Vec::with_capacity(listeners.len());
     for ReservedListener { spec, socket } in listeners {
         match collector {
             Some(collector) if spec.callee.as_str() == HOST => collector.listen(&spec, socket)?,
-            _ => mesh.listen(spec, socket),
+            _ => calls.push((spec, socket)),
         }
     }
+    mesh.listen_all(calls);
     Ok(())
 }
 
@@ -90,11 +95,14 @@ pub(crate) struct SlotCollector {
     collector: Arc<Collector>,
     #[expect(clippy::type_complexity, reason = "named once")]
     listeners: Mutex<HashMap<(u16, Option<InstanceId>, Option<IpAddr>), JoinHandle<()>>>,
+    /// Whether it was found out once if anybody reports.
+    asked: AtomicBool,
 }
 
 impl SlotCollector {
     pub(crate) fn new(sink: SpanSink, slot: SlotId) -> Self {
-        Self { collector: Collector::new(sink, slot), listeners: Mutex::default() }
+        let (listeners, asked) = (Mutex::default(), AtomicBool::new(false));
+        Self { collector: Collector::new(sink, slot), listeners, asked }
     }
 
     /// Spans from now on belong to this trial.
@@ -120,14 +128,22 @@ impl SlotCollector {
         listeners.into_values().for_each(|task| task.abort());
     }
 
-    /// Waits until exporters have sent what they had, where any has sent something.
-    pub(crate) async fn settle(&self) {
-        let end = Instant::now() + MOST_WAIT;
+    /// Waits until exporters have sent what they had. Those send after the answer, so there may be nothing
+    /// yet: it is waited for where the mesh saw that services trace, and once to find out whether they do.
+    pub(crate) async fn settle(&self, traced: bool) {
+        let first = !self.asked.swap(true, Ordering::Relaxed);
+        let patience = match (traced, self.collector.heard()) {
+            (true, _) => MOST_WAIT,
+            (false, 0) if first => QUIET,
+            (false, 0) => return,
+            (false, _) => MOST_MORE,
+        };
+        let end = Instant::now() + patience;
         let mut before = self.collector.heard();
-        while before > 0 && Instant::now() < end {
-            tokio::time::sleep(QUIET).await;
+        while Instant::now() < end {
+            tokio::time::sleep(QUIET.min(patience)).await;
             let now = self.collector.heard();
-            if now == before {
+            if now == before && now > 0 {
                 break;
             }
             before = now;

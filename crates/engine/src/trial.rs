@@ -1,5 +1,6 @@
 //! One trial: from a circumstance to a judged, stored run.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -255,6 +256,11 @@ impl Session {
             let mut wiring =
                 wire::wiring(&self.application, &plan, slot.id, seed, callers, endpoints, record);
             wiring.targets = request.perturbing.is_some();
+            wiring.campaign = {
+                let mut hasher = DefaultHasher::new();
+                self.campaign.id().as_str().hash(&mut hasher);
+                hasher.finish()
+            };
             mesh.configure(wiring);
             collector::share(slot.collector.as_ref(), mesh, reservation.listeners)
                 .map_err(|e| EngineError::Internal(format!("the collector cannot listen: {e}")))?;
@@ -339,10 +345,11 @@ impl Session {
         match &slot.mesh {
             Some(mesh) => {
                 mesh.quiet(QUIET_WITHIN).await;
+                let reports = mesh.reports();
                 if let Some(collector) = &slot.collector {
-                    collector.settle().await;
+                    collector.settle(reports.traced).await;
                 }
-                mesh.reports()
+                reports
             }
             None => MeshReports::default(),
         }

@@ -178,6 +178,7 @@ pub(crate) fn wiring(
     Wiring {
         slot,
         seed,
+        campaign: 0,
         callers,
         endpoints: by_service,
         balance: balance.map(|(name, s)| (name.clone(), s.balance.clone())).collect(),

@@ -58,6 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     slot.configure(Wiring {
         slot: SlotId(0),
         seed: 1,
+        campaign: 0,
         callers: Vec::new(),
         endpoints: BTreeMap::from([(instance.service.clone(), vec![endpoint])]),
         balance: BTreeMap::new(),

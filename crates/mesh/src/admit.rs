@@ -187,6 +187,7 @@ fn lineage(route: &Route, head: &Head<'_>, is_request: bool) -> Lineage {
         return Lineage { trace, parent: None, parentage: Parentage::Root };
     }
     if let Some(context) = head.context {
+        route.scene.trial.handed_on(&route.caller_state, context.span);
         return Lineage {
             trace: context.trace,
             parent: Some(context.span),

@@ -19,6 +19,8 @@ pub struct MeshReports {
     pub without_context: BTreeMap<ServiceName, u64>,
     /// Calls to external hosts that were refused.
     pub externals_refused: BTreeMap<ServiceName, u64>,
+    /// Whether services handed on contexts of their own: they trace themselves, and will report spans.
+    pub traced: bool,
     /// Reports of sidecars that were lost; the trial is invalid when there are any.
     pub lost: u64,
 }

@@ -135,6 +135,7 @@ mod tests {
         Scene::new(Wiring {
             slot: SlotId(0),
             seed: 1,
+            campaign: 0,
             callers: Vec::new(),
             endpoints: BTreeMap::new(),
             balance: BTreeMap::new(),

@@ -44,7 +44,7 @@ pub(crate) struct Slot {
     pub(crate) flow: Flow,
     generation: AtomicU64,
     scene: Mutex<Arc<Scene>>,
-    listeners: Mutex<BTreeMap<ListenerKey, (Protocol, AbortHandle)>>,
+    listeners: Mutex<BTreeMap<ListenerKey, Vec<(Protocol, AbortHandle)>>>,
     connections: Mutex<HashMap<u64, AbortHandle>>,
     connected: AtomicU64,
     changes: watch::Sender<()>,
@@ -108,19 +108,32 @@ impl MeshSlot {
 
     /// Serves a listener, in place of an earlier one for the same callee, port, caller and address.
     pub fn listen(&self, spec: ListenerSpec, socket: TcpListener) {
-        let address = socket.local_addr().ok().map(|address| address.ip());
-        let key = (spec.callee.clone(), spec.port, spec.caller.clone(), address);
-        let protocol = spec.protocol;
-        let task = self.workers.spawn(serve::accept(Arc::clone(&self.slot), Arc::new(spec), socket));
-        if let Some((_, earlier)) = lock(&self.slot.listeners).insert(key, (protocol, task)) {
-            earlier.abort();
+        self.listen_all([(spec, socket)]);
+    }
+
+    /// Serves listeners, in place of all earlier ones for the same ports and callers. A port may be met by
+    /// several of them: a service's own, and the one that is published for it.
+    pub fn listen_all(&self, listeners: impl IntoIterator<Item = (ListenerSpec, TcpListener)>) {
+        let mut fresh: BTreeMap<ListenerKey, Vec<(Protocol, AbortHandle)>> = BTreeMap::new();
+        for (spec, socket) in listeners {
+            let address = socket.local_addr().ok().map(|address| address.ip());
+            let key = (spec.callee.clone(), spec.port, spec.caller.clone(), address);
+            let protocol = spec.protocol;
+            let task = self.workers.spawn(serve::accept(Arc::clone(&self.slot), Arc::new(spec), socket));
+            fresh.entry(key).or_default().push((protocol, task));
+        }
+        let mut all = lock(&self.slot.listeners);
+        for (key, listeners) in fresh {
+            for (_, earlier) in all.insert(key, listeners).into_iter().flatten() {
+                earlier.abort();
+            }
         }
     }
 
     /// Stops listening; connections go on.
     pub fn close_listeners(&self) {
         let listeners = std::mem::take(&mut *lock(&self.slot.listeners));
-        for (_, listener) in listeners.into_values() {
+        for (_, listener) in listeners.into_values().flatten() {
             listener.abort();
         }
     }
@@ -129,8 +142,10 @@ impl MeshSlot {
     pub fn connect(&self, callee: &ServiceName, port: u16) -> io::Result<DuplexStream> {
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let known = |key: &ListenerKey| key.0 == *callee && key.1 == port;
-        let protocol =
-            lock(&self.slot.listeners).iter().find(|(key, _)| known(key)).map(|(_, listener)| listener.0);
+        let protocol = lock(&self.slot.listeners)
+            .iter()
+            .filter(|(key, _)| known(key))
+            .find_map(|(_, l)| Some(l.first()?.0));
         let spec = ListenerSpec {
             callee: callee.clone(),
             port,
@@ -280,6 +295,7 @@ fn empty_wiring(slot: SlotId) -> Wiring {
     Wiring {
         slot,
         seed: 0,
+        campaign: 0,
         callers: Vec::new(),
         endpoints: BTreeMap::new(),
         balance: BTreeMap::new(),

@@ -3,7 +3,7 @@
 //! Everything here is shared by all workers and begins anew with each `configure`.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_model::wiring::Wiring;
@@ -26,6 +26,7 @@ pub(crate) struct Trial {
     turns: Mutex<BTreeMap<ServiceName, Arc<AtomicUsize>>>,
     pairs: Mutex<BTreeMap<(ServiceName, ServiceName), Arc<Pair>>>,
     protocols: Mutex<Protocols>,
+    traced: AtomicBool,
 }
 
 type Protocols = BTreeMap<(ServiceName, u16), Option<Vec<u8>>>;
@@ -61,7 +62,7 @@ impl Trial {
         static TRIALS: AtomicU64 = AtomicU64::new(1);
         Self {
             number: TRIALS.fetch_add(1, Ordering::Relaxed),
-            ids: Dice::new(wiring.seed, 1),
+            ids: Dice::new(wiring.seed ^ wiring.campaign, 1),
             choices: Dice::new(wiring.seed, 2),
             jitter: Dice::new(wiring.seed, 3),
             loss: Dice::new(wiring.seed, 4),
@@ -70,6 +71,7 @@ impl Trial {
             turns: Mutex::default(),
             pairs: Mutex::default(),
             protocols: Mutex::default(),
+            traced: AtomicBool::new(false),
         }
     }
 
@@ -100,11 +102,19 @@ impl Trial {
         lock(&self.protocols).insert((callee.clone(), port), protocol);
     }
 
+    /// A service handed on a context: one that is not ours is of a span that it will report itself.
+    pub(crate) fn handed_on(&self, caller: &Instance, span: SpanId) {
+        if !self.traced.load(Ordering::Relaxed) && !caller.handles(span) {
+            self.traced.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Takes all counts and reports.
     pub(crate) fn take_reports(&self) -> MeshReports {
         let mut reports = MeshReports {
             gates: self.steering.take_gates(),
             rules: self.steering.take_rules(),
+            traced: self.traced.load(Ordering::Relaxed),
             ..MeshReports::default()
         };
         for ((caller, callee), pair) in lock(&self.pairs).iter() {
@@ -154,6 +164,10 @@ impl Instance {
         if let Some(place) = handles.iter().position(|(_, id)| *id == span) {
             handles.swap_remove(place);
         }
+    }
+
+    fn handles(&self, span: SpanId) -> bool {
+        lock(&self.handles).iter().any(|(_, id)| *id == span)
     }
 
     pub(crate) fn doing(&self) -> Doing {

@@ -19,6 +19,9 @@ pub struct Wiring {
     pub slot: SlotId,
     /// Decides every random choice of the mesh: balancing, jitter, loss, span ids.
     pub seed: u64,
+    /// Tells campaigns of the same seed apart: the ids of their traces must differ.
+    #[serde(default)]
+    pub campaign: u64,
     /// Who may call, with the address it calls from where a listener serves several callers.
     pub callers: Vec<Caller>,
     /// Where each service's instances are; an empty list means that the service is down.

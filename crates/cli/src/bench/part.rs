@@ -164,6 +164,7 @@ async fn mesh(
     slot.configure(Wiring {
         slot: SlotId(0),
         seed: 1,
+        campaign: 0,
         callers: vec![Caller { instance: caller.clone(), node: NodeId(0), address: None }],
         endpoints: BTreeMap::from([(service.clone(), vec![endpoint])]),
         balance: BTreeMap::new(),

@@ -145,15 +145,36 @@ fn a_test_whose_program_is_missing() {
 
 #[test]
 fn published_ports_are_found_on_localhost() {
-    let curl = r#"["curl", "-sf", "http://localhost:18080/hello"]"#;
+    let curl = |port: u16| format!(r#"["curl", "-sf", "-m", "20", "http://localhost:{port}/hello"]"#);
+    let (published, own) = (curl(18080), curl(8080));
     let fixture = with_tests(&format!(
-        "  - {{ name: steps, http: {{ get: \"http://localhost:18080/hello\" }} }}\n  - {{ name: curl, run: {curl} }}\n"
+        "  - {{ name: steps, http: {{ get: \"http://localhost:18080/hello\" }} }}\n  \
+         - {{ name: curl, run: {published} }}\n  - {{ name: own port, run: {own} }}\n"
     ));
     let fixture = fixture.replace("ports: [8080]", "ports: [8080]\n    publish: { 8080: 18080 }");
     let run = tool_with(&fixture).tested([""; 0], 0);
     assert_eq!(run.failed(), vec![""; 0]);
     let fronts: Vec<_> = run.calls().into_iter().filter(|call| call.contains("front-1 GET")).collect();
-    assert_eq!(fronts, ["test-1 -> front-1 GET /hello http1 200 root"; 2]);
+    assert_eq!(fronts, ["test-1 -> front-1 GET /hello http1 200 root"; 3]);
+}
+
+#[test]
+fn a_port_that_a_service_does_not_have_refuses() {
+    let fixture =
+        with_tests("  - { name: gone, run: [\"curl\", \"-sS\", \"-m\", \"20\", \"http://back:1/\"] }\n");
+    let run = tool_with(&fixture).tested([""; 0], 1);
+    assert!(run.json.to_string().contains("Failed to connect to back port 1"), "{}", run.json);
+}
+
+#[test]
+fn traces_of_different_runs_have_different_ids() {
+    let tool = tool_with(&cells());
+    let ids = [(); 2].map(|()| tool.tested([""; 0], 0).spans_to("front")[0]["trace"].clone());
+    assert_ne!(ids[0], ids[1]);
+    let shown = tool.run(["traces", "show", "last"]).expect(0).exact();
+    let last = ids[1].as_str().unwrap();
+    assert!(shown.contains(last), "{last} is not in {shown}");
+    assert_eq!(tool.run(["traces", "show", &last[..12]]).expect(0).exact(), shown);
 }
 
 #[test]

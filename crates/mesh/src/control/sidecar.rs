@@ -112,7 +112,7 @@ fn listen(
     listeners: Vec<SidecarListener>,
     known: &mut Vec<(SidecarListener, SocketAddr)>,
 ) -> io::Result<Vec<SocketAddr>> {
-    let mut bound = Vec::new();
+    let (mut bound, mut fresh) = (Vec::new(), Vec::new());
     for listener in listeners {
         if let Some((_, address)) = known.iter().find(|(earlier, _)| *earlier == listener) {
             bound.push(*address);
@@ -121,9 +121,10 @@ fn listen(
         let socket = TcpListener::bind(listener.bind)?;
         let address = socket.local_addr()?;
         bound.push(address);
-        slot.listen(listener.spec.clone(), socket);
+        fresh.push((listener.spec.clone(), socket));
         known.push((listener, address));
     }
+    slot.listen_all(fresh);
     Ok(bound)
 }
 

@@ -65,6 +65,7 @@ pub(crate) fn world() -> Builder {
     let wiring = Wiring {
         slot: SlotId(0),
         seed: 1,
+        campaign: 0,
         callers: Vec::new(),
         endpoints: BTreeMap::new(),
         balance: BTreeMap::new(),

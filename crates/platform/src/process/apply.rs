@@ -180,7 +180,9 @@ impl Slot {
                 (IpAddr::V4(address), None) => Some(address),
                 _ => None,
             });
-            let aliases: BTreeSet<Ipv4Addr> = aliases.collect();
+            let mut aliases: BTreeSet<Ipv4Addr> = aliases.collect();
+            // A call to a service at a port that it does not have is refused at once, instead of lost.
+            aliases.extend(plan.instances.iter().map(|i| addresses.alias(i.id.service.as_str()).0));
             (places, aliases, at)
         };
         let mut places = places.into_iter().peekable();
