@@ -18,6 +18,7 @@ use crate::scene::{LinkDelay, Route};
 use crate::sequencer::{Handled, Ticket};
 use crate::slot::Slot;
 use crate::steering::{Answer, Steering, Verdict};
+use crate::trial::Lease;
 
 /// A call in flight.
 pub(crate) struct Call {
@@ -39,6 +40,11 @@ pub(crate) struct Call {
     pub(super) is_counted: bool,
     pub(super) is_finished: bool,
 }
+
+/// How long an answer is held back for the sake of a rule, once it has begun: one that goes on is a stream.
+pub(crate) const HOLD_WITHIN: Duration = Duration::from_secs(2);
+/// What is said of a rule that cannot be carried out for that reason.
+pub(crate) const ENDLESS: &str = "its answer is a stream that goes on";
 
 /// Bounds of recorded headers.
 const MOST_HEADERS: usize = 64;
@@ -198,6 +204,11 @@ impl Call {
         self.target.as_ref().map(|target| &target.endpoint.instance)
     }
 
+    /// What tells later whether the instance was restarted since.
+    pub(crate) fn lease(&self) -> Lease {
+        Lease(self.target.as_ref().map(|target| (Arc::clone(&target.instance), target.instance.restarts())))
+    }
+
     /// The delay of the answer on its link.
     pub(crate) fn way_back(&self) -> Duration {
         self.link.back
@@ -207,13 +218,16 @@ impl Call {
     pub(crate) fn restarting(&self, rule: usize) -> impl Future<Output = ()> + Send + use<> {
         let steering = Arc::clone(&self.route.scene.trial.steering);
         let restarter = Arc::clone(&self.slot.hooks.restarter);
-        let (instance, span) = (self.instance().cloned(), self.span.id);
+        let (target, instance, span) = (self.target.clone(), self.instance().cloned(), self.span.id);
         async move {
             let Some(instance) = instance else {
                 return steering.missed(rule, "its receiver is outside");
             };
             if let Err(why) = steering.close(&instance, span).await {
                 return steering.missed(rule, &why);
+            }
+            if let Some(target) = &target {
+                target.instance.note_restart();
             }
             let _reopen = Reopen { steering: Arc::clone(&steering), instance: instance.clone() };
             match restarter.restart(&instance).await {

@@ -35,8 +35,21 @@ type Protocols = BTreeMap<(ServiceName, u16), Option<Vec<u8>>>;
 #[derive(Debug, Default)]
 pub(crate) struct Instance {
     busy: AtomicUsize,
+    /// How often a rule restarted it.
+    restarts: AtomicU64,
     /// The requests it handles now. The lock is held for a push or a removal only.
     handles: Mutex<Vec<(TraceId, SpanId)>>,
+}
+
+/// A connection's hold on an instance, which a restart by a rule ends.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lease(pub(crate) Option<(Arc<Instance>, u64)>);
+
+impl Lease {
+    /// Whether the connection ended because a rule restarted its instance: the caller's own is not concerned.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.as_ref().is_some_and(|(instance, restarts)| instance.restarts() != *restarts)
+    }
 }
 
 /// What an instance was doing when it made a call.
@@ -151,6 +164,15 @@ impl Instance {
     /// The call it was chosen for has ended.
     pub(crate) fn release(&self) {
         self.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A rule restarts it: connections to it end for that reason.
+    pub(crate) fn note_restart(&self) {
+        self.restarts.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn restarts(&self) -> u64 {
+        self.restarts.load(Ordering::Acquire)
     }
 
     /// It gets a request.

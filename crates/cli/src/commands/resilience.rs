@@ -9,7 +9,7 @@ use faultscope_store::Store;
 
 use super::debug_args::Budget;
 use super::resilience_args::ResilienceArgs;
-use crate::args::{Global, Under};
+use crate::args::{Global, IsolationArg, Under};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -25,7 +25,11 @@ pub(crate) async fn run(
     global: &Global,
     printer: &Printer,
 ) -> Result<Exit, CommandError> {
-    let target = args.target();
+    let mut target = args.target();
+    if args.command.is_some() && target.isolation.is_none() {
+        // One process without services: it runs as it would in a shell, with what it has built before.
+        target.isolation = Some(IsolationArg::Ports);
+    }
     let project = match &args.command {
         Some(command) => of_command(command)?,
         None => Project::read(&target.file)?,

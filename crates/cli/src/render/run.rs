@@ -13,6 +13,9 @@ pub(crate) const MESSAGE_LINES: usize = 12;
 const ANSWER_LINES: usize = 6;
 const ANSWER_WIDTH: usize = 300;
 
+/// Perturbations of a run that are shown.
+const MOST_ASKED: usize = 20;
+
 /// A run in one line.
 pub(crate) fn summary(run: &Run, printer: &Printer) {
     let tests = &run.evidence.tests;
@@ -95,6 +98,17 @@ pub(crate) fn evidence(run: &Run, printer: &Printer) {
             "  rule {}: matched {} calls, applied to {}",
             rule.rule, rule.matched, rule.applied
         ));
+    }
+    if let Some(perturbed) = &run.perturbed {
+        for asked in perturbed.asked.iter().take(MOST_ASKED) {
+            printer.line(format!("  perturbed: {asked}"));
+        }
+        if perturbed.asked.len() > MOST_ASKED {
+            printer.line(format!("  perturbed: {} more", perturbed.asked.len() - MOST_ASKED));
+        }
+        for missed in perturbed.missed.iter().take(MOST_ASKED) {
+            printer.line(format!("  not applied: {} ({})", missed.perturbation, missed.why));
+        }
     }
     for note in &evidence.notes {
         printer.line(format!("  note: {note}"));

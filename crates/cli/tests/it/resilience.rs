@@ -1,6 +1,6 @@
 //! `faultscope resilience`: services through the mesh, and processes that speak the JSON formats.
 
-use faultscope_testkit::{Faultscope, Fixture, cells};
+use faultscope_testkit::{Faultscope, Fixture, cells, grpc};
 use insta::assert_snapshot;
 
 use crate::{tool, tool_with};
@@ -138,6 +138,39 @@ fn every_defect_of_services_is_found_and_can_be_shown_again() {
         "{junit}"
     );
     assert!(tool.read("r.html").contains("2 defects in 1 test"));
+}
+
+#[test]
+fn what_callers_make_of_errors_is_judged_by_test_and_invariants() {
+    // The stock is asked again although its answer was only lost, and the ledger is not missed when it fails.
+    let careless = CELLS
+        .replace(
+            "body: { id: \"{body.id}\" }, as: took }",
+            "body: { id: \"{body.id}\" }, as: took, retries: 1 }",
+        )
+        .replace("body: { amount: 7 }, retries: 1 }", "body: { amount: 7 }, on_error: ignore }");
+    let tool = tool_with(&shop().file("cells.yaml", &careless));
+    let report = tool.json(["resilience", "--kinds", "error,lost_answer", "--slots", "2"], 1);
+    let expected = [
+        "error shop POST /buy > ledger PUT /entries/order-a",
+        "lost_answer shop POST /buy > stock POST /take",
+    ];
+    assert_eq!(defects(&report), expected);
+    let trials = &report["tests"][0]["trials"];
+    let enumerated = 8 + 8 * 6 / 2;
+    assert!(2 * trials["changing"].as_u64().unwrap() <= enumerated, "{trials}");
+}
+
+#[test]
+fn grpc_calls_are_perturbed() {
+    let fixture = grpc(env!("CARGO_TARGET_TMPDIR")).replace("ports: [", "durable: true\n    ports: [");
+    let run = ["resilience", "--all-deliveries", "--kinds", "duplicate,restart"];
+    let report = tool_with(&fixture).json(run, 0);
+    let test = &report["tests"][0];
+    assert_eq!(test["verdict"]["kind"], "clean", "{report}");
+    let missed: Vec<_> = test["missed"].as_array().into_iter().flatten().collect();
+    assert!(missed.iter().all(|m| m["why"].as_str().unwrap().contains("stream")), "{missed:?}");
+    assert!(test["candidates"]["restart"].as_u64().unwrap() >= 2, "{test}");
 }
 
 #[test]

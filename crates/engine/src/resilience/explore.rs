@@ -91,7 +91,7 @@ impl Explorer<'_> {
             self.changing(changing, &calls, tested).await?;
         }
         if tested.stopped.is_none() && self.options.kinds.contains(&Kind::ErrorFirst) {
-            let targets = retried(&ground.targets, &tested.found, &calls);
+            let targets = retried(&ground, &tested.found, &calls);
             if !targets.candidates.is_empty() {
                 let counts = counts(&targets);
                 tested.report.candidates.extend(counts);
@@ -298,12 +298,11 @@ fn hidden(targets: &Targets, causes: &[Cause]) -> Vec<Targets> {
 }
 
 /// Errors at the first attempt of calls that were seen to be tried again.
-fn retried(targets: &Targets, found: &Found, calls: &[CallSeen]) -> Targets {
-    let mut out = targets.clone();
+fn retried(ground: &Ground, found: &Found, calls: &[CallSeen]) -> Targets {
+    let mut out = ground.targets.clone();
     out.candidates.clear();
     for call in calls.iter().filter(|call| found.retried.contains(&call.target)) {
-        // The places of a call's turn and receiver are those of any candidate for it.
-        let known = targets.candidates.iter().find(|c| c.perturbation.target == call.target);
+        let known = ground.places.iter().find(|c| c.perturbation.target == call.target);
         let perturbation = Perturbation { kind: Kind::ErrorFirst, target: call.target.clone() };
         if let Some(known) = known {
             out.candidates.push(Candidate { perturbation, ..known.clone() });

@@ -23,6 +23,8 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub(super) struct Ground {
     /// The neutral perturbations.
     pub(super) targets: Targets,
+    /// A candidate for every call, for its place in the trace.
+    pub(super) places: Vec<Candidate>,
     /// Calls and messages that only one of the runs had; they are left alone.
     pub(super) unstable: usize,
     /// How many calls and messages were seen.
@@ -56,6 +58,7 @@ impl Ground {
         let unstable = calls.keys().filter(|target| !again.contains_key(*target)).count()
             + names_first.difference(&names_second).count();
         let seen = calls.len() + names_first.len();
+        let mut places = Vec::new();
         for candidate in all {
             let Perturbation { kind, target } = &candidate.perturbation;
             let Some(span) = calls.get(target) else {
@@ -67,6 +70,7 @@ impl Ground {
             };
             // All calls are repeatable and all services persistent in the events: here each comes once.
             if *kind == Kind::Duplicate && again.contains_key(target) {
+                places.push(candidate.clone());
                 let possible = |kind: &Kind| bears(*kind, span, &calls, application, options);
                 let kinds = options.kinds.iter().filter(|kind| possible(kind));
                 let with = |kind: &Kind| Candidate {
@@ -76,7 +80,7 @@ impl Ground {
                 targets.candidates.extend(kinds.map(with));
             }
         }
-        Self { targets, unstable, seen }
+        Self { targets, places, unstable, seen }
     }
 }
 

@@ -23,11 +23,12 @@ use self::broken::Broken;
 use self::exchange::{Exchange, Goal, Shape};
 use self::request::{Reading, Request};
 use crate::admit::{Head, admit};
-use crate::call::Call;
+use crate::call::{Call, ENDLESS, HOLD_WITHIN};
 use crate::dial::{self, Dialling};
 use crate::rules::Refusal;
 use crate::slot::Origin;
 use crate::stream::Stream;
+use crate::trial::Lease;
 use crate::tunnel::{self, Pace, Side};
 
 /// A caller's connection.
@@ -44,6 +45,7 @@ struct Connection {
 struct Up {
     instance: Option<InstanceId>,
     side: Side,
+    lease: Lease,
 }
 
 /// How a connection goes on after a request.
@@ -139,8 +141,8 @@ impl Connection {
                 place += 1;
                 continue;
             };
-            self.ups.swap_remove(place);
-            if self.ups.is_empty() && self.down.input.is_empty() {
+            let up = self.ups.swap_remove(place);
+            if self.ups.is_empty() && self.down.input.is_empty() && !up.lease.is_over() {
                 return Poll::Ready(if ended.is_ok() { Idle::Closed } else { Idle::Broken });
             }
         }
@@ -273,6 +275,7 @@ impl Connection {
                 self.ups.push(Up {
                     instance: call.instance().cloned(),
                     side: Side { stream, input: BytesMut::new() },
+                    lease: call.lease(),
                 });
                 Some(self.ups.len() - 1)
             }
@@ -285,7 +288,7 @@ impl Connection {
 
     async fn exchange(&mut self, request: Request, place: usize) -> Next {
         let Request { mut call, framing, asked, close, copy, .. } = request;
-        let effects = call.effects.clone();
+        let mut effects = call.effects.clone();
         let way_back = call.way_back();
         let buffers = (&mut self.to_up, &mut self.to_down);
         let up = &mut self.ups[place].side;
@@ -310,7 +313,25 @@ impl Connection {
             exchange.to_down.clear();
             exchange.shape.discard = true;
         }
-        if driven.is_ok() {
+        if exchange.answer.as_ref().is_some_and(|answer| answer.is_upgrade) {
+            for rule in effects.restart.take().into_iter().chain(effects.duplicate.take()) {
+                exchange.call.missed(rule, "it became a connection of another protocol");
+            }
+        }
+        if driven.is_ok() && exchange.shape.hold {
+            let whole = poll_fn(|cx| exchange.poll_to(cx, Goal::Answer));
+            match tokio::time::timeout(HOLD_WITHIN, whole).await {
+                Ok(whole) => driven = whole,
+                Err(_) if effects.lost_answer.is_some() => {}
+                Err(_) => {
+                    for rule in effects.restart.take().into_iter().chain(effects.duplicate.take()) {
+                        exchange.call.missed(rule, ENDLESS);
+                    }
+                    exchange.shape.hold = false;
+                }
+            }
+        }
+        if driven.is_ok() && !exchange.shape.hold {
             driven = poll_fn(|cx| exchange.poll_to(cx, Goal::Answer)).await;
         }
         if let (Some(rule), Ok(())) = (effects.restart, driven) {
@@ -318,9 +339,8 @@ impl Connection {
         }
         if let (Some(rule), Ok(())) = (effects.duplicate, driven) {
             // Before the caller has its answer: what it does next must find both.
-            let is_upgrade = exchange.answer.as_ref().is_some_and(|answer| answer.is_upgrade);
             match (exchange.copy.take(), copy) {
-                (Some(body), Some(head)) if exchange.request.is_done() && !is_upgrade => {
+                (Some(body), Some(head)) if exchange.request.is_done() => {
                     again::send(&self.dialling, rule, &head, &body, exchange.call.twin(), asked).await;
                 }
                 _ => {

@@ -7,6 +7,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;
+use tokio::time::Instant;
 
 use crate::tunnel::Pace;
 
@@ -27,6 +28,8 @@ pub(super) struct Shape {
     pub(super) pace: Option<Pace>,
     /// Bytes that are kept back until the rest may go.
     pub(super) hold: usize,
+    /// Until when they are; a body that has not ended by then goes on as it comes.
+    pub(super) hold_until: Option<Instant>,
 }
 
 /// A body that is read in pieces and written in order.
@@ -36,6 +39,8 @@ pub(super) struct Pump<'a> {
     pub(super) shape: Shape,
     held: VecDeque<Bytes>,
     n_held: usize,
+    /// What was held back was let go, since the body did not end.
+    pub(super) was_released: bool,
 }
 
 /// The end of a body that has been read.
@@ -46,12 +51,12 @@ pub(super) struct Rest {
 
 impl<'a> Pump<'a> {
     pub(super) fn new(from: &'a mut RecvStream, to: &'a mut SendStream<Bytes>, shape: Shape) -> Self {
-        Self { from, to, shape, held: VecDeque::new(), n_held: 0 }
+        Self { from, to, shape, held: VecDeque::new(), n_held: 0, was_released: false }
     }
 
     /// Carries the body, but for what is held back and the end of the stream.
     pub(super) async fn body(&mut self, mut seen: impl FnMut(&Bytes)) -> Result<Rest, PumpEnd> {
-        while let Some(mut piece) = self.next().await? {
+        while let Some(mut piece) = self.next_in_time().await? {
             let length = piece.len();
             let was_cut = match &mut self.shape.cut {
                 None => false,
@@ -84,6 +89,19 @@ impl<'a> Pump<'a> {
             None => self.to.send_data(Bytes::new(), true),
         };
         ended.map_err(|error| PumpEnd::To(error.reason()))
+    }
+
+    /// The next piece; when there is none in time, nothing is held back any longer.
+    async fn next_in_time(&mut self) -> Result<Option<Bytes>, PumpEnd> {
+        if let Some(until) = self.shape.hold_until {
+            if let Ok(next) = tokio::time::timeout_at(until, self.next()).await {
+                return next;
+            }
+            (self.shape.hold, self.shape.hold_until) = (0, None);
+            self.was_released = true;
+            self.send_down_to(0).await?;
+        }
+        self.next().await
     }
 
     /// The next piece; notices also when the receiver goes while there is none.

@@ -13,11 +13,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use super::again::{self, Copy, MOST_COPIED};
 use super::pump::{Pump, PumpEnd, Rest, Shape};
 use super::ups::Ups;
-use crate::call::Call;
+use crate::call::{Call, ENDLESS, HOLD_WITHIN};
 use crate::context;
 use crate::dial;
 use crate::rules::{Effects, Headers, Refusal};
 use crate::tunnel::Pace;
+use tokio::time::Instant;
 
 /// How a stream ended, for its connection.
 pub(super) enum End {
@@ -235,7 +236,10 @@ async fn receive(
         tokio::time::sleep(way_back).await;
     }
     if let Some(rule) = effects.lost_answer {
-        drain(&mut body, call).await.map_err(Broken::Callee)?;
+        // A stream that goes on is lost as it is.
+        if let Ok(drained) = tokio::time::timeout(HOLD_WITHIN, drain(&mut body, call)).await {
+            drained.map_err(Broken::Callee)?;
+        }
         interfere(call, &effects, way).await;
         lock(call).applied(rule);
         return Err(Broken::Lost);
@@ -251,14 +255,21 @@ async fn receive(
         return sent.map(drop).map_err(|error| Broken::Caller(error.reason()));
     }
     let mut to_down = respond.send_response(head, false).map_err(|error| Broken::Caller(error.reason()))?;
+    let is_held = effects.restart.or(effects.duplicate).is_some();
     let shape = Shape {
         cut: effects.truncate.map(|(_, after)| after),
         pace: effects.throttle.map(|(_, rate)| Pace::new(rate)),
-        hold: if effects.restart.or(effects.duplicate).is_some() { MOST_HELD } else { 0 },
+        hold: if is_held { MOST_HELD } else { 0 },
+        hold_until: is_held.then(|| Instant::now() + HOLD_WITHIN),
     };
     let mut pump = Pump::new(&mut body, &mut to_down, shape);
     let carried = pump.body(|piece| lock(call).received(piece)).await;
     let Rest { trailers, was_cut } = carried.map_err(broken)?;
+    if pump.was_released {
+        for rule in effects.restart.take().into_iter().chain(effects.duplicate.take()) {
+            lock(call).missed(rule, ENDLESS);
+        }
+    }
     {
         let mut call = lock(call);
         call.answer_is(None, trailers.as_ref().and_then(grpc_status));

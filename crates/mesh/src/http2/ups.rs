@@ -17,6 +17,7 @@ use crate::call::Call;
 use crate::dial::{self, Dialling};
 use crate::scene::Route;
 use crate::slot::Slot;
+use crate::trial::Lease;
 
 /// One connection for each instance, opened when it is first needed.
 pub(super) struct Ups {
@@ -29,10 +30,11 @@ struct Up {
     sender: SendRequest<Bytes>,
     is_dead: Arc<AtomicBool>,
     driver: AbortHandle,
+    lease: Lease,
 }
 
 /// What has to be known to dial.
-type Place = (Arc<Slot>, Arc<Route>, Option<Arc<Target>>);
+type Place = (Arc<Slot>, Arc<Route>, Option<Arc<Target>>, Lease);
 
 #[derive(Default)]
 struct Losses {
@@ -56,7 +58,7 @@ impl Ups {
         // A kept connection may turn out to be closed when it is asked; a fresh one is then the last try.
         for is_last in [false, true] {
             let cell = self.cell(call);
-            let place = (call.slot.clone(), call.route.clone(), call.target.clone());
+            let place = (call.slot.clone(), call.route.clone(), call.target.clone(), call.lease());
             let up = cell.get_or_try_init(|| self.dial(place)).await?;
             match up.sender.clone().ready().await {
                 Ok(sender) => return Ok(sender),
@@ -79,6 +81,8 @@ impl Ups {
         loop {
             let mut notified = std::pin::pin!(self.losses.notify.notified());
             notified.as_mut().enable();
+            // What a rule restarted is dialled again when it is needed.
+            self.lock().retain(|_, cell| cell.get().is_none_or(|up| up.is_alive() || !up.lease.is_over()));
             let is_any_known = !self.lock().is_empty();
             if is_any_known && !self.is_any_alive() {
                 return self.losses.was_reset.load(Ordering::Acquire);
@@ -96,7 +100,7 @@ impl Ups {
         Arc::clone(cell)
     }
 
-    async fn dial(&self, (slot, route, target): Place) -> io::Result<Up> {
+    async fn dial(&self, (slot, route, target, lease): Place) -> io::Result<Up> {
         let stream = dial::dial_target(&slot, &route, target.as_deref(), &self.dialling).await?;
         let (sender, connection) = h2::client::Builder::new()
             .initial_window_size(STREAM_WINDOW)
@@ -115,7 +119,7 @@ impl Ups {
             died.store(true, Ordering::Release);
             losses.notify.notify_waiters();
         });
-        Ok(Up { sender, is_dead, driver: driver.abort_handle() })
+        Ok(Up { sender, is_dead, driver: driver.abort_handle(), lease })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<InstanceId>, Arc<OnceCell<Up>>>> {

@@ -19,13 +19,13 @@ use crate::kit::{Heard, Known, OK, PORT, Raw, World, answering, callee, header, 
 const TOKEN: &str = "only for us";
 
 /// A sidecar beside one caller, with a listener for each callee.
-struct Beside {
-    addresses: Vec<SocketAddr>,
+pub(crate) struct Beside {
+    pub(crate) addresses: Vec<SocketAddr>,
     sidecar: JoinHandle<()>,
     attached: JoinHandle<()>,
 }
 
-async fn beside(world: &World, caller: &str, callees: &[&str]) -> Beside {
+pub(crate) async fn beside(world: &World, caller: &str, callees: &[&str]) -> Beside {
     let control = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let instance = caller.parse().unwrap();
     let options = SidecarOptions {
@@ -54,7 +54,7 @@ async fn beside(world: &World, caller: &str, callees: &[&str]) -> Beside {
     Beside { addresses, sidecar, attached }
 }
 
-async fn get(address: SocketAddr, path: &str) -> String {
+pub(crate) async fn get(address: SocketAddr, path: &str) -> String {
     Raw::new(TcpStream::connect(address).await.unwrap()).get(path).await.text
 }
 

@@ -20,12 +20,12 @@ type Handler = fn(Request<RecvStream>, SendResponse<Bytes>) -> futures_util::fut
 
 /// A callee that speaks HTTP/2, and notes the paths and bodies it heard.
 #[derive(Clone)]
-struct Callee {
-    address: SocketAddr,
-    heads: Arc<Mutex<Vec<HeaderMap>>>,
+pub(crate) struct Callee {
+    pub(crate) address: SocketAddr,
+    pub(crate) heads: Arc<Mutex<Vec<HeaderMap>>>,
 }
 
-async fn http2_callee(handler: Handler) -> Callee {
+pub(crate) async fn http2_callee(handler: Handler) -> Callee {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let callee = Callee { address: listener.local_addr().unwrap(), heads: Arc::default() };
     let heads = Arc::clone(&callee.heads);
@@ -83,7 +83,7 @@ where
     soon(sender.ready()).await.unwrap()
 }
 
-async fn caller(world: &World) -> SendRequest<Bytes> {
+pub(crate) async fn caller(world: &World) -> SendRequest<Bytes> {
     client(TcpStream::connect(world.address("web-1", "stock")).await.unwrap()).await
 }
 

@@ -119,6 +119,12 @@ impl Builder {
         self
     }
 
+    /// Gives names to calls.
+    pub(crate) fn targets(mut self) -> Self {
+        self.wiring.targets = true;
+        self
+    }
+
     pub(crate) fn gate(mut self, from: &str, handling: &str, order: &[&str], wait: Duration) -> Self {
         let order = order.iter().map(|call| call.parse().unwrap()).collect();
         let handling = handling.parse().unwrap();

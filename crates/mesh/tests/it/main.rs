@@ -12,5 +12,6 @@ mod kit;
 mod links;
 mod rules;
 mod slot;
+mod targets;
 mod tcp;
 mod tls;
