@@ -163,7 +163,7 @@ fn what_callers_make_of_errors_is_judged_by_test_and_invariants() {
 
 #[test]
 fn grpc_calls_are_perturbed() {
-    let fixture = grpc(env!("CARGO_TARGET_TMPDIR")).replace("ports: [", "durable: true\n    ports: [");
+    let fixture = grpc(env!("CARGO_TARGET_TMPDIR")).replace("[50051]", "[50051], durable: true");
     let run = ["resilience", "--all-deliveries", "--kinds", "duplicate,restart"];
     let report = tool_with(&fixture).json(run, 0);
     let test = &report["tests"][0];
