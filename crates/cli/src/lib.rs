@@ -11,6 +11,7 @@ mod progress;
 mod project;
 mod render;
 mod samples;
+mod shell;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -16,6 +16,7 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::project::Project;
+use crate::shell::{self, quote};
 
 /// Deltas of an unfinished answer that are shown.
 const MOST_SHOWN: usize = 12;
@@ -139,7 +140,17 @@ fn bundles(
     if !bundles.is_empty() && !secrets.is_empty() {
         printer.warn(format!("the bundle holds values that look like secrets: {}", secrets.join(", ")));
     }
-    Ok(bundles)
+    if let Some((_, left_out)) = bundles.first().filter(|(_, left_out)| !left_out.is_empty()) {
+        let shown: Vec<_> = left_out.iter().take(5).map(|path| path.display().to_string()).collect();
+        let more = left_out.len().saturating_sub(shown.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        printer.warn(format!(
+            "not in the bundle, as they are large or look secret: {}{more}; what a command, a setting or an \
+             `input` of the application names is taken along",
+            shown.join(", ")
+        ));
+    }
+    Ok(bundles.into_iter().map(|(file, _)| file).collect())
 }
 
 fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
@@ -166,7 +177,8 @@ fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
     for cause in &report.causes {
         show_cause(cause, report, printer);
         if let Some(run) = &cause.run {
-            printer.line(format!("Failing run: {run} (`faultscope runs show {run}`)"));
+            let at = shell::at(&args.target.file);
+            printer.line(format!("Failing run: {run} (`faultscope runs show {run}{at}`)"));
         }
         printer.line(format!("Reproduce with `{}`", reproduce(cause, report, args)));
     }
@@ -210,11 +222,9 @@ fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
 /// What to do next, where the answer is not the cause.
 fn hint(report: &DebugReport, args: &DebugArgs) -> Option<String> {
     let campaign = report.campaign.split('-').next().unwrap_or_default();
-    let file = args.target.file.display();
+    let at = shell::at(&args.target.file);
     match &report.verdict {
-        Verdict::Stopped | Verdict::OutOfBudget => {
-            Some(format!("Go on with `faultscope debug {file} --resume={campaign}` and the same options"))
-        }
+        Verdict::Stopped | Verdict::OutOfBudget => Some(format!("Go on with `{}`", shell::resume(campaign))),
         Verdict::OtherTestsFail { failing, .. } if failing.len() > 1 => {
             Some(format!("Look at one of them alone with `--test '{}' --only`", failing[0]))
         }
@@ -222,10 +232,14 @@ fn hint(report: &DebugReport, args: &DebugArgs) -> Option<String> {
             failing.first().map(|name| format!("Look for that one with `--test '{name}'`"))
         }
         Verdict::FailsAlready => {
-            Some(format!("See its calls with `faultscope runs show {campaign}.check-simplest`"))
+            Some(format!("See its calls with `faultscope runs show {campaign}.check-simplest{at}`"))
         }
+        Verdict::Unresolved { .. } => Some(format!(
+            "See its last lines with `faultscope test {} --failing`, or all that ran with `faultscope runs ls`",
+            args.target.words().iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+        )),
         Verdict::NotReproduced => {
-            Some(format!("See what passed with `faultscope runs show {campaign}.check-failing`"))
+            Some(format!("See what passed with `faultscope runs show {campaign}.check-failing{at}`"))
         }
         _ => None,
     }
@@ -274,7 +288,6 @@ fn show_cause(cause: &FoundCause, report: &DebugReport, printer: &Printer) {
 }
 
 fn reproduce(cause: &FoundCause, report: &DebugReport, args: &DebugArgs) -> String {
-    let quote = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
     let deltas: Vec<_> = cause.witness.iter().map(|d| format!("--delta {}", quote(&d.name))).collect();
     let test = report.signature.as_ref().map(|s| format!(" --test {}", quote(&s.test))).unwrap_or_default();
     let target: Vec<_> = args.target.words().iter().map(|word| quote(word)).collect();

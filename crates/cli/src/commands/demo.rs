@@ -20,6 +20,7 @@ use crate::progress::Progress;
 use crate::project::{self, Project};
 use crate::render;
 use crate::samples::TICKETING;
+use crate::shell::quote;
 
 /// Callers of the service map that are shown.
 const MAP_CALLERS: [&str; 2] = ["cancel", "dashboard"];
@@ -143,7 +144,6 @@ async fn reduce(
     let mut report = debug::debug(&session, &options, stop).await;
     progress.finish().await;
     if let Ok(report) = &mut report {
-        let quote = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
         for cause in &mut report.causes {
             let deltas: Vec<_> =
                 cause.witness.iter().map(|delta| format!("--delta {}", quote(&delta.name))).collect();

@@ -206,14 +206,14 @@ fn refused(file: &Path, error: BundleError) -> CommandError {
         .hint("`faultscope debug --bundle FILE` writes one")
 }
 
-/// Writes a bundle for each cause that was found; gives their files.
+/// Writes a bundle for each cause that was found; gives their files, each with what was left out of it.
 pub(crate) fn write_bundles(
     project: &Project,
     target: &Target,
     report: &DebugReport,
     (rate, only, seed): (f64, bool, u64),
     out: Option<&Path>,
-) -> Result<Vec<PathBuf>, CommandError> {
+) -> Result<Vec<(PathBuf, Vec<PathBuf>)>, CommandError> {
     let Some(signature) = &report.signature else { return Ok(Vec::new()) };
     let stored = Store::open(project.root.join(".faultscope"))?.campaign_by(&report.campaign)?;
     let runs = stored::runs(&stored.reader()?)?;
@@ -243,10 +243,10 @@ pub(crate) fn write_bundles(
         let contents = Contents { root: &project.root, application: &project.application, reduced };
         let default = || stored.folder().join("repro.tar.gz");
         let to = numbered(&out.map_or_else(default, Path::to_owned), number);
-        bundle::write(&to, &manifest, &contents).map_err(|e| {
+        let written = bundle::write(&to, &manifest, &contents).map_err(|e| {
             CommandError::new(Exit::Environment, format!("cannot write {}", to.display())).because(e)
         })?;
-        files.push(to);
+        files.push((to, written.left_out));
     }
     Ok(files)
 }

@@ -16,6 +16,7 @@ use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::project::Project;
 use crate::render;
+use crate::shell::{self, quote};
 
 /// What a test without an application file is called.
 const COMMAND: &str = "command";
@@ -177,10 +178,6 @@ fn shown_again(run: Option<Run>, printer: &Printer) -> Result<Exit, CommandError
     })
 }
 
-fn quote(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
 /// The command that shows a defect again.
 fn reproduce(defect: &Defect, test: &str, args: &ResilienceArgs) -> String {
     let mut words = vec!["faultscope resilience".to_owned()];
@@ -201,16 +198,11 @@ fn reproduce(defect: &Defect, test: &str, args: &ResilienceArgs) -> String {
 fn hint(report: &ResilienceReport, args: &ResilienceArgs, printer: &Printer) {
     let campaign = report.campaign.split('-').next().unwrap_or_default();
     if matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget) {
-        let target = match &args.command {
-            Some(command) => format!("--command {}", quote(command)),
-            None => args.target().file.display().to_string(),
-        };
-        printer.line(format!(
-            "Go on with `faultscope resilience {target} --resume={campaign}` and the same options"
-        ));
+        printer.line(format!("Go on with `{}`", shell::resume(campaign)));
     }
     let fails = |test: &&TestReport| test.verdict == Verdict::FailsAlready;
     if report.tests.iter().any(|test| fails(&test)) {
-        printer.line(format!("See its calls with `faultscope runs show {campaign}.check-simplest`"));
+        let at = if args.command.is_some() { String::new() } else { shell::at(&args.target().file) };
+        printer.line(format!("See its calls with `faultscope runs show {campaign}.check-simplest{at}`"));
     }
 }

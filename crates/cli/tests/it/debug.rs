@@ -165,9 +165,9 @@ fn a_budget_and_the_way_on() {
     assert!(output.contains("Proven: "), "{output}");
     let resume = output.lines().find_map(|line| line.strip_prefix("Go on with `faultscope ")).unwrap();
     let resume = resume.split('`').next().unwrap();
-    let changed = tool.run(resume.split(' ').chain(["--repeat", "1", "--all"])).expect(2).stderr;
+    let changed = tool.run(resume.split(' ').chain(["--all"])).expect(2).stderr;
     assert!(changed.contains("the option `all` has changed"), "{changed}");
-    let report = tool.json(resume.split(' ').chain(["--repeat", "1"]), 1);
+    let report = tool.json(resume.split(' '), 1);
     assert_eq!(names(&report["causes"][0]["deltas"]), ["config back.env.BROKEN"]);
     assert_eq!(report["trials"]["earlier"], 2);
     for wrong in ["30", "soon", "x trials"] {

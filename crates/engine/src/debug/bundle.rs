@@ -16,7 +16,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-use files::{MOST_BYTES, MOST_FILES, add, collect};
+use files::{Collected, MOST_BYTES, MOST_FILES, add, collect};
 
 /// The latest form of bundles that this version writes and reads; the first knew no comparisons.
 const FORMAT: u32 = 2;
@@ -135,10 +135,19 @@ pub fn secrets(application: &Application) -> Vec<String> {
         .collect()
 }
 
-/// Writes a bundle; gives the number of files in it.
-pub fn write(out: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Result<usize, BundleError> {
+/// A bundle that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// How many files are in it.
+    pub files: usize,
+    /// Files of the application's folder that are not: too large, or secret by their names.
+    pub left_out: Vec<PathBuf>,
+}
+
+/// Writes a bundle.
+pub fn write(out: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Result<Written, BundleError> {
     let root = fs::canonicalize(contents.root).map_err(io_error("open", contents.root))?;
-    let mut files = collect(&root, contents.application)?;
+    let Collected { mut files, left_out } = collect(&root, contents.application)?;
     for path in manifest.compared.iter().flat_map(Compared::paths) {
         add(&root, path, &mut files)?;
     }
@@ -188,7 +197,7 @@ pub fn write(out: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Result
         return Err(error);
     }
     fs::rename(&partial, out).map_err(io_error("write", out))?;
-    Ok(files.len() + 2 + usize::from(minimal.is_some()))
+    Ok(Written { files: files.len() + 2 + usize::from(minimal.is_some()), left_out })
 }
 
 /// The application file laid over the original: only what matters differs between its two circumstances.

@@ -17,15 +17,22 @@ pub(super) async fn first_difference(
     let Some(failing) = runs.iter().find(|run| run.id == witness) else { return Ok(None) };
     let distance =
         |set: &DeltaSet| set.difference(&failing.deltas).len() + failing.deltas.difference(set).len();
-    let passing =
-        runs.iter().filter(|run| run.outcome == Outcome::Pass).min_by_key(|run| distance(&run.deltas));
-    let Some(passing) = passing else { return Ok(None) };
+    let mut nearest: Vec<_> = runs.iter().filter(|run| run.outcome == Outcome::Pass).collect();
+    nearest.sort_by_key(|run| distance(&run.deltas));
+    let Some(passing) = nearest.first() else { return Ok(None) };
+    // A second passing run shows which differences are chance.
+    let again = match nearest.get(1) {
+        Some(run) => Some(session.spans_of(run.trial).await?),
+        None => None,
+    };
     let (bad, good) = (session.spans_of(failing.trial).await?, session.spans_of(passing.trial).await?);
     let (bad_spans, good_spans) = (bad, good);
     let (bad, good) = (story(&bad_spans), story(&good_spans));
-    let at = first(&bad, &good);
+    let again = again.as_deref().map(story);
+    let steady = again.and_then(|again| first_steady(&bad, &good, &again));
+    let at = steady.or_else(|| first(&bad, &good));
     let missing = failing.deltas.difference(&passing.deltas);
-    let call = |list: &[Told], at: usize| list.get(at).map(|told| told.shown.clone());
+    let call = |list: &[Told], other: &[Told], at: usize| Some(list.get(at)?.show(other.get(at)));
     let tree = |spans: &[Span], list: &[Told], at: usize| {
         // Where one of the two has no such call any more, the trace of the other says which one to show.
         let root = list.get(at).or_else(|| list.last()).map_or(0, |told| told.root);
@@ -35,11 +42,21 @@ pub(super) async fn first_difference(
         failing: failing.id.clone(),
         passing: passing.id.clone(),
         without: missing.iter().filter_map(|d| space.deltas.get(d)).map(|d| d.name.clone()).collect(),
-        failing_call: call(&bad, at),
-        passing_call: call(&good, at),
+        failing_call: call(&bad, &good, at),
+        passing_call: call(&good, &bad, at),
         failing_tree: tree(&bad_spans, &bad, at),
         passing_tree: tree(&good_spans, &good, at),
     }))
+}
+
+/// The first call whose answer differs, byte for byte, while two passing runs agree on it. Behind the first call
+/// that is there only once there is nothing to compare.
+fn first_steady(bad: &[Told], good: &[Told], again: &[Told]) -> Option<usize> {
+    let same_calls = bad.iter().zip(good).take_while(|(bad, good)| bad.what == good.what).count();
+    (0..same_calls).find(|&i| {
+        let steady = again.get(i).is_some_and(|a| a.what == good[i].what && a.exact == good[i].exact);
+        steady && bad[i].exact != good[i].exact
+    })
 }
 
 /// The first call that is there only once, or ended otherwise. An answer of another content before it, in
@@ -59,24 +76,47 @@ fn first(bad: &[Told], good: &[Told]) -> Option<usize> {
     (from..to).find(|&i| bad[i].answer != good[i].answer).or(otherwise)
 }
 
+/// Where to begin with an answer, so that what differs from another one is seen.
+fn shown_from(answer: &str, other: &str) -> usize {
+    let same = answer.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    let differs = same < answer.chars().count().max(other.chars().count());
+    if differs && same > SHOWN_ANSWER - BEFORE { same - BEFORE } else { 0 }
+}
+
 #[derive(Debug)]
 struct Told {
     /// What must agree: who called whom for what, and how it ended.
     what: String,
     /// The beginning of the answer without ids and times.
     answer: String,
+    /// The beginning of the answer as it is.
+    exact: String,
     shown: String,
     /// Which of the calls from outside it belongs to, in the order of time.
     root: usize,
     span: SpanId,
 }
 
+impl Told {
+    /// For people: the call and its answer, from where it differs from that of another run.
+    fn show(&self, other: Option<&Self>) -> String {
+        let from = other.map_or(0, |other| shown_from(&self.exact, &other.exact));
+        let answer: String = self.exact.chars().skip(from).collect();
+        let cut = if from > 0 { "…" } else { "" };
+        format!("{} {cut}{}", self.shown, one_line(&answer, SHOWN_ANSWER)).trim_end().to_owned()
+    }
+}
+
 /// Characters of an answer that are compared.
 const ANSWER: usize = 512;
+/// Characters of an answer that are kept as they are.
+const EXACT: usize = 8192;
 /// Characters of an answer that are shown.
 const SHOWN_ANSWER: usize = 120;
 /// Characters of an operation and of an ending that are shown.
 const SHOWN_CALL: usize = 160;
+/// Characters before the first that differs.
+const BEFORE: usize = 40;
 /// Calls of a tree that are kept.
 const TREE_CALLS: usize = 80;
 /// Deeper than any real chain: damaged data must not end in a circle.
@@ -151,13 +191,13 @@ fn tell(span: &Span, spans: &[Span], (root, depth): (usize, usize), told: &mut V
         .unwrap_or_default();
     let answer = faultscope_model::outcome::normalise(&body.chars().take(ANSWER).collect::<String>());
     let shown = format!(
-        "{} -> {instance} {}: {} {}",
+        "{} -> {instance} {}: {}",
         span.caller,
         one_line(&operation, SHOWN_CALL),
         one_line(&ending, SHOWN_CALL),
-        one_line(&body, SHOWN_ANSWER)
     );
-    told.push(Told { what, answer, shown, root, span: span.id });
+    let exact = body.chars().take(EXACT).collect();
+    told.push(Told { what, answer, exact, shown, root, span: span.id });
 }
 
 /// Whatever a service sends as part of one line: what ends a line or moves a cursor is escaped.
@@ -301,7 +341,7 @@ mod tests {
             response_body: b"*2\r\n$3\r\n\x1b[31mfoo\r\n".repeat(40),
             ..Default::default()
         }));
-        let shown = &story(std::slice::from_ref(&redis))[0].shown;
+        let shown = story(std::slice::from_ref(&redis))[0].show(None);
         assert!(shown.contains("*2\\r\\n$3\\r\\n\\u{1b}[31mfoo"), "{shown}");
         assert!(shown.ends_with("...") && shown.chars().count() < 500, "{shown}");
         assert!(!shown.contains(char::is_control), "{shown}");
@@ -310,8 +350,26 @@ mod tests {
     }
 
     fn told(root: usize, what: &str, answer: &str) -> Told {
-        let (what, answer) = (what.to_owned(), answer.to_owned());
-        Told { what, answer, shown: String::new(), root, span: SpanId(1) }
+        let (what, answer, exact) = (what.to_owned(), answer.to_owned(), answer.to_owned());
+        Told { what, answer, exact, shown: String::new(), root, span: SpanId(1) }
+    }
+
+    #[test]
+    fn what_two_passing_runs_agree_on_is_no_chance() {
+        let good = [told(0, "x", "id 1"), told(0, "pay", "10"), told(1, "b", "")];
+        let again = [told(0, "x", "id 7"), told(0, "pay", "10"), told(1, "b", "")];
+        let bad = [told(0, "x", "id 3"), told(0, "pay", "0")];
+        assert_eq!(first_steady(&bad, &good, &again), Some(1));
+        assert_eq!(first_steady(&good, &good, &again), None);
+        assert_eq!(first_steady(&bad, &good, &[]), None, "nothing to compare with");
+    }
+
+    #[test]
+    fn answers_are_shown_where_they_differ() {
+        let long = "a".repeat(200);
+        assert_eq!(shown_from(&format!("{long}x"), &format!("{long}y")), 200 - BEFORE);
+        assert_eq!(shown_from("ax", "ay"), 0, "all of it fits");
+        assert_eq!(shown_from(&long, &long), 0);
     }
 
     #[test]

@@ -52,6 +52,7 @@ pub struct DebugOptions {
     /// The test that fails; the only one that does when none is named.
     pub test: Option<String>,
     /// Run only the failing test, not the others beside it.
+    #[serde(rename = "only")]
     pub only_failing_test: bool,
     /// How often the failure shows.
     pub flaky: Flaky,

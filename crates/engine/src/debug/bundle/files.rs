@@ -6,12 +6,15 @@ use std::path::{Component, Path, PathBuf};
 
 use faultscope_model::Application;
 use faultscope_model::application::TestBody;
+use flate2::read::GzDecoder;
 
-use super::{BundleError, io_error};
+use super::{BundleError, MANIFEST, io_error};
 
-/// A folder up to this size goes in as a whole; of a larger one only what the application names.
+/// A folder up to this size goes in as a whole.
 pub(super) const WHOLE_BYTES: u64 = 16 << 20;
 const WHOLE_FILES: usize = 2_000;
+/// Files above this size are left out of a larger folder, unless the application names them.
+const LARGE: u64 = 256 << 10;
 /// The most that a bundle holds.
 pub(super) const MOST_BYTES: u64 = 256 << 20;
 pub(super) const MOST_FILES: usize = 20_000;
@@ -40,14 +43,19 @@ pub(super) fn add(root: &Path, path: &Path, files: &mut BTreeMap<PathBuf, u64>) 
     Ok(())
 }
 
-/// The files of an application with their sizes: all of its folder where that is small, otherwise what its
-/// commands, tests and settings name.
-pub(super) fn collect(root: &Path, application: &Application) -> Result<BTreeMap<PathBuf, u64>, BundleError> {
-    let mut files = BTreeMap::new();
-    if walk(root, Path::new(""), &mut files, (WHOLE_FILES, WHOLE_BYTES))? {
-        return Ok(files);
-    }
-    let mut files = BTreeMap::new();
+/// What was chosen for a bundle.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    /// Files with their sizes.
+    pub(super) files: BTreeMap<PathBuf, u64>,
+    /// Files of the folder that were not taken, though they might be needed.
+    pub(super) left_out: Vec<PathBuf>,
+}
+
+/// The files of an application: all of its folder where that is small, otherwise all but the large ones that
+/// nothing names. Secrets that nothing names stay here, and so do earlier bundles.
+pub(super) fn collect(root: &Path, application: &Application) -> Result<Collected, BundleError> {
+    let mut taken = BTreeMap::new();
     for name in named(application) {
         let path = root.join(&name);
         // Only what lies below the folder, also behind links.
@@ -57,18 +65,71 @@ pub(super) fn collect(root: &Path, application: &Application) -> Result<BTreeMap
             continue;
         }
         if real.is_dir() {
-            walk(root, inside, &mut files, (MOST_FILES, MOST_BYTES))?;
+            let mut below = BTreeMap::new();
+            walk(root, inside, &mut below, (MOST_FILES, MOST_BYTES))?;
+            taken.extend(below.into_iter().filter(|(path, _)| !is_secret(path)));
         } else if let Ok(meta) = fs::metadata(&real) {
-            files.insert(inside.to_owned(), meta.len());
+            taken.insert(inside.to_owned(), meta.len());
         }
     }
-    for entry in fs::read_dir(root).map_err(io_error("read", root))?.flatten() {
-        let path = PathBuf::from(entry.file_name());
-        if path.extension().is_some_and(|e| e == "yaml" || e == "yml") {
-            files.insert(path, entry.metadata().map_or(0, |meta| meta.len()));
+    let mut others = BTreeMap::new();
+    let all_seen = walk(root, Path::new(""), &mut others, (MOST_FILES, u64::MAX))?;
+    others.retain(|path, _| !taken.contains_key(path) && !is_bundle(&root.join(path)));
+    let mut left_out = Vec::new();
+    others.retain(|path, _| {
+        let stays = is_secret(path);
+        if stays {
+            left_out.push(path.clone());
         }
+        !stays
+    });
+    let fits = |files: &BTreeMap<PathBuf, u64>| {
+        files.len() <= WHOLE_FILES && files.values().sum::<u64>() <= WHOLE_BYTES
+    };
+    if all_seen && !fits(&others) {
+        others.retain(|path, bytes| {
+            let large = *bytes > LARGE;
+            if large {
+                left_out.push(path.clone());
+            }
+            !large
+        });
     }
-    Ok(files)
+    if !all_seen || !fits(&others) {
+        // What describes the application is always needed.
+        let describes = |path: &Path| {
+            path.components().count() == 1 && path.extension().is_some_and(|e| e == "yaml" || e == "yml")
+        };
+        others.retain(|path, _| {
+            let needed = describes(path);
+            if !needed {
+                left_out.push(path.clone());
+            }
+            needed
+        });
+    }
+    taken.extend(others);
+    Ok(Collected { files: taken, left_out })
+}
+
+/// Whether a file is of those in which people keep what nobody else should see.
+fn is_secret(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let template = ["example", "sample", "template", "dist"].iter().any(|end| name.ends_with(end));
+    (name == ".env" || name.starts_with(".env.")) && !template
+        || [".pem", ".key", ".p12", ".pfx", ".kdbx"].iter().any(|end| name.ends_with(end))
+        || ["id_rsa", "id_ed25519", ".netrc", ".npmrc", ".pypirc"].contains(&name.as_str())
+}
+
+/// Whether a file is a bundle itself.
+fn is_bundle(path: &Path) -> bool {
+    let packed = path.extension().is_some_and(|end| end == "gz" || end == "tgz" || end == "partial");
+    let first = || -> std::io::Result<bool> {
+        let mut archive = tar::Archive::new(GzDecoder::new(fs::File::open(path)?));
+        let first = archive.entries()?.next().transpose()?;
+        Ok(first.is_some_and(|entry| entry.path().is_ok_and(|name| *name == *Path::new(MANIFEST))))
+    };
+    packed && first().unwrap_or(false)
 }
 
 /// Adds all regular files below a folder; false when there are more than the bounds allow.
@@ -120,6 +181,7 @@ fn named(application: &Application) -> Vec<PathBuf> {
     }
     add("", &mut application.setup.iter().flatten());
     for test in &application.tests {
+        add("", &mut test.input.iter().map(|input| &input.file));
         if let TestBody::Command(command) | TestBody::Discover { command, .. } = &test.body {
             add(&command.directory, &mut command.run.iter().chain(command.env.values()));
         }

@@ -49,7 +49,8 @@ fn a_bundle_holds_what_the_failure_needs() {
     let reduced = Some(Reduced { file: &file, failing: &failing, passing: &passing });
     let contents = Contents { root: from.path(), application: &application, reduced };
     let out = from.path().join("out/b.tar.gz");
-    assert_eq!(write(&out, &manifest(), &contents).unwrap(), 7);
+    let written = write(&out, &manifest(), &contents).unwrap();
+    assert_eq!(written, Written { files: 7, left_out: Vec::new() });
     let to = tempfile::tempdir().unwrap();
     let (read, file) = unpack(&out, to.path()).unwrap();
     assert_eq!(read, manifest());
@@ -69,13 +70,38 @@ fn a_bundle_holds_what_the_failure_needs() {
 }
 
 #[test]
-fn only_what_is_named_of_a_large_folder() {
+fn of_a_large_folder_what_is_large_and_not_named_stays() {
     let from = folder();
-    fs::write(from.path().join("huge.bin"), vec![0; (files::WHOLE_BYTES + 1) as usize]).unwrap();
-    let application = Application::read_alone(FILE, "f").unwrap();
+    let huge = vec![0; (files::WHOLE_BYTES + 1) as usize];
+    fs::write(from.path().join("huge.bin"), &huge).unwrap();
+    fs::write(from.path().join("orders.json"), &huge).unwrap();
+    let named = FILE.replace("run: [./pay.sh]", "run: [./pay.sh, \"{input}\"], input: orders.json");
+    let application = Application::read_alone(&named, "f").unwrap();
     let root = fs::canonicalize(from.path()).unwrap();
-    let files: Vec<_> = collect(&root, &application).unwrap().into_keys().collect();
-    assert_eq!(files, ["faultscope.yaml", "pay.sh", "src/order.py"].map(PathBuf::from));
+    let Collected { files, left_out } = collect(&root, &application).unwrap();
+    let files: Vec<_> = files.into_keys().collect();
+    let expected = ["cases/one.yaml", "faultscope.yaml", "orders.json", "pay.sh", "src/order.py"];
+    assert_eq!(files, expected.map(PathBuf::from));
+    assert_eq!(left_out, [PathBuf::from("huge.bin")]);
+}
+
+#[test]
+fn secrets_and_earlier_bundles_stay() {
+    let from = folder();
+    fs::write(from.path().join(".env"), "DB_PASSWORD=x").unwrap();
+    fs::write(from.path().join("src/tls.key"), "x").unwrap();
+    fs::write(from.path().join(".env.example"), "DB_PASSWORD=").unwrap();
+    let application = Application::read_alone(FILE, "f").unwrap();
+    let (failing, passing) = (Circumstance::default(), Circumstance::default());
+    let file = from.path().join("faultscope.yaml");
+    let reduced = Some(Reduced { file: &file, failing: &failing, passing: &passing });
+    let contents = Contents { root: from.path(), application: &application, reduced };
+    let out = from.path().join("b.tgz");
+    for _ in 0..2 {
+        let written = write(&out, &manifest(), &contents).unwrap();
+        assert_eq!(written.left_out, [".env", "src/tls.key"].map(PathBuf::from));
+        assert_eq!(written.files, 8, "an earlier bundle is not in it");
+    }
 }
 
 #[test]
