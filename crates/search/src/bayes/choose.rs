@@ -33,8 +33,14 @@ const NEAR: f64 = 5.0;
 /// So many that run do not count for that.
 const FEW: usize = 4;
 
+/// How many trials run at a time for each that may be left: what runs when the answer comes is cancelled.
+const AHEAD: f64 = 1.3;
+
 /// How many changes are tried on a pool to fit it to the trials that run.
 const POLISH: usize = 100;
+
+/// Up to so many deltas twice as many: there a trial is a large part of all, and a change is tried quickly.
+const SMALL: usize = 128;
 
 /// What nested pools are worth more, because they keep the belief simple.
 const NESTED: f64 = 0.05;
@@ -168,8 +174,13 @@ impl Bayes {
         let (_, remaining) = self.outlook_of(&cells);
         let crowd = CROWD * (NEAR / remaining).min(1.0).powi(2);
         let mut alone = self.ledger.running().is_empty();
+        let polish = if self.problem.size <= SMALL { 2 * POLISH } else { POLISH };
         let mut chosen: Vec<DeltaSet> = Vec::new();
         for _ in 0..free.len() {
+            let running = self.ledger.running().len() + chosen.len();
+            if !self.is_flaky() && running as f64 > AHEAD * remaining {
+                break;
+            }
             let mut best: Option<(f64, DeltaSet)> = None;
             let mut consider = |set: DeltaSet, extra: f64| {
                 let worth = cells.gain(&set) + extra;
@@ -188,7 +199,7 @@ impl Bayes {
             }
             for shape in SHAPES {
                 // A single trial needs no fine tuning: any pool that is hit in half of the cases will do.
-                let polish = if alone || shape != Shape::Scattered { 0 } else { POLISH };
+                let polish = if alone || shape != Shape::Scattered { 0 } else { polish };
                 let asked = self.problem.keep_kin(cells.propose(&mut random, shape, polish), &self.best);
                 let Some(set) = self.problem.close(&asked) else {
                     continue;
@@ -197,7 +208,6 @@ impl Bayes {
                     consider(set, if shape == Shape::Nested { NESTED } else { 0.0 });
                 }
             }
-            let running = self.ledger.running().len() + chosen.len();
             let least = LEAST + crowd * running.saturating_sub(FEW) as f64;
             match best {
                 Some((worth, set)) if worth >= least => {

@@ -12,8 +12,9 @@ use crate::simulate::{Durations, Family, Instance};
 /// Differences below this are ties.
 const TIE: f64 = 0.1;
 
-/// One of several hundred cells is as far off as this by chance.
-const CHANCE: f64 = 3.0;
+/// A figure is farther off than this by chance once in a thousand times (Student, twelve draws); there are
+/// several hundred.
+const CHANCE: f64 = 4.4;
 
 /// A cell of a yardstick beside what was recorded for it; trials and makespan.
 #[derive(Debug, Clone, PartialEq)]

@@ -20,10 +20,18 @@ pub struct Goal {
     pub at_least: bool,
 }
 
+/// Differences below this part are ties.
+const TIE: f64 = 0.1;
+
 impl Goal {
     /// Whether every cell reaches it.
     pub fn is_met(&self) -> bool {
         self.missed.is_empty()
+    }
+
+    /// How many cells miss it by so little that it is a tie.
+    pub fn ties(&self) -> usize {
+        self.missed.iter().filter(|(_, value, limit)| (value / limit - 1.0).abs() < TIE).count()
     }
 }
 

@@ -23,6 +23,8 @@ const FULL: usize = 20;
 const MOST_BYTES: u64 = 64 << 20;
 /// The most deltas of an instance, so that a wrong file does not run for days.
 const MOST_DELTAS: usize = 20_000;
+/// How often durations are drawn to see how far one draw of them may be off by chance.
+const DRAWS: u32 = 12;
 /// What one trial took in the paper's environment, in minutes (section 6.1).
 const PAPER_TRIAL: f64 = 2.0;
 
@@ -49,7 +51,7 @@ pub(super) async fn run(
     }
     let rows = measure(&instances, args.seed, printer);
     let mut figures: Vec<Figure> = bench::goals(&rows).iter().map(figure).collect();
-    figures.extend(agreement(&rows, &anchors));
+    figures.extend(agreement(&instances, args.seed, &anchors));
     printer.talk("decisions at 1,000 deltas");
     figures.extend(scale::decisions(args.seed));
     printer.talk("10,000 deltas on the simulated platform");
@@ -163,7 +165,13 @@ fn figure(goal: &Goal) -> Figure {
     let (cell, value, limit) = goal.worst.clone().unwrap_or_default();
     let name = match goal.missed.len() {
         0 => format!("{}; worst of {}: {cell}", goal.name, goal.cells),
-        missed => format!("{}; {missed} of {} miss, worst: {cell}", goal.name, goal.cells),
+        missed => {
+            let ties = match goal.ties() {
+                0 => String::new(),
+                ties => format!(" ({ties} by less than 10 %)"),
+            };
+            format!("{}; {missed} of {} miss{ties}, worst: {cell}", goal.name, goal.cells)
+        }
     };
     let better = if goal.at_least { Better::Higher } else { Better::Lower };
     let mut figure = Figure::new(name, value, "", better).goal(limit);
@@ -174,29 +182,27 @@ fn figure(goal: &Goal) -> Figure {
     }
 }
 
-/// How far the yardsticks are from what was recorded for them.
-fn agreement(rows: &[Row], anchors: &[Anchor]) -> Vec<Figure> {
+/// How far the yardsticks are from what was recorded for them, in cells where that cannot be chance.
+fn agreement(instances: &[Instance], seed: u64, anchors: &[Anchor]) -> Vec<Figure> {
+    let cells = bench::agreement(instances, anchors, seed, DRAWS);
     let mut figures = Vec::new();
-    for (strategy, recorded) in [(Strategy::Ddmin, "ddmin"), (Strategy::DdminPar, "ddminPar-fig")] {
-        let mut off: Vec<(f64, String)> = Vec::new();
-        for row in rows.iter().filter(|row| row.strategy == strategy) {
-            let anchor = anchors.iter().find(|a| {
-                a.algorithm == recorded
-                    && a.family == row.family.to_string()
-                    && (a.n, a.k, a.slots, a.instances) == (row.n, row.k, row.slots, row.instances)
-                    && a.durations == row.durations
-            });
-            if let Some(anchor) = anchor {
-                let trials = (row.trials / anchor.trials - 1.0).abs();
-                let off_by = trials.max((row.makespan / anchor.makespan - 1.0).abs());
-                off.push((off_by * 100.0, format!("{} p{} {}", row.cell, row.slots, row.durations)));
-            }
-        }
-        off.sort_by(|a, b| b.0.total_cmp(&a.0));
-        if let Some((worst, cell)) = off.first() {
-            let name = format!("{strategy} off the recorded figures; worst of {}: {cell}", off.len());
-            figures.push(super::lower(&name, *worst, "%", 10.0));
-        }
+    for strategy in [Strategy::Ddmin, Strategy::DdminPar] {
+        let mut of: Vec<_> = cells.iter().filter(|cell| cell.strategy == strategy).collect();
+        of.sort_by(|a, b| {
+            (a.holds(), b.off()).partial_cmp(&(b.holds(), a.off())).unwrap_or(std::cmp::Ordering::Equal)
+        });
+        let Some(worst) = of.first() else { continue };
+        let within = of.iter().filter(|cell| cell.off() <= 0.1).count();
+        let held = of.iter().filter(|cell| cell.holds()).count();
+        let name = format!(
+            "{strategy} and its recorded figures: {within} of {} cells within 10 %, {held} within 10 % or chance; worst: {} ({:.0} %, {:.1} deviations)",
+            of.len(),
+            worst.name,
+            100.0 * worst.off(),
+            worst.deviations()
+        );
+        let share = 100.0 * held as f64 / of.len() as f64;
+        figures.push(Figure::new(name, share, "%", Better::Higher).goal(100.0));
     }
     figures
 }
