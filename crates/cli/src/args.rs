@@ -93,7 +93,7 @@ pub(crate) enum Command {
     Test(TestArgs),
     /// Lists and shows stored runs.
     Runs(RunsArgs),
-    /// Shows what a debug campaign found and how it went, or writes it as a file.
+    /// Shows what a debug or resilience campaign found and how it went, or writes it as a file.
     ///
     /// Example: faultscope report last --format html --output report.html
     Report(ReportArgs),

@@ -307,7 +307,7 @@ fn missed(
 }
 
 /// What callers saw of the calls that the test led to, in the order of their first attempts.
-fn calls_of(spans: &[Span]) -> Vec<CallSeen> {
+pub(crate) fn calls_of(spans: &[Span]) -> Vec<CallSeen> {
     let mut calls: Vec<CallSeen> = Vec::new();
     let mut places: BTreeMap<&TargetId, usize> = BTreeMap::new();
     for span in spans {

@@ -7,15 +7,17 @@ use clap::{Args, ValueEnum};
 use faultscope_engine::debug::Document;
 use faultscope_store::{Store, StoreErrorKind, StoredCampaign};
 
+use super::resilience_report;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project;
-use crate::render::report::{self, Format};
+use crate::render::report;
+pub(crate) use crate::render::report::Format;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// A campaign, or the first letters of its id; `last` for the newest debug campaign.
+    /// A campaign, or the first letters of its id; `last` for the newest debug or resilience campaign.
     #[arg(default_value = "last")]
     pub(crate) campaign: String,
     /// The form; as text with the rounds of the search when none is named.
@@ -57,6 +59,9 @@ pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandE
             .hint("campaigns lie beside the application file: name its folder with --folder"));
     }
     let store = Store::open(&state)?;
+    if let Some(report) = resilience_report::stored(&store, &args.campaign)? {
+        return resilience_report::show(&report, args.format, args.output.as_deref(), printer);
+    }
     let document = find(&store, &args.campaign)?;
     let Some(format) = args.format else {
         if printer.json {

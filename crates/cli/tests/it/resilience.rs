@@ -138,6 +138,10 @@ fn every_defect_of_services_is_found_and_can_be_shown_again() {
         "{junit}"
     );
     assert!(tool.read("r.html").contains("2 defects in 1 test"));
+    // Each trial that `--reproduce` made is a campaign of its own, without a report.
+    let again = tool.json(["report"], 0);
+    assert_eq!(defects(&again), found);
+    assert!(tool.run(["report", "--format", "junit"]).expect(0).stdout.contains("failures=\"1\""));
 }
 
 #[test]

@@ -31,7 +31,8 @@ fn help() {
                    finds every defect
       test         Runs the tests of an application in a fresh deployment
       runs         Lists and shows stored runs
-      report       Shows what a debug campaign found and how it went, or writes it as a file
+      report       Shows what a debug or resilience campaign found and how it went, or writes it as a
+                   file
       repro        Shows the failure of a reproduction bundle again, here and now
       serve        Keeps what tracers send and answers trace viewers, like Zipkin, Jaeger and an OTLP
                    collector

@@ -1,9 +1,11 @@
 //! What a test shows without perturbations: whether it passes, always, and what it calls.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use faultscope_model::application::TestCase;
 use faultscope_model::outcome::Signature;
+use faultscope_model::perturbation::TargetId;
 use faultscope_model::run::CallSeen;
 use faultscope_model::{Outcome, SlotId, TrialId};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +28,8 @@ pub(super) struct Baseline {
     pub(super) first: Seen,
     pub(super) second: Seen,
     pub(super) calls: Vec<CallSeen>,
+    /// What callers saw, where both runs agree.
+    pub(super) usual: HashMap<TargetId, String>,
     pub(super) flaky: Option<Flaky>,
 }
 
@@ -73,8 +77,11 @@ pub(super) async fn baseline(
     let flaky = (failed > 0).then(|| Flaky { failed, tried, must_fail: must_fail(failed, tried) });
     let mut passed = passed.into_iter();
     match (passed.next(), passed.next()) {
-        (Some((first, calls)), Some((second, _))) => {
-            Ok(Based::Fine(Box::new(Baseline { first, second, calls, flaky })))
+        (Some((first, calls)), Some((second, again))) => {
+            let again: HashMap<&TargetId, &String> = again.iter().map(|c| (&c.target, &c.answer)).collect();
+            let agree = calls.iter().filter(|call| again.get(&call.target) == Some(&&call.answer));
+            let usual = agree.map(|call| (call.target.clone(), call.answer.clone())).collect();
+            Ok(Based::Fine(Box::new(Baseline { first, second, calls, usual, flaky })))
         }
         _ => Ok(Based::Refused(Verdict::FailsAlready, signature)),
     }

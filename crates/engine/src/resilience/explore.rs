@@ -1,11 +1,11 @@
 //! Explores one test: neutral perturbations all at once, others by growing size, then errors that a retry
 //! should get past.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use faultscope_model::application::TestCase;
-use faultscope_model::perturbation::{Kind, Perturbation};
+use faultscope_model::perturbation::{Kind, Perturbation, TargetId};
 use faultscope_model::run::{CallSeen, Missed};
 use faultscope_model::{DeltaSet, Outcome, Run};
 use faultscope_search::resilience::{
@@ -44,6 +44,8 @@ pub(super) struct Explorer<'a> {
 struct Tested<'t> {
     test: &'t TestCase,
     must_fail: u32,
+    /// What callers see without perturbations, where that is always the same.
+    usual: HashMap<TargetId, String>,
     found: Found,
     report: TestReport,
     stopped: Option<Stop>,
@@ -53,8 +55,14 @@ impl Explorer<'_> {
     /// Finds out what one test does not bear.
     pub(super) async fn explore(&mut self, test: &TestCase) -> Result<TestReport, EngineError> {
         let started = Instant::now();
-        let mut tested =
-            Tested { test, must_fail: 1, found: Found::default(), report: empty(test), stopped: None };
+        let mut tested = Tested {
+            test,
+            must_fail: 1,
+            usual: HashMap::new(),
+            found: Found::default(),
+            report: empty(test),
+            stopped: None,
+        };
         let count = &mut tested.report.trials.baseline;
         let based = baseline(self.session, test, &mut self.checks, count, self.stop).await?;
         match based {
@@ -72,7 +80,8 @@ impl Explorer<'_> {
     }
 
     async fn search(&mut self, baseline: Baseline, tested: &mut Tested<'_>) -> Result<(), EngineError> {
-        let Baseline { first, second, calls, flaky } = baseline;
+        let Baseline { first, second, calls, usual, flaky } = baseline;
+        tested.usual = usual;
         let ground = Ground::new(self.session.application(), self.options, &first, &second);
         let report = &mut tested.report;
         (report.seen, report.unstable) = (ground.seen, ground.unstable);
@@ -208,6 +217,7 @@ impl Explorer<'_> {
             targets,
             tolerant,
             must_fail: tested.must_fail,
+            usual: &tested.usual,
             answers: &mut self.answers,
             found: &mut tested.found,
         };
@@ -281,7 +291,9 @@ fn hidden(targets: &Targets, causes: &[Cause]) -> Vec<Targets> {
         .filter_map(|p| targets.candidates.get(p))
         .collect();
     let class = |c: &Candidate| (c.actor, c.perturbation.kind);
-    let is_found = |c: &Candidate| found.iter().any(|f| class(f) == class(c) && f.message == c.message);
+    // A state that a restart loses is lost after whatever message.
+    let same = |f: &Candidate, c: &Candidate| f.perturbation.kind == Kind::Restart || f.message == c.message;
+    let is_found = |c: &Candidate| found.iter().any(|f| class(f) == class(c) && same(f, c));
     let several = counts(targets).len() > 1;
     let mut kinds: BTreeMap<Kind, Vec<Candidate>> = BTreeMap::new();
     for candidate in targets.candidates.iter().filter(|c| !is_found(c)) {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use faultscope_model::application::TestCase;
 use faultscope_model::perturbation::{Event, Kind, Perturbation, TargetId};
-use faultscope_model::{DeltaSet, Outcome, Run, TrialId};
+use faultscope_model::run::CallSeen;
+use faultscope_model::{DeltaSet, Outcome, Run, Span, TrialId};
 use faultscope_search::Search;
 use faultscope_search::resilience::{Clues, Targets};
 
 use super::ground::{rules, seen_calls};
 use crate::campaign::Meaning;
 use crate::error::EngineError;
-use crate::perturbing::Perturbing;
+use crate::perturbing::{Perturbing, calls_of};
 use crate::session::Session;
 use crate::trial::TrialRequest;
 
@@ -32,6 +33,8 @@ pub(super) struct Phase<'a> {
     pub(super) tolerant: bool,
     /// How often in a row a set must fail.
     pub(super) must_fail: u32,
+    /// What callers see without perturbations.
+    pub(super) usual: &'a HashMap<TargetId, String>,
     pub(super) answers: &'a mut Answers,
     pub(super) found: &'a mut Found,
 }
@@ -82,11 +85,15 @@ impl Meaning for Phase<'_> {
                 self.found.retried.insert(asked.target.clone());
             }
         }
+        let blamed = match divergent(&seen.spans, self.usual) {
+            deepest if deepest.is_empty() => perturbed.blamed.clone(),
+            deepest => deepest,
+        };
         if matches!(run.outcome, Outcome::Fail { .. }) && set.len() <= FEW && !seen.events.is_empty() {
             self.found.messages.insert(run.trial, seen.events);
         }
         Some(Clues {
-            blamed: perturbed.blamed.clone(),
+            blamed,
             missed: self.targets.map(|targets| targets.set_of(&missed)).unwrap_or_default(),
             shown: perturbed.shown.clone(),
             calls: seen_calls(&perturbed.calls),
@@ -103,6 +110,24 @@ impl Meaning for Phase<'_> {
     fn must_fail(&self) -> u32 {
         self.must_fail
     }
+}
+
+/// Who first gave other answers than without perturbations: of the calls that did, those in whose handling no
+/// other one did. The step that fails in the end only shows what they said.
+fn divergent(spans: &[Span], usual: &HashMap<TargetId, String>) -> Vec<String> {
+    let calls = calls_of(spans);
+    let differs = |call: &&CallSeen| usual.get(&call.target).is_some_and(|answer| *answer != call.answer);
+    let different: Vec<&CallSeen> = calls.iter().filter(differs).collect();
+    let causes: BTreeSet<TargetId> = different.iter().filter_map(|call| call.target.cause()).collect();
+    let mut names: Vec<String> = Vec::new();
+    for call in different.iter().filter(|call| !causes.contains(&call.target)) {
+        let callee = spans.iter().find(|span| span.target.as_ref() == Some(&call.target));
+        let name = callee.map(|span| span.callee.to_string()).unwrap_or_default();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// A trial of a test with perturbations.
@@ -124,5 +149,62 @@ pub(super) fn request(
         tests: vec![test.clone()],
         wanted: None,
         perturbing: Some(Arc::new(Perturbing { perturbations, invariants, tolerant })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faultscope_model::span::Wire;
+    use faultscope_model::{InstanceId, NodeId, SpanId, TraceId};
+
+    use super::*;
+
+    fn span(number: u64, target: &TargetId, callee: &str, status: u16) -> Span {
+        let test = InstanceId::test();
+        Span {
+            trace: TraceId(1),
+            id: SpanId(number),
+            parent: None,
+            parentage: Default::default(),
+            caller: test,
+            caller_node: NodeId(0),
+            callee: callee.parse().unwrap(),
+            callee_instance: None,
+            callee_node: NodeId(0),
+            port: 80,
+            wire: Wire::Http1,
+            method: "GET".into(),
+            path: "/".into(),
+            start_us: number,
+            duration_us: 1,
+            first_byte_us: None,
+            request_bytes: 0,
+            response_bytes: 0,
+            status: Some(status),
+            grpc_status: None,
+            error: None,
+            rules: Vec::new(),
+            target: Some(target.clone()),
+            payload: None,
+        }
+    }
+
+    #[test]
+    fn the_deepest_other_answer_is_blamed() {
+        let shop = TargetId::root().call("shop", "GET", "/", 1);
+        let stock = shop.call("stock", "GET", "/", 1);
+        let ledger = shop.call("ledger", "GET", "/", 1);
+        let all = |status: u16| {
+            [
+                span(1, &shop, "shop", status),
+                span(2, &stock, "stock", status),
+                span(3, &ledger, "ledger", 200),
+            ]
+        };
+        let usual = calls_of(&all(200)).into_iter().map(|call| (call.target, call.answer)).collect();
+        assert_eq!(divergent(&all(200), &usual), [""; 0]);
+        assert_eq!(divergent(&all(404), &usual), ["stock"]);
+        // What comes only now, and what differs anyway, says nothing.
+        assert_eq!(divergent(&all(404), &HashMap::new()), [""; 0]);
     }
 }
