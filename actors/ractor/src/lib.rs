@@ -39,11 +39,14 @@
 //!
 //! [ractor]: https://docs.rs/ractor
 
+mod supervisors;
+
 use std::fmt;
 
 use faultscope_model::perturbation::Kind;
 use faultscope_probe::Probe;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use supervisors::Listed;
 use tracing::{Instrument, Span};
 
 /// An actor whose messages are recorded and perturbed.
@@ -52,6 +55,7 @@ pub struct Probed<A: Actor> {
     probe: Probe,
     name: String,
     persistent: bool,
+    hard: bool,
     message_name: fn(&A::Msg) -> &'static str,
     copy: fn(&A::Msg) -> Option<A::Msg>,
 }
@@ -70,6 +74,7 @@ impl<A: Actor> Probed<A> {
             probe: probe.clone(),
             name: name.into(),
             persistent: false,
+            hard: false,
             message_name: |_| "Message",
             copy: |_| None,
         }
@@ -92,12 +97,22 @@ impl<A: Actor> Probed<A> {
         self.persistent = true;
         self
     }
+
+    /// A restart kills it, as a crash does: its reference and its mailbox are gone, and it is up to its
+    /// supervisor to spawn it anew. The supervisor must be probed too, so that [`Probe::quiet`] waits for
+    /// it. Without this a restart builds the state anew behind the same reference, as Akka does.
+    pub fn hard(mut self) -> Self {
+        self.hard = true;
+        self
+    }
 }
 
 /// The state of a [`Probed`] actor: that of the actor, and what it was started with.
 pub struct ProbedState<A: Actor> {
     state: A::State,
     arguments: A::Arguments,
+    /// As long as it lives its children's restarts wait for it.
+    _listed: Listed,
 }
 
 impl<A: Actor> fmt::Debug for ProbedState<A> {
@@ -120,8 +135,9 @@ where
         arguments: A::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         self.probe.created(&self.name, self.persistent);
+        let listed = Listed::new(myself.get_id());
         let state = self.actor.pre_start(myself, arguments.clone()).await?;
-        Ok(ProbedState { state, arguments })
+        Ok(ProbedState { state, arguments, _listed: listed })
     }
 
     async fn post_start(
@@ -159,6 +175,11 @@ where
         }
         if turn.is_wanted(Kind::Restart) {
             let span = turn.restarted();
+            if self.hard {
+                supervisors::hold(&myself.get_cell(), span);
+                myself.kill();
+                return Ok(());
+            }
             let start = self.actor.pre_start(myself.clone(), state.arguments.clone());
             state.state = start.instrument(span.clone()).await?;
             self.actor.post_start(myself, &mut state.state).instrument(span).await?;
@@ -172,6 +193,12 @@ where
         message: SupervisionEvent,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        self.actor.handle_supervisor_evt(myself, message, &mut state.state).await
+        let gone = match &message {
+            SupervisionEvent::ActorTerminated(who, ..) | SupervisionEvent::ActorFailed(who, _) => Some(who),
+            _ => None,
+        };
+        let span = gone.and_then(|who| supervisors::release(myself.get_id(), who.get_id()));
+        let handle = self.actor.handle_supervisor_evt(myself, message, &mut state.state);
+        handle.instrument(span.unwrap_or_else(Span::none)).await
     }
 }

@@ -1,8 +1,67 @@
 //! What an actor of the generated systems does, without its framework (section 5.1 of the paper).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use faultscope_journal::{Deliveries, Journal, Seen};
-use faultscope_model::perturbation::Kind;
+use faultscope_model::perturbation::{Kind, TargetId};
+use faultscope_probe::Probe;
 use serde::Serialize;
+
+use crate::Faults;
+
+/// What is wrong with one actor.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Broken {
+    /// In what; none for a sound actor.
+    pub(crate) defect: Option<Kind>,
+    /// The second handling, or restart, that alone shows it.
+    trigger: Option<TargetId>,
+    pair: Option<Arc<Pair>>,
+}
+
+/// Two second handlings, or restarts, that a system does not bear together.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    targets: [TargetId; 2],
+    seen: [AtomicBool; 2],
+}
+
+impl Pair {
+    pub(crate) fn new(faults: &Faults) -> Option<Arc<Self>> {
+        let targets = faults.pair.as_ref()?.each_ref().map(TargetId::again);
+        Some(Arc::new(Self { targets, seen: Default::default() }))
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.seen.iter().all(|seen| seen.load(Ordering::Relaxed))
+    }
+}
+
+impl Broken {
+    pub(crate) fn new(kind: Kind, faults: &Faults, actor: usize, pair: Option<&Arc<Pair>>) -> Self {
+        Self {
+            defect: faults.actors.contains(&actor).then_some(kind),
+            trigger: faults.trigger.as_ref().map(TargetId::again),
+            pair: pair.cloned(),
+        }
+    }
+
+    /// Whether the defect shows in what is handled now.
+    fn shows(&self, kind: Kind) -> bool {
+        self.defect == Some(kind) && (self.trigger.is_none() || Probe::handling() == self.trigger)
+    }
+
+    fn note(&self) {
+        let Some(pair) = &self.pair else {
+            return;
+        };
+        let now = Probe::handling();
+        for (target, seen) in pair.targets.iter().zip(&pair.seen) {
+            seen.fetch_or(now.as_ref() == Some(target), Ordering::Relaxed);
+        }
+    }
+}
 
 /// What an actor keeps.
 #[derive(Debug, Clone, Serialize)]
@@ -11,6 +70,8 @@ pub(crate) enum Kept {
     Updated(String, u64),
     /// A delivery was confirmed.
     Confirmed(u64),
+    /// The counter was lost, and what is lost stays lost.
+    Lost,
 }
 
 /// An actor's state: a counter, what it has seen, and what it has delivered.
@@ -18,7 +79,7 @@ pub(crate) enum Kept {
 pub(crate) struct Counter {
     name: String,
     journal: Journal<Kept>,
-    defect: Option<Kind>,
+    broken: Broken,
     successors: usize,
     counter: u64,
     seen: Seen,
@@ -27,29 +88,29 @@ pub(crate) struct Counter {
 
 impl Counter {
     /// Reads back what was kept. With a defect in persistence the counter is not counted again.
-    pub(crate) fn recover(
-        name: &str,
-        journal: &Journal<Kept>,
-        defect: Option<Kind>,
-        successors: usize,
-    ) -> Self {
-        let (name, kept) = (name.to_owned(), journal.clone());
+    pub(crate) fn recover(name: &str, journal: &Journal<Kept>, broken: &Broken, successors: usize) -> Self {
+        let (name, kept, broken) = (name.to_owned(), journal.clone(), broken.clone());
+        broken.note();
+        if broken.shows(Kind::Restart) {
+            // In memory nothing can fail.
+            let _ = journal.append(&name, Kept::Lost);
+        }
         let (seen, deliveries) = (Seen::new(), Deliveries::new());
-        let mut counter = Self { name, journal: kept, defect, successors, counter: 0, seen, deliveries };
+        let mut counter = Self { name, journal: kept, broken, successors, counter: 0, seen, deliveries };
+        // Without a trigger every update is taken without a look, so that all of them count again.
+        let careless = counter.broken.trigger.is_none() && counter.broken.defect == Some(Kind::Duplicate);
         let mut events = Vec::new();
         journal.replay(&counter.name, |event| events.push(event.clone()));
         for event in events {
             match event {
                 Kept::Updated(sender, id) => {
-                    counter.apply(&sender, id);
+                    counter.apply(&sender, id, careless);
                 }
                 Kept::Confirmed(id) => {
                     counter.deliveries.confirm(id);
                 }
+                Kept::Lost => counter.counter = 0,
             }
-        }
-        if defect == Some(Kind::Restart) {
-            counter.counter = 0;
         }
         counter
     }
@@ -58,11 +119,13 @@ impl Counter {
     pub(crate) fn update(&mut self, sender: &str, id: u64) -> Vec<u64> {
         // In memory nothing can fail.
         let _ = self.journal.append(&self.name, Kept::Updated(sender.to_owned(), id));
-        self.apply(sender, id)
+        self.broken.note();
+        let careless = self.broken.shows(Kind::Duplicate);
+        self.apply(sender, id, careless)
     }
 
-    fn apply(&mut self, sender: &str, id: u64) -> Vec<u64> {
-        if !self.seen.first(sender, id) && self.defect != Some(Kind::Duplicate) {
+    fn apply(&mut self, sender: &str, id: u64, careless: bool) -> Vec<u64> {
+        if !self.seen.first(sender, id) && !careless {
             return Vec::new();
         }
         self.counter += 1;

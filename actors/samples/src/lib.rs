@@ -5,37 +5,48 @@
 //! crate runs one for each start, as a user's test would.
 
 mod accumulator;
+pub mod bench;
 mod counter;
 mod on_kameo;
 mod on_ractor;
 
 use faultscope_model::outcome::{Ending, Signature};
-use faultscope_model::perturbation::{Configuration, Event, Kind, Perturbation};
+use faultscope_model::perturbation::{Configuration, Event, Perturbation, TargetId};
 use faultscope_model::{DeltaSet, Outcome};
 use faultscope_probe::{Probe, ProbeError};
-use faultscope_search::resilience::simulate::System;
+pub use faultscope_search::resilience::bench::Framework;
+use faultscope_search::resilience::simulate::{Asserted, System};
 use faultscope_search::resilience::{Clues, Targets};
-
-/// An actor framework.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framework {
-    /// ractor.
-    Ractor,
-    /// kameo.
-    Kameo,
-}
 
 /// What is run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sample {
-    /// Actors that count and pass on, and those among them with a defect in what the system is tested for.
-    Counters(System, Vec<usize>),
+    /// Actors that count and pass on, and what is wrong with them.
+    Counters(System, Faults),
     /// Listing 1: ten numbers are delivered at least once and summed up. The sum is wrong when one comes
     /// twice, unless the receiver remembers what it has seen.
     Accumulator {
         /// Whether it does.
         repaired: bool,
     },
+}
+
+/// What is wrong with a system of counting actors.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Faults {
+    /// Actors with a defect in what the system is tested for.
+    pub actors: Vec<usize>,
+    /// The only message whose perturbation shows it; any at these actors does when there is none.
+    pub trigger: Option<TargetId>,
+    /// Two messages whose perturbations are not borne together.
+    pub pair: Option<[TargetId; 2]>,
+}
+
+impl Faults {
+    /// A defect in each of these actors.
+    pub fn at(actors: impl Into<Vec<usize>>) -> Self {
+        Self { actors: actors.into(), ..Self::default() }
+    }
 }
 
 /// What a run showed.
@@ -52,15 +63,16 @@ pub struct Trial {
 /// Runs a sample under a probe and gives the assertions that fail.
 pub async fn run(framework: Framework, sample: &Sample, probe: &Probe) -> Vec<(String, u64, u64)> {
     let found = match (framework, sample) {
-        (Framework::Ractor, Sample::Counters(system, faulty)) => {
-            on_ractor::count(probe, system, faulty).await
+        (Framework::Ractor, Sample::Counters(system, faults)) => {
+            on_ractor::count(probe, system, faults).await
         }
-        (Framework::Kameo, Sample::Counters(system, faulty)) => on_kameo::count(probe, system, faulty).await,
+        (Framework::Kameo, Sample::Counters(system, faults)) => on_kameo::count(probe, system, faults).await,
         (Framework::Ractor, Sample::Accumulator { repaired }) => on_ractor::sum(probe, *repaired).await,
         (Framework::Kameo, Sample::Accumulator { repaired }) => on_kameo::sum(probe, *repaired).await,
     };
     let expected: Vec<u64> = match sample {
-        Sample::Counters(system, _) => system.ways().iter().map(|&ways| ways as u64).collect(),
+        // What a pair breaks is no counter: the last value is 1 then.
+        Sample::Counters(system, _) => system.ways().iter().map(|&ways| ways as u64).chain([0]).collect(),
         Sample::Accumulator { .. } => vec![(1..=accumulator::NUMBERS).sum()],
     };
     let pairs = found.into_iter().zip(expected);
@@ -87,10 +99,13 @@ pub fn trial(
 }
 
 impl Trial {
-    /// The outcome and the clues for a search over these targets; `first` tells only the first actor that
-    /// is wrong, as an assertion that ends the test does.
-    pub fn judged(&self, targets: &Targets, first: bool) -> (Outcome, Clues) {
-        let told = if first { 1 } else { self.wrong.len() };
+    /// The outcome and the clues for a search over these targets, by what the test asserts.
+    pub fn judged(&self, targets: &Targets, asserted: Asserted) -> (Outcome, Clues) {
+        let told = match asserted {
+            Asserted::First => 1,
+            Asserted::Verdict => 0,
+            Asserted::All | Asserted::Sinks => self.wrong.len(),
+        };
         let blamed = self.wrong.iter().take(told).map(|(actor, ..)| actor.clone()).collect();
         let shown = match self.wrong.first() {
             None => Outcome::Pass,
@@ -107,11 +122,6 @@ impl Trial {
         let reason = format!("{} perturbations were not applied", self.missed.len());
         (Outcome::Unresolved { reason }, Clues { blamed, missed, shown: Some(shown), ..Clues::default() })
     }
-}
-
-/// Whether an actor's defect is in what the system is perturbed with.
-fn defect(system: &System, faulty: &[usize], actor: usize) -> Option<Kind> {
-    faulty.contains(&actor).then_some(system.kind)
 }
 
 fn actor_name(actor: usize) -> String {

@@ -4,12 +4,14 @@
 
 use std::process::ExitCode;
 
-use faultscope_actor_samples::{Framework, Sample, run};
+use faultscope_actor_samples::{Faults, Framework, Sample, bench, run};
 use faultscope_probe::Probe;
 use faultscope_search::resilience::simulate::System;
 
-const USAGE: &str = "usage: faultscope-actor-samples ractor|kameo accumulator|repaired|counters \
-[SYSTEM 0-9] [FAULTY ACTOR ...]";
+const USAGE: &str = "usage: faultscope-actor-samples ractor|kameo accumulator|repaired
+       faultscope-actor-samples ractor|kameo counters|FILE SYSTEM [FAULTY ACTOR ...]
+       faultscope-actor-samples bench
+`counters` are ten generated systems, FILE holds others; `bench` answers lines of JSON on stdin.";
 
 fn sample(arguments: &[String]) -> Option<(Framework, Sample)> {
     let framework = match arguments.first()?.as_str() {
@@ -20,18 +22,30 @@ fn sample(arguments: &[String]) -> Option<(Framework, Sample)> {
     let sample = match arguments.get(1)?.as_str() {
         "accumulator" => Sample::Accumulator { repaired: false },
         "repaired" => Sample::Accumulator { repaired: true },
-        "counters" => {
-            let system = System::ten(1).into_iter().nth(arguments.get(2)?.parse().ok()?)?;
-            let faulty = arguments[3..].iter().map(|actor| actor.parse().ok()).collect::<Option<_>>()?;
-            Sample::Counters(system, faulty)
+        from => {
+            let systems = match from {
+                "counters" => System::ten(1),
+                file => System::read(&std::fs::read_to_string(file).ok()?).ok()?,
+            };
+            let system = systems.into_iter().nth(arguments.get(2)?.parse().ok()?)?;
+            let faulty: Option<Vec<usize>> = arguments[3..].iter().map(|a| a.parse().ok()).collect();
+            Sample::Counters(system, Faults::at(faulty?))
         }
-        _ => return None,
     };
     Some((framework, sample))
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments == ["bench"] {
+        return match bench::serve(&mut std::io::stdin().lock(), &mut std::io::stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("cannot answer: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let Some((framework, sample)) = sample(&arguments) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);

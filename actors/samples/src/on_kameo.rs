@@ -2,19 +2,18 @@
 
 use faultscope_journal::Journal;
 use faultscope_kameo::Probed;
-use faultscope_model::perturbation::Kind;
 use faultscope_probe::Probe;
 use faultscope_search::resilience::simulate::System;
 use kameo::prelude::*;
 
 use crate::accumulator::{self, Accumulator, Delivering, NUMBERS};
-use crate::counter::{self, Counter};
-use crate::{actor_name, defect};
+use crate::counter::{self, Broken, Counter, Pair};
+use crate::{Faults, actor_name};
 
 #[derive(Clone)]
 struct Settings {
     name: String,
-    defect: Option<Kind>,
+    broken: Broken,
     successors: Vec<ActorRef<Counting>>,
     journal: Journal<counter::Kept>,
 }
@@ -29,8 +28,8 @@ impl Actor for Counting {
     type Error = std::convert::Infallible;
 
     async fn on_start(settings: Settings, _: ActorRef<Self>) -> Result<Self, Self::Error> {
-        let Settings { name, defect, successors, journal } = &settings;
-        let counter = Counter::recover(name, journal, *defect, successors.len());
+        let Settings { name, broken, successors, journal } = &settings;
+        let counter = Counter::recover(name, journal, broken, successors.len());
         Ok(Self { settings, counter })
     }
 }
@@ -80,15 +79,16 @@ impl Message<Read> for Counting {
     }
 }
 
-pub(crate) async fn count(probe: &Probe, system: &System, faulty: &[usize]) -> Vec<(String, u64)> {
+pub(crate) async fn count(probe: &Probe, system: &System, faults: &Faults) -> Vec<(String, u64)> {
     let journal = Journal::new();
+    let pair = Pair::new(faults);
     let count = system.successors.len();
     let mut actors: Vec<Option<ActorRef<Counting>>> = vec![None; count];
     // Successors first: they have higher numbers.
     for number in (0..count).rev() {
         let settings = Settings {
             name: actor_name(number),
-            defect: defect(system, faulty, number),
+            broken: Broken::new(system.kind, faults, number, pair.as_ref()),
             successors: system.successors[number].iter().filter_map(|&to| actors[to].clone()).collect(),
             journal: journal.clone(),
         };
@@ -110,6 +110,7 @@ pub(crate) async fn count(probe: &Probe, system: &System, faulty: &[usize]) -> V
         actor.kill();
         actor.wait_for_shutdown().await;
     }
+    counters.push(("pair".to_owned(), u64::from(pair.is_some_and(|pair| pair.is_broken()))));
     counters
 }
 

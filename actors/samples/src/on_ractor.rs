@@ -1,15 +1,14 @@
 //! The samples on ractor.
 
 use faultscope_journal::Journal;
-use faultscope_model::perturbation::Kind;
 use faultscope_probe::Probe;
 use faultscope_ractor::Probed;
 use faultscope_search::resilience::simulate::System;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 
 use crate::accumulator::{self, Accumulator, Delivering, NUMBERS};
-use crate::counter::{self, Counter};
-use crate::{actor_name, defect};
+use crate::counter::{self, Broken, Counter, Pair};
+use crate::{Faults, actor_name};
 
 enum Message {
     Update { from: String, id: u64, sender: Option<ActorRef<Self>> },
@@ -19,7 +18,7 @@ enum Message {
 
 struct Counting {
     name: String,
-    defect: Option<Kind>,
+    broken: Broken,
     successors: Vec<ActorRef<Message>>,
 }
 
@@ -33,7 +32,7 @@ impl Actor for Counting {
         _: ActorRef<Message>,
         journal: Self::Arguments,
     ) -> Result<Counter, ActorProcessingErr> {
-        Ok(Counter::recover(&self.name, &journal, self.defect, self.successors.len()))
+        Ok(Counter::recover(&self.name, &journal, &self.broken, self.successors.len()))
     }
 
     async fn handle(
@@ -60,16 +59,20 @@ impl Actor for Counting {
     }
 }
 
-pub(crate) async fn count(probe: &Probe, system: &System, faulty: &[usize]) -> Vec<(String, u64)> {
+pub(crate) async fn count(probe: &Probe, system: &System, faults: &Faults) -> Vec<(String, u64)> {
     let journal = Journal::new();
+    let pair = Pair::new(faults);
     let count = system.successors.len();
     let mut actors: Vec<Option<ActorRef<Message>>> = vec![None; count];
     let mut tasks = Vec::new();
     // Successors first: they have higher numbers.
     for number in (0..count).rev() {
         let successors = system.successors[number].iter().filter_map(|&to| actors[to].clone()).collect();
-        let counting =
-            Counting { name: actor_name(number), defect: defect(system, faulty, number), successors };
+        let counting = Counting {
+            name: actor_name(number),
+            broken: Broken::new(system.kind, faults, number, pair.as_ref()),
+            successors,
+        };
         let probed = Probed::new(probe, actor_name(number), counting)
             .persistent()
             .named(|message| match message {
@@ -104,6 +107,7 @@ pub(crate) async fn count(probe: &Probe, system: &System, faulty: &[usize]) -> V
     for task in tasks {
         let _ = task.await;
     }
+    counters.push(("pair".to_owned(), u64::from(pair.is_some_and(|pair| pair.is_broken()))));
     counters
 }
 

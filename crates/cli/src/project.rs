@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use faultscope_engine::SessionOptions;
-use faultscope_model::application::{IsolationChoice, nearest};
+use faultscope_engine::{Cases, SessionOptions};
+use faultscope_model::application::{IsolationChoice, TestBody, TestCase, nearest};
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{Application, Circumstance, DeltaSet, ServiceName, Space};
 use faultscope_platform::Platform;
@@ -64,6 +64,25 @@ impl Project {
             CommandError::new(Exit::Spec, format!("cannot open {}", root.display())).because(e)
         })?;
         Ok(Self { application, root })
+    }
+
+    /// Puts the cases that tests list in the place of these tests, each a test of its own.
+    pub(crate) async fn find_cases(&mut self, printer: &Printer) -> Result<Vec<Cases>, CommandError> {
+        let lists = |test: &TestCase| matches!(test.body, TestBody::Discover { each: Some(_), .. });
+        if let Some(test) = self.application.tests.iter().find(|test| lists(test)) {
+            printer.talk(format!("listing the cases of `{}`", test.name));
+        }
+        let found = faultscope_engine::find_cases(&mut self.application, &self.root).await.map_err(|e| {
+            CommandError::new(Exit::Spec, "the test cases cannot be found").because(e).hint(
+                "`list` must end with 0 and print one case in a line; it runs in the test's `directory`",
+            )
+        })?;
+        for Cases { test, left_out, .. } in found.iter().filter(|cases| cases.left_out > 0) {
+            printer.warn(format!(
+                "{test}: {left_out} cases are left out, their names would be taken for something else"
+            ));
+        }
+        Ok(found)
     }
 
     /// The platform that was asked for.

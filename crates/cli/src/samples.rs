@@ -22,7 +22,13 @@ pub(crate) const TICKETING: Sample = sample!("ticketing":
     "cases/counter/faultscope.yaml", "cases/counter/cells.yaml", "cases/counter/two-causes.yaml",
     "cases/counter/three-dimensions.yaml", "cases/counter/flaky.yaml", "cases/counter/nodes.yaml",
     "cases/counter/fails-already.yaml", "cases/counter/not-reproduced.yaml", "cases/counter/unresolved.yaml",
-    "cases/counter/good.yaml", "cases/counter/bad.yaml");
+    "cases/counter/good.yaml", "cases/counter/bad.yaml",
+    "cases/booking/faultscope.yaml", "cases/booking/cells.yaml", "cases/booking/expected.yaml",
+    "cases/booking/consumer.yaml", "cases/booking/restart.yaml", "cases/booking/retry.yaml",
+    "cases/booking/fallback.yaml", "cases/booking/pair.yaml", "cases/booking/all.yaml");
+
+/// The defects of the booking cases.
+pub(crate) const BOOKING: &str = include_str!("../../../apps/ticketing/cases/booking/expected.yaml");
 
 /// The answers to the cases of the sample.
 pub(crate) const EXPECTED: &str = include_str!("../../../apps/ticketing/cases/expected.yaml");

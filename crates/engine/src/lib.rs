@@ -28,4 +28,5 @@ pub use events::EventBus;
 pub use perturbing::Perturbing;
 pub use scrape::scrape;
 pub use session::{Session, SessionOptions};
+pub use testing::{CaseError, Cases, find_cases};
 pub use trial::{TrialEnd, TrialRequest};

@@ -65,11 +65,6 @@ impl Ledger {
         self.known.get(set).copied()
     }
 
-    /// Every outcome that is known.
-    pub(crate) fn known(&self) -> impl Iterator<Item = (&DeltaSet, Verdict)> {
-        self.known.iter().map(|(set, verdict)| (set, *verdict))
-    }
-
     pub(crate) fn running(&self) -> &BTreeMap<TrialId, DeltaSet> {
         &self.running
     }

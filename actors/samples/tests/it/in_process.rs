@@ -1,9 +1,9 @@
 //! Perturbed runs in this process.
 
-use faultscope_actor_samples::{Framework, Sample, trial};
+use faultscope_actor_samples::{Faults, Framework, Sample, trial};
 use faultscope_model::perturbation::Kind;
 use faultscope_search::Search;
-use faultscope_search::resilience::simulate::{Mutant, System, explore};
+use faultscope_search::resilience::simulate::{Asserted, Mutant, System, explore};
 use faultscope_search::resilience::{RtDd, Scope, Screen, ScreenOptions, Targets};
 
 const BOTH: [Framework; 2] = [Framework::Ractor, Framework::Kameo];
@@ -23,7 +23,7 @@ fn the_listing_does_not_bear_duplicates_and_its_repair_does() {
         assert_eq!(duplicates.count(), 10, "{framework:?}");
         let mut search = Screen::new(found.clone(), ScreenOptions::default());
         let explored = explore(&mut search, 1, 100, |set| {
-            trial(framework, &sample, found.perturbations(set)).unwrap().judged(&found, true)
+            trial(framework, &sample, found.perturbations(set)).unwrap().judged(&found, Asserted::First)
         });
         let first = &explored.standing.causes[0].witness;
         let names: Vec<String> = found.perturbations(first).iter().map(ToString::to_string).collect();
@@ -44,7 +44,7 @@ fn generated_systems_are_as_the_model_says() {
     for framework in BOTH {
         for number in [0, 3] {
             let system = System::ten(1).swap_remove(number);
-            let sample = Sample::Counters(system.clone(), Vec::new());
+            let sample = Sample::Counters(system.clone(), Faults::default());
             let scope = Scope { kinds: vec![system.kind], from_test: false };
             let real = targets(framework, &sample, &scope);
             let model = Mutant::new(system.clone()).targets;
@@ -62,11 +62,13 @@ fn defects_are_found_on_real_actors() {
     for framework in BOTH {
         for (number, faulty) in [(0, 25), (3, 45)] {
             let system = System::ten(1).swap_remove(number);
-            let sample = Sample::Counters(system.clone(), vec![faulty]);
+            let sample = Sample::Counters(system.clone(), Faults::at([faulty]));
             let scope = Scope { kinds: vec![system.kind], from_test: false };
             let targets = targets(framework, &sample, &scope);
             let mut run = |set: &faultscope_model::DeltaSet| {
-                trial(framework, &sample, targets.perturbations(set)).unwrap().judged(&targets, true)
+                trial(framework, &sample, targets.perturbations(set))
+                    .unwrap()
+                    .judged(&targets, Asserted::First)
             };
             let mut search = Screen::new(targets.clone(), ScreenOptions::default());
             let explored = explore(&mut search, 1, 100, &mut run);
@@ -95,6 +97,6 @@ fn what_does_not_happen_is_missed() {
         };
         let missed = trial(framework, &sample, vec![nowhere.clone()]).unwrap();
         assert_eq!(missed.missed, [nowhere]);
-        assert_eq!(missed.judged(&Targets::default(), true).0.word(), "unresolved");
+        assert_eq!(missed.judged(&Targets::default(), Asserted::First).0.word(), "unresolved");
     }
 }

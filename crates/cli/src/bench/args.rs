@@ -36,9 +36,21 @@ pub(crate) struct BenchArgs {
     /// debug: all instances of every cell, not a sample that is done in minutes.
     #[arg(long)]
     pub(crate) full: bool,
-    /// debug: also the fault cases of the sample system, with real processes.
+    /// debug and resilience: also the seeded cases of the sample system, with real processes.
     #[arg(long)]
     pub(crate) live: bool,
+    /// resilience: systems of actors, as a JSON list, instead of drawing them from the seed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) topologies: Option<PathBuf>,
+    /// resilience: searches for each place of a defect.
+    #[arg(long, default_value_t = 10, value_name = "TIMES", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) repeats: u64,
+    /// resilience: simulated actors instead of real ones.
+    #[arg(long)]
+    pub(crate) simulated: bool,
+    /// resilience: the program with real actors; looked for beside this one and on the PATH otherwise.
+    #[arg(long, env = "FAULTSCOPE_ACTORS", value_name = "PROGRAM", conflicts_with = "simulated")]
+    pub(crate) actors: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -53,6 +65,8 @@ pub(crate) enum BenchName {
     Query,
     /// The searches of `debug` against one another on instances with known causes, in virtual time.
     Debug,
+    /// The strategies of `resilience` on actors with known defects: the paper's Table 1 and harder ones.
+    Resilience,
 }
 
 #[derive(Debug, Args)]

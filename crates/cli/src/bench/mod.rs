@@ -9,6 +9,7 @@ mod mesh;
 mod part;
 mod platform;
 mod query;
+mod resilience;
 mod spans;
 mod usage;
 
@@ -34,6 +35,9 @@ pub(crate) async fn run(args: BenchArgs, printer: &Printer) -> Result<Exit, Comm
         BenchName::Query => ("query", query::run(&args, printer, &mut notes).await?),
         BenchName::Platform => ("platform", platform::run(&args, printer, &mut notes).await?),
         BenchName::Debug => ("debug", debug::run(&args, printer, &mut notes, &mut tables).await?),
+        BenchName::Resilience => {
+            ("resilience", resilience::run(&args, printer, &mut notes, &mut tables).await?)
+        }
     };
     let environment = environment(args.seed, notes);
     let report = BenchReport { bench: bench.to_owned(), environment, figures, tables };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultscope_engine::debug::Costs;
-use faultscope_engine::{Session, TrialEnd, TrialRequest};
+use faultscope_engine::{Cases, Session, TrialEnd, TrialRequest};
 use faultscope_model::space::Delta;
 use faultscope_model::units::show_duration;
 use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
@@ -25,10 +25,28 @@ struct Checked {
     services: usize,
     tests: usize,
     deltas: Vec<Delta>,
+    /// What tests that list their cases stand for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cases: Vec<Listed>,
     /// What will not work on this machine.
     warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     probe: Option<Probed>,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed {
+    test: String,
+    cases: Vec<String>,
+    /// How many have names that would be taken for something else.
+    left_out: usize,
+}
+
+impl Listed {
+    fn new(found: &Cases) -> Self {
+        let cases = found.cases.iter().map(|case| case.name.clone()).collect();
+        Self { test: found.test.clone(), cases, left_out: found.left_out }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -44,7 +62,15 @@ struct Probed {
 }
 
 pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let project = Project::of(&args.target, printer)?;
+    let mut project = Project::of(&args.target, printer)?;
+    let mut warnings = super::check_programs::warnings(&project, args.target.platform);
+    let cases = match project.find_cases(printer).await {
+        Ok(cases) => cases.iter().map(Listed::new).collect(),
+        Err(error) => {
+            warnings.push([error.message].into_iter().chain(error.causes).collect::<Vec<_>>().join(": "));
+            Vec::new()
+        }
+    };
     let space = project.application.space().map_err(|e| CommandError::new(Exit::Spec, e.to_string()))?;
     let space = Costs::load(&project.root.join(".faultscope"), &project.application.name).apply(space);
     let probe = if args.probe { Some(probe(&project, &args, global, printer).await?) } else { None };
@@ -58,7 +84,8 @@ pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> 
         services: project.application.services.len(),
         tests: project.application.tests.len(),
         deltas: space.full().iter().map(|delta| space.deltas[delta].clone()).collect(),
-        warnings: super::check_programs::warnings(&project, args.target.platform),
+        warnings,
+        cases,
         probe,
     };
     if printer.json {
@@ -78,6 +105,11 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
         count(checked.tests, "test"),
         count(checked.deltas.len(), "delta"),
     ));
+    for Listed { test, cases, .. } in &checked.cases {
+        let first: Vec<&str> = cases.iter().take(3).map(String::as_str).collect();
+        let more = if cases.len() > first.len() { ", ..." } else { "" };
+        printer.line(format!("{test}: {}: {}{more}", count(cases.len(), "case"), first.join(", ")));
+    }
     if !checked.deltas.is_empty() {
         let mut table = Table::new(&["rank", "dimension", "delta", "from", "to", "cost"]);
         let mut deltas: Vec<_> = checked.deltas.iter().collect();

@@ -22,7 +22,8 @@ use crate::shell::{self, quote};
 const MOST_SHOWN: usize = 12;
 
 pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let project = Project::of(&args.target, printer)?;
+    let mut project = Project::of(&args.target, printer)?;
+    project.find_cases(printer).await?;
     super::test::choose(&project, args.test.as_slice())?;
     if args.all && args.strategy != StrategyArg::Bayes {
         return Err(CommandError::usage("only the strategy `bayes` looks for all causes")

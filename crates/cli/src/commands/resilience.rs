@@ -31,10 +31,11 @@ pub(crate) async fn run(
         // One process without services: it runs as it would in a shell, with what it has built before.
         target.isolation = Some(IsolationArg::Ports);
     }
-    let project = match &args.command {
+    let mut project = match &args.command {
         Some(command) => of_command(command)?,
         None => Project::read(&target.file)?,
     };
+    project.find_cases(printer).await?;
     let names = args.named();
     super::test::choose(&project, &names)?;
     let resume = match args.resume.as_deref() {

@@ -31,7 +31,8 @@ pub(crate) struct Tested {
 }
 
 pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let project = Project::of(&args.target, printer)?;
+    let mut project = Project::of(&args.target, printer)?;
+    project.find_cases(printer).await?;
     let tests = choose(&project, &args.tests)?;
     let (space, set) = project.under(&args.under)?;
     let mut options = project.session("test", &args.under)?;

@@ -89,7 +89,7 @@ fn an_unknown_key_far_from_all() {
     assert_snapshot!(complaint("services:\n  one: { command: [a] }\ntests:\n  - { name: x, zzzzzzzz: 1 }\n"), @"
     error: faultscope.yaml:4: zzzzzzzz: unknown key
 
-    hint: valid here: `name`, `run`, `http`, `steps`, `discover`, `failure`, `degraded`, `input`, `directory`, `env`, `within`
+    hint: valid here: `name`, `run`, `http`, `steps`, `discover`, `list`, `each`, `failure`, `degraded`, `input`, `directory`, `env`, `within`
     ");
 }
 
@@ -161,7 +161,7 @@ fn two_tests_with_one_name() {
 
 #[test]
 fn a_test_with_nothing_to_do() {
-    assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - name: x\n"), @"error: faultscope.yaml:3: tests.0: a test has just one of `run`, `http`, `steps`, or `discover` with `run`");
+    assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - name: x\n"), @"error: faultscope.yaml:3: tests.0: a test has just one of `run`, `http`, `steps`, or `discover`");
 }
 
 #[test]
@@ -173,6 +173,9 @@ fn a_failure_that_is_no_pattern() {
 #[test]
 fn junit_without_a_place_for_the_report() {
     assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - { discover: junit, run: [a] }\n"), @"error: faultscope.yaml:3: tests.0: `discover: junit` needs `{out}` in `run`, the file of the report");
+    assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - { discover: lines, list: [a] }\n"), @"error: faultscope.yaml:3: tests.0: it needs `list`, which tells the cases, and `each`, which runs one of them");
+    assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - { discover: cargo, each: [a] }\n"), @"error: faultscope.yaml:3: tests.0: `each` needs `{case}`, or `{class}` and `{name}`, to run just one");
+    assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - { discover: nose }\n"), @"error: faultscope.yaml:3: tests.0: `discover` is one of `junit`, `cargo`, `pytest`, `lines`");
 }
 
 #[test]

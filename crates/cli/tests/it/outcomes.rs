@@ -252,6 +252,49 @@ sys.exit(1)
     ");
 }
 
+/// A test runner that lists and runs its cases as pytest does.
+const PYTEST: &str = r#"import sys
+cases = ["tests/test_shop.py::test_opens", "tests/test_shop.py::test_sells[two 2]", "--help::x"]
+if "--collect-only" in sys.argv:
+    print("\n".join(cases) + "\n\n3 tests collected in 0.01s")
+elif sys.argv[-1] == cases[1]:
+    sys.exit("sold 3 != 2")
+elif sys.argv[-1] != cases[0]:
+    sys.exit("no such case: " + sys.argv[-1])
+"#;
+
+#[test]
+fn cases_that_are_listed_run_alone() {
+    let tool = tool_with(&with_tests(
+        "  - { discover: pytest }\n  - { discover: lines, list: [echo, ends], each: [test, '{case}', '=', ends] }\n",
+    ));
+    tool.write("pytest.py", PYTEST);
+    let checked = tool.run(["check"]).expect(0);
+    let listed =
+        "discovered-1: 2 cases: tests/test_shop.py::test_opens, tests/test_shop.py::test_sells[two 2]\n";
+    assert!(checked.stdout.contains(listed), "{}", checked.stdout);
+    assert!(checked.stderr.contains("discovered-1: 1 cases are left out"), "{}", checked.stderr);
+    assert_snapshot!(tool.run(["test", "--quiet"]).expect(1).shown(), @"
+    exit code 1
+    --- stdout
+    run <run>.1 fail: 2 of 3 tests passed, 0 calls seen, ready after <time>, took <time>
+      pass  tests/test_shop.py::test_opens <time>
+      FAIL  tests/test_shop.py::test_sells[two 2] <time>
+            exit code 1
+            | sold 3 != 2
+      pass  ends <time>
+    see the calls with `faultscope runs show <run>.1`
+    --- stderr
+    warning: discovered-1: 1 cases are left out, their names would be taken for something else
+    ");
+    let one = tool.run(["test", "--test", "tests/test_shop.py::test_opens"]).expect(0);
+    assert!(one.stdout.contains("1 of 1 tests passed"), "{}", one.stdout);
+    tool.write("pytest.py", "raise SystemExit('tests/test_shop.py: no module named shop')");
+    let broken = tool.run(["test"]).expect(3);
+    assert!(broken.stderr.contains("no module named shop"), "{}", broken.stderr);
+    assert!(tool.run(["check"]).expect(0).stdout.contains("no module named shop"));
+}
+
 #[test]
 fn a_pattern_chooses_what_the_failure_is() {
     let tool = tool_with(&with_tests(

@@ -13,11 +13,17 @@ const MOST_MESSAGE: usize = 8_000;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Case {
     name: String,
+    /// Class and own name, as the report has them.
+    pub(super) parts: (String, String),
     took: Duration,
     failure: Option<String>,
 }
 
 impl Case {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn into_result(self) -> TestResult {
         TestResult {
             test: self.name,
@@ -56,7 +62,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Case>, String> {
         let seconds: f64 =
             node.attribute("time").and_then(|t| t.replace(',', "").parse().ok()).unwrap_or_default();
         let took = Duration::try_from_secs_f64(seconds.clamp(0.0, 1e6)).unwrap_or_default();
-        cases.push(Case { name: full, took, failure });
+        let parts = (class.to_owned(), name.to_owned());
+        cases.push(Case { name: full, parts, took, failure });
     }
     Ok(cases)
 }

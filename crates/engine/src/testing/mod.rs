@@ -1,7 +1,10 @@
 //! Runs the tests of an application in a slot.
 
+mod cases;
 mod junit;
 mod steps;
+
+pub use cases::{CaseError, Cases, find_cases};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -89,6 +92,7 @@ impl TestBed<'_> {
                     },
                 }])
             }
+            TestBody::Discover { each: Some(_), .. } => self.each(test, cancel).await,
             TestBody::Discover { command, .. } => self.discover(test, command, cancel).await,
         }
     }
@@ -132,6 +136,27 @@ impl TestBed<'_> {
             *text = text.replace("{input}", &path);
         }
         Ok((command, copy))
+    }
+
+    /// Cases that nobody has looked for before, one after the other.
+    async fn each(
+        &self,
+        test: &TestCase,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<TestResult>, PlatformError> {
+        let started = Instant::now();
+        let mut results = Vec::new();
+        match cases::list(test, self.root).await {
+            Err(error) => results.push(failed(test, Ending::Case, &error.to_string(), started)),
+            Ok(found) => {
+                for case in &found.cases {
+                    if let TestBody::Command(command) = &case.body {
+                        results.push(self.command(case, command, cancel).await?);
+                    }
+                }
+            }
+        }
+        Ok(results)
     }
 
     async fn discover(

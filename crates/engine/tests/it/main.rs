@@ -4,4 +4,5 @@ mod bed;
 mod campaigns;
 mod cases;
 mod debugging;
+mod discovery;
 mod trials;

@@ -194,12 +194,15 @@ pub enum TestBody {
     Command(TestCommand),
     /// HTTP requests, one after the other.
     Steps(Vec<Step>),
-    /// A command that runs many test cases and writes a report, `{out}` being its file.
+    /// A command that tells which test cases there are.
     Discover {
-        /// The form of the report.
+        /// How it tells them.
         format: ReportFormat,
-        /// The command.
+        /// The command; it runs all cases, or only lists them when there is a command for each.
         command: TestCommand,
+        /// The command that runs one case alone, `{case}` being its name.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        each: Option<Vec<String>>,
     },
 }
 
@@ -214,12 +217,18 @@ pub struct TestCommand {
     pub directory: String,
 }
 
-/// The form of a test report.
+/// How a command tells its test cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReportFormat {
-    /// JUnit XML.
+    /// A report as JUnit XML, in the file that `{out}` stands for.
     Junit,
+    /// What `cargo test -- --list` prints.
+    Cargo,
+    /// What `pytest --collect-only -q` prints.
+    Pytest,
+    /// One case in a line.
+    Lines,
 }
 
 /// One HTTP request of a test.

@@ -120,6 +120,8 @@ pub(super) struct RawTest {
     pub(super) http: Option<RawStep>,
     pub(super) steps: Option<Vec<RawStep>>,
     pub(super) discover: Option<String>,
+    pub(super) list: Option<Vec<String>>,
+    pub(super) each: Option<Vec<String>>,
     pub(super) failure: Option<String>,
     pub(super) degraded: Option<String>,
     pub(super) input: Option<RawInput>,

@@ -26,14 +26,9 @@ impl Reader<'_> {
             directory: raw.directory.clone().unwrap_or_default(),
         };
         let body = match (raw.discover.as_deref(), raw.run.clone(), raw.http.clone(), raw.steps.clone()) {
-            (Some("junit"), Some(run), None, None) if !run.is_empty() => {
-                if !run.iter().any(|arg| arg.contains("{out}")) {
-                    return Err(here("`discover: junit` needs `{out}` in `run`, the file of the report"));
-                }
-                TestBody::Discover { format: ReportFormat::Junit, command: command(run) }
-            }
-            (Some(other), ..) if other != "junit" => {
-                return Err(here("the only form to discover is `junit`"));
+            (Some(form), run, None, None) => self.discover(&at, form, run, &raw, command)?,
+            (None, ..) if raw.list.is_some() || raw.each.is_some() => {
+                return Err(here("`list` and `each` belong to `discover`"));
             }
             (None, Some(run), None, None) if !run.is_empty() => TestBody::Command(command(run)),
             (None, None, Some(step), None) => {
@@ -46,7 +41,7 @@ impl Reader<'_> {
                 TestBody::Steps((1..).zip(steps).map(parse).collect::<Result<_, _>>()?)
             }
             _ => {
-                return Err(here("a test has just one of `run`, `http`, `steps`, or `discover` with `run`"));
+                return Err(here("a test has just one of `run`, `http`, `steps`, or `discover`"));
             }
         };
         for (key, pattern) in [("failure", &raw.failure), ("degraded", &raw.degraded)] {
@@ -68,6 +63,58 @@ impl Reader<'_> {
             input,
             within: raw.within.unwrap_or(Duration::from_secs(60)),
         })
+    }
+
+    /// A test that stands for many: all run by one command, or listed by one and each run by another.
+    fn discover(
+        &self,
+        at: &str,
+        form: &str,
+        run: Option<Vec<String>>,
+        raw: &RawTest,
+        command: impl Fn(Vec<String>) -> TestCommand,
+    ) -> Result<TestBody, SpecError> {
+        let here = |problem: &str| self.error(&["tests", at], problem);
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let (format, list, each) = match form {
+            "junit" => (ReportFormat::Junit, None, None),
+            "cargo" => {
+                let list = words(&["cargo", "test", "--quiet", "--", "--list"]);
+                let each = words(&["cargo", "test", "--quiet", "--", "--exact", "{case}"]);
+                (ReportFormat::Cargo, Some(list), Some(each))
+            }
+            "pytest" => {
+                let list = words(&["python3", "-m", "pytest", "--collect-only", "-q"]);
+                let each = words(&["python3", "-m", "pytest", "-q", "{case}"]);
+                (ReportFormat::Pytest, Some(list), Some(each))
+            }
+            "lines" => (ReportFormat::Lines, None, None),
+            _ => return Err(here("`discover` is one of `junit`, `cargo`, `pytest`, `lines`")),
+        };
+        let has = |words: &[String], blanks: &[&str]| {
+            words.iter().any(|word| blanks.iter().any(|blank| word.contains(blank)))
+        };
+        if let Some(run) = run {
+            if format != ReportFormat::Junit || raw.list.is_some() || raw.each.is_some() {
+                return Err(here("`run` is for `discover: junit` alone; others have `list` and `each`"));
+            }
+            if !has(&run, &["{out}"]) {
+                return Err(here("`discover: junit` needs `{out}` in `run`, the file of the report"));
+            }
+            return Ok(TestBody::Discover { format, command: command(run), each: None });
+        }
+        let list = raw.list.clone().or(list).filter(|list| !list.is_empty());
+        let each = raw.each.clone().or(each).filter(|each| !each.is_empty());
+        let (Some(list), Some(each)) = (list, each) else {
+            return Err(here("it needs `list`, which tells the cases, and `each`, which runs one of them"));
+        };
+        if format == ReportFormat::Junit && !has(&list, &["{out}"]) {
+            return Err(here("`discover: junit` needs `{out}` in `list`, the file of the report"));
+        }
+        if !has(&each, &["{case}", "{name}"]) {
+            return Err(here("`each` needs `{case}`, or `{class}` and `{name}`, to run just one"));
+        }
+        Ok(TestBody::Discover { format, command: command(list), each: Some(each) })
     }
 
     /// Refuses steps that lead nowhere or have a blank that nothing fills.

@@ -38,6 +38,9 @@ pub struct Targets {
     turns: Vec<Turn>,
 }
 
+/// How far back a message is looked at to see whether it is an answer.
+const MOST_STEPS: usize = 1_000;
+
 /// Which candidates are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
@@ -187,6 +190,27 @@ impl Targets {
         }
         nearest
     }
+
+    /// For every actor, the ends that it leads to: actors that pass nothing on, but to whom they have it
+    /// from. An end leads to itself.
+    pub fn ends(&self) -> Vec<BTreeSet<usize>> {
+        let mut next: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.actors.len()];
+        for turn in &self.turns {
+            let causes = std::iter::successors(turn.cause, |&cause| self.turns[cause].cause);
+            let is_answer = causes.take(MOST_STEPS).any(|cause| self.turns[cause].actor == turn.actor);
+            if let Some(cause) = turn.cause.filter(|_| !is_answer) {
+                next[self.turns[cause].actor].insert(turn.actor);
+            }
+        }
+        let reached = |from: usize| {
+            let (mut seen, mut open) = (BTreeSet::from([from]), vec![from]);
+            while let Some(actor) = open.pop() {
+                open.extend(next[actor].iter().copied().filter(|&to| seen.insert(to)));
+            }
+            seen.into_iter().filter(|&actor| next[actor].is_empty()).collect()
+        };
+        (0..self.actors.len()).map(reached).collect()
+    }
 }
 
 #[cfg(test)]
@@ -246,5 +270,9 @@ mod tests {
         assert_eq!(affecting("c").len(), 3, "over b as well");
         let d = targets.actor("d").unwrap();
         assert_eq!(targets.upstream(d), [Some(2), Some(1), None, Some(0)]);
+        let (c, both) = (targets.actor("c").unwrap(), BTreeSet::from([targets.actor("c").unwrap(), d]));
+        let ends = targets.ends();
+        assert_eq!((&ends[0], &ends[1]), (&both, &both), "a and b lead to both");
+        assert_eq!((&ends[c], &ends[d]), (&BTreeSet::from([c]), &BTreeSet::from([d])));
     }
 }

@@ -6,15 +6,22 @@ use faultscope_model::DeltaSet;
 use faultscope_model::perturbation::Kind;
 
 use super::Targets;
+use crate::random::mix;
 
 /// The share of suspicion of those whose own assertions failed and that nobody else who failed leads to.
-const BLAMED: f64 = 0.75;
+const BLAMED: f64 = 0.9;
 
 /// The share of those that lead to them.
-const UPSTREAM: f64 = 0.2;
+const UPSTREAM: f64 = 0.08;
 
 /// How much less suspicious one message farther away is.
 const FARTHER: f64 = 0.7;
+
+/// How much less suspicious an actor is for each end that it leads to and that did not fail.
+const SPARED: f64 = 0.4;
+
+/// How suspicious an actor is that does not lead to all ends that failed.
+const ELSEWHERE: f64 = 0.01;
 
 /// What is left of the suspicion of a class after its likeliest member alone passed.
 pub(super) const MISSED: f64 = 0.3;
@@ -27,8 +34,17 @@ pub(super) fn class_of(targets: &Targets, place: usize) -> Class {
     (candidate.actor, candidate.perturbation.kind)
 }
 
+/// Whom to aim at first: those of the blamed that failed by themselves, and nobody when several ends failed,
+/// which is what one defect before them looks like.
+pub(super) fn aims(targets: &Targets, blamed: &[usize]) -> Vec<usize> {
+    let ends = targets.ends();
+    let only_ends = blamed.iter().all(|&actor| ends[actor].len() == 1 && ends[actor].contains(&actor));
+    let one_before = (0..ends.len()).any(|actor| blamed.iter().all(|end| ends[actor].contains(end)));
+    if blamed.len() > 1 && only_ends && one_before { Vec::new() } else { roots(targets, blamed) }
+}
+
 /// Those of the blamed that no other blamed actor leads to.
-pub(super) fn roots(targets: &Targets, blamed: &[usize]) -> Vec<usize> {
+fn roots(targets: &Targets, blamed: &[usize]) -> Vec<usize> {
     let follows = |to: usize| {
         let ways = targets.upstream(to);
         blamed.iter().any(|&from| from != to && ways[from].is_some())
@@ -44,11 +60,29 @@ pub(super) fn weigh(targets: &Targets, set: &DeltaSet, blamed: &[usize]) -> BTre
     if blamed.is_empty() {
         return weights;
     }
+    let ends = targets.ends();
+    let is_end = |actor: usize| ends[actor].len() == 1 && ends[actor].contains(&actor);
+    // Where only ends are asserted, what fails is what the defect leads to.
+    let spared = |actor: usize| {
+        let spared = ends[actor].iter().filter(|end| !blamed.contains(end)).count();
+        SPARED.powi(spared.try_into().unwrap_or(i32::MAX))
+    };
+    let only_ends = blamed.iter().all(|&actor| is_end(actor));
+    let leads_to_all = |actor: usize| blamed.iter().all(|end| ends[actor].contains(end));
+    if only_ends && blamed.len() > 1 && (0..ends.len()).any(leads_to_all) {
+        for (&(actor, _), weight) in &mut weights {
+            *weight = if leads_to_all(actor) { spared(actor) } else { ELSEWHERE * spared(actor) };
+        }
+        return weights;
+    }
     let roots = roots(targets, blamed);
     let ways: Vec<Vec<Option<u32>>> = roots.iter().map(|&root| targets.upstream(root)).collect();
     // How far an actor is from all that failed; none when it does not lead to all of them.
     let far = |actor: usize| ways.iter().map(|way| way[actor]).sum::<Option<u32>>();
-    let raw = |actor: usize| far(actor).map(|far| FARTHER.powi(far as i32));
+    let raw = |actor: usize| {
+        let likely = if only_ends { spared(actor) } else { 1.0 };
+        far(actor).map(|far| FARTHER.powi(far as i32) * likely)
+    };
     let total: f64 = weights.keys().filter(|c| !roots.contains(&c.0)).filter_map(|c| raw(c.0)).sum();
     let own = weights.keys().filter(|class| roots.contains(&class.0)).count().max(1) as f64;
     let others = weights.len() as f64;
@@ -63,12 +97,15 @@ pub(super) fn weigh(targets: &Targets, set: &DeltaSet, blamed: &[usize]) -> BTre
     weights
 }
 
-/// Cuts a set into parts of about the same suspicion; along classes where that is near enough.
+/// Cuts a set into parts of about the same suspicion; along classes where that is near enough. Classes that
+/// are equally suspicious are in an order drawn from the seed, so that no place of a defect is unlucky in
+/// every search.
 pub(super) fn split(
     targets: &Targets,
     set: &DeltaSet,
     weights: &BTreeMap<Class, f64>,
     parts: usize,
+    seed: u64,
 ) -> Vec<DeltaSet> {
     let mut classes: BTreeMap<Class, Vec<usize>> = BTreeMap::new();
     for place in set.iter() {
@@ -76,7 +113,9 @@ pub(super) fn split(
     }
     let weight = |class: &Class| weights.get(class).copied().unwrap_or(1e-6).max(1e-9);
     let mut order: Vec<(&Class, &Vec<usize>)> = classes.iter().collect();
-    order.sort_by(|a, b| weight(b.0).total_cmp(&weight(a.0)).then(a.0.cmp(b.0)));
+    let drawn = |class: &Class| mix(seed ^ mix(class.0 as u64));
+    order.sort_by_key(|(class, _)| (drawn(class), **class));
+    order.sort_by(|a, b| weight(b.0).total_cmp(&weight(a.0)));
     let mut items: Vec<(usize, f64, bool)> = Vec::new();
     for (class, members) in order {
         let each = weight(class) / members.len() as f64;

@@ -110,7 +110,7 @@ fn from_file(file: &Path) -> Result<Vec<Instance>, CommandError> {
     Ok(instances)
 }
 
-fn read(file: &Path) -> Result<String, CommandError> {
+pub(super) fn read(file: &Path) -> Result<String, CommandError> {
     let cannot = || CommandError::usage(format!("cannot read {}", file.display()));
     let mut text = String::new();
     let open = std::fs::File::open(file).map_err(|e| cannot().because(e))?;

@@ -1,35 +1,61 @@
 //! The hunt for causes in a set that failed: aim, cut, confirm, peel.
+//!
+//! A cut keeps two sets apart by what lies between them: one that passes, and one that has the suspects
+//! more and fails. So it goes on by the same halving whether one perturbation is to blame or several
+//! together: what is left in the end is needed, and when it does not fail by itself, the hunt goes on for
+//! what it needs among those that passed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use faultscope_model::outcome::{Ending, Signature};
-use faultscope_model::{DeltaSet, Outcome};
+use faultscope_model::DeltaSet;
 
-use super::super::weigh::{Class, MISSED, class_of, roots, split, weigh};
-use super::{CHECK, Screen};
+use super::super::weigh::{Class, MISSED, aims, class_of, split, weigh};
+use super::Screen;
 use crate::ledger::Verdict;
 use crate::standing::{Cause, Proof};
-use crate::{Bayes, BayesOptions, Problem, Search};
 
-/// A class with this share of all suspicion is aimed at.
-const AIM: f64 = 0.6;
+/// A class with this share of all suspicion is aimed at. Of three classes that are alike one is tried by
+/// itself: where that fails, the trial is the confirmation too, which a cut would still need.
+const AIM: f64 = 0.33;
 
 /// The hunt for one cause, or for several whose actors are known, in a set that failed.
 #[derive(Debug)]
 pub(super) struct Hunt {
     /// The smallest set that is seen to fail.
     pub(super) known: DeltaSet,
-    /// Where the cause is if it is a single perturbation.
+    /// What is known to be needed, and does not fail by itself.
+    needed: DeltaSet,
+    /// What does not fail together with what is needed.
+    passing: DeltaSet,
+    /// What fails with both: one of them is needed.
     pub(super) suspects: DeltaSet,
-    /// How many halvings of it rest on passes alone.
-    pub(super) deduced: u32,
     weights: BTreeMap<Class, f64>,
     /// Single perturbations that are tried now.
     pub(super) aims: Vec<usize>,
     aimed: BTreeSet<Class>,
-    /// The parts of the suspects; the last is not tried.
-    pub(super) parts: Vec<DeltaSet>,
+    /// The parts of the suspects; each is tried with those before it, the last is not.
+    parts: Vec<DeltaSet>,
     found: Vec<usize>,
+}
+
+impl Hunt {
+    /// The sets that are tried to tell in which part the cause is.
+    fn cuts(&self) -> Vec<DeltaSet> {
+        let mut set = self.needed.union(&self.passing);
+        let tried = self.parts.split_last().map_or(&[][..], |(_, tried)| tried);
+        tried
+            .iter()
+            .map(|part| {
+                set = set.union(part);
+                set.clone()
+            })
+            .collect()
+    }
+
+    /// What is needed with the only suspect, when there is just one.
+    fn whole(&self) -> Option<DeltaSet> {
+        single(&self.suspects).map(|_| self.needed.union(&self.suspects))
+    }
 }
 
 impl Screen {
@@ -39,7 +65,8 @@ impl Screen {
         let mut hunt = Hunt {
             suspects: known.clone(),
             known,
-            deduced: 0,
+            needed: DeltaSet::new(),
+            passing: DeltaSet::new(),
             weights,
             aims: Vec::new(),
             aimed: BTreeSet::new(),
@@ -47,7 +74,7 @@ impl Screen {
             found: Vec::new(),
         };
         // Failed assertions that do not follow from one another are aimed at together.
-        for root in roots(&self.targets, blamed) {
+        for root in aims(&self.targets, blamed) {
             let class = hunt.weights.keys().copied().find(|class| class.0 == root);
             if let Some(class) = class {
                 hunt.aimed.insert(class);
@@ -63,54 +90,60 @@ impl Screen {
         members.max_by_key(|&place| self.targets.candidates[place].turn)
     }
 
+    /// What the hunt wants tried now.
+    pub(super) fn wanted_by(&self, hunt: &Hunt) -> Vec<DeltaSet> {
+        let mut wanted: Vec<DeltaSet> = hunt.aims.iter().map(|&aim| DeltaSet::from_iter([aim])).collect();
+        if wanted.is_empty() {
+            match hunt.whole() {
+                Some(whole) if self.verdict(&whole) == Some(Verdict::Fail) => wanted.extend(smaller(&whole)),
+                Some(whole) => wanted.push(whole),
+                None => wanted = hunt.cuts(),
+            }
+        }
+        wanted.retain(|set| self.verdict(set).is_none());
+        wanted
+    }
+
     pub(super) fn settle_hunt(&mut self) -> bool {
         let Some(mut hunt) = self.hunt.take() else {
             return false;
         };
-        if !hunt.aims.is_empty() {
-            let moved = self.settle_aims(&mut hunt);
-            if hunt.aims.is_empty() && !hunt.found.is_empty() {
-                self.peel(&hunt);
-                return true;
-            }
-            self.hunt = Some(hunt);
-            return moved;
-        }
-        if hunt.suspects.is_empty() {
-            self.search_together(&hunt.known);
-            self.hunt = Some(hunt);
-            return true;
-        }
-        if let Some(only) = single(&hunt.suspects) {
-            match self.verdict(&hunt.suspects) {
-                None => self.hunt = Some(hunt),
-                Some(Verdict::Fail) => {
-                    hunt.found.push(only);
-                    self.peel(&hunt);
-                    return true;
+        let moved = if !hunt.aims.is_empty() {
+            self.settle_aims(&mut hunt)
+        } else if let Some(whole) = hunt.whole() {
+            match self.verdict(&whole) {
+                None => false,
+                Some(Verdict::Fail) => return self.settle_found(hunt, whole),
+                // It needs others, which are among those that passed without it.
+                Some(_) if !hunt.passing.is_empty() => {
+                    hunt.suspects = std::mem::take(&mut hunt.passing);
+                    hunt.needed = whole;
+                    // Nothing is known of what it needs: each perturbation is as likely.
+                    hunt.weights.clear();
+                    for place in hunt.suspects.iter() {
+                        *hunt.weights.entry(class_of(&self.targets, place)).or_default() += 1.0;
+                    }
+                    true
                 }
+                // What failed before does not fail again: all that can be said is what was seen.
                 Some(_) => {
-                    self.search_together(&hunt.known);
-                    self.hunt = Some(hunt);
+                    let rest = hunt.known.clone();
+                    self.note(rest.clone(), Proof::Fails);
+                    self.go_on(&DeltaSet::new());
                     return true;
                 }
             }
-            return false;
-        }
-        if hunt.deduced >= CHECK {
-            let verdict = self.verdict(&hunt.suspects);
-            match verdict {
-                Some(Verdict::Fail) => {
-                    (hunt.known, hunt.deduced) = (hunt.suspects.clone(), 0);
-                }
-                Some(_) => self.search_together(&hunt.known),
-                None => {}
-            }
+        } else if hunt.parts.is_empty() {
+            self.cut(&mut hunt);
+            true
+        } else {
+            self.settle_parts(&mut hunt)
+        };
+        if hunt.aims.is_empty() && !hunt.found.is_empty() {
+            self.peel(&hunt);
+        } else {
             self.hunt = Some(hunt);
-            return verdict.is_some();
         }
-        let moved = if hunt.parts.is_empty() { self.cut(&mut hunt) } else { self.settle_parts(&mut hunt) };
-        self.hunt = Some(hunt);
         moved
     }
 
@@ -118,12 +151,10 @@ impl Screen {
         let before = hunt.aims.len();
         let mut open = Vec::new();
         for aim in std::mem::take(&mut hunt.aims) {
-            let alone = DeltaSet::from_iter([aim]);
-            match self.verdict(&alone) {
+            match self.verdict(&DeltaSet::from_iter([aim])) {
                 None => open.push(aim),
                 Some(Verdict::Fail) => hunt.found.push(aim),
                 Some(_) => {
-                    hunt.suspects.remove(aim);
                     if let Some(weight) = hunt.weights.get_mut(&class_of(&self.targets, aim)) {
                         *weight *= MISSED;
                     }
@@ -135,33 +166,42 @@ impl Screen {
     }
 
     /// Chooses what is tried next: one perturbation when it is suspicious enough, else parts.
-    fn cut(&self, hunt: &mut Hunt) -> bool {
+    fn cut(&self, hunt: &mut Hunt) {
         let classes: BTreeSet<Class> =
             hunt.suspects.iter().map(|place| class_of(&self.targets, place)).collect();
         let weight = |class: &Class| hunt.weights.get(class).copied().unwrap_or(0.0);
         let total: f64 = classes.iter().map(weight).sum();
         let top = classes.iter().copied().max_by(|a, b| weight(a).total_cmp(&weight(b)).then(b.cmp(a)));
         if let Some(class) = top
+            && hunt.needed.is_empty()
             && weight(&class) >= AIM * total
             && hunt.aimed.insert(class)
         {
             hunt.aims.extend(self.likeliest(&hunt.suspects, class));
-            return true;
+            return;
         }
-        hunt.parts = split(&self.targets, &hunt.suspects, &hunt.weights, self.slots + 1);
-        true
+        let parts = self.slots + 1;
+        hunt.parts = split(&self.targets, &hunt.suspects, &hunt.weights, parts, self.options.seed);
     }
 
     fn settle_parts(&self, hunt: &mut Hunt) -> bool {
-        let Some((last, tried)) = hunt.parts.split_last() else {
-            return false;
+        let cuts = hunt.cuts();
+        let verdicts: Vec<Option<Verdict>> = cuts.iter().map(|cut| self.verdict(cut)).collect();
+        // The first cut that fails has the cause in its last part; those before it must be known to pass.
+        let first = verdicts.iter().position(|verdict| !matches!(verdict, Some(v) if *v != Verdict::Fail));
+        let place = match first {
+            Some(place) if verdicts[place].is_none() => return false,
+            Some(place) => place,
+            None => hunt.parts.len() - 1,
         };
-        let verdicts: Vec<Option<Verdict>> = tried.iter().map(|part| self.verdict(part)).collect();
-        if let Some(place) = verdicts.iter().position(|verdict| *verdict == Some(Verdict::Fail)) {
-            hunt.suspects = tried[place].clone();
-            hunt.known = hunt.suspects.clone();
-            hunt.deduced = 0;
-            let blamed = self.blame(&hunt.suspects);
+        let parts = std::mem::take(&mut hunt.parts);
+        for part in &parts[..place] {
+            hunt.passing = hunt.passing.union(part);
+        }
+        hunt.suspects = parts[place].clone();
+        if let Some(failed) = cuts.get(place) {
+            hunt.known = failed.clone();
+            let blamed = self.blame(failed);
             if !blamed.is_empty() {
                 hunt.weights = weigh(&self.targets, &hunt.suspects, blamed);
                 for class in &hunt.aimed {
@@ -170,14 +210,42 @@ impl Screen {
                     }
                 }
             }
-        } else if verdicts.iter().all(Option::is_some) {
-            hunt.suspects = last.clone();
-            hunt.deduced += tried.len().ilog2() + 1;
+        }
+        true
+    }
+
+    /// A set fails: it is an answer when nothing can be left out.
+    fn settle_found(&mut self, mut hunt: Hunt, whole: DeltaSet) -> bool {
+        if let Some(found) = single(&whole) {
+            hunt.found.push(found);
+            self.peel(&hunt);
+            return true;
+        }
+        let verdicts: Vec<_> = smaller(&whole).map(|set| (self.verdict(&set), set)).collect();
+        if let Some((_, less)) = verdicts.iter().find(|(verdict, _)| *verdict == Some(Verdict::Fail)) {
+            (hunt.known, hunt.suspects) = (less.clone(), less.clone());
+            (hunt.needed, hunt.passing) = (DeltaSet::new(), DeltaSet::new());
+        } else if verdicts.iter().all(|(verdict, _)| verdict.is_some()) {
+            self.note(whole.clone(), Proof::Minimal);
+            self.go_on(&hunt.known.difference(&whole));
+            return true;
         } else {
+            self.hunt = Some(hunt);
             return false;
         }
-        hunt.parts = Vec::new();
+        self.hunt = Some(hunt);
         true
+    }
+
+    /// Screens the rest after a cause of several was noted.
+    fn go_on(&mut self, rest: &DeltaSet) {
+        if let Some(cause) = self.causes.last() {
+            for screen in &mut self.screens {
+                *screen = screen.difference(&cause.witness);
+            }
+        }
+        let all = self.unexplained(rest);
+        self.screens.push_front(all);
     }
 
     /// Notes what was found and screens the rest without everything of its kind at its actor.
@@ -186,7 +254,7 @@ impl Screen {
         for &found in &hunt.found {
             let witness = DeltaSet::from_iter([found]);
             let class = class_of(&self.targets, found);
-            self.note(witness);
+            self.note(witness, Proof::Minimal);
             rest = rest.iter().filter(|&place| class_of(&self.targets, place) != class).collect();
             for screen in &mut self.screens {
                 *screen = screen.iter().filter(|&place| class_of(&self.targets, place) != class).collect();
@@ -196,9 +264,9 @@ impl Screen {
         self.screens.push_front(all);
     }
 
-    fn note(&mut self, witness: DeltaSet) {
+    fn note(&mut self, witness: DeltaSet, proof: Proof) {
         let core = witness.clone();
-        self.causes.push(Cause { witness, core, proof: Proof::Minimal, confirmations: 1 });
+        self.causes.push(Cause { witness, core, proof, confirmations: 1 });
     }
 
     /// Everything that no cause explains: what was screened together is screened together again.
@@ -217,46 +285,14 @@ impl Screen {
         }
         if all.is_empty() { rest.clone() } else { all }
     }
-
-    /// No single perturbation fails: several are needed together.
-    fn search_together(&mut self, known: &DeltaSet) {
-        let items: Vec<usize> = known.iter().collect();
-        let options =
-            BayesOptions { seed: self.options.seed, rate: self.options.rate, ..BayesOptions::default() };
-        let mut search = Bayes::new(Problem::new(items.len()), options);
-        for (set, verdict) in self.ledger.known().filter(|(set, _)| set.is_subset(known) && *set != known) {
-            let inner = set.iter().filter_map(|place| items.binary_search(&place).ok()).collect();
-            let signature =
-                || Signature { test: String::new(), ending: Ending::Case, message: String::new() };
-            let outcome = match verdict {
-                Verdict::Pass => Outcome::Pass,
-                Verdict::Fail => Outcome::Fail { signature: signature() },
-                Verdict::Unresolved => continue,
-            };
-            search.recall(&inner, &outcome);
-        }
-        self.together = Some((items, search, HashMap::new()));
-    }
-
-    pub(super) fn settle_together(&mut self) -> bool {
-        let Some((items, search, _)) = self.together.as_ref().filter(|(_, search, _)| search.is_done())
-        else {
-            return false;
-        };
-        let witness: DeltaSet = search.standing().best.iter().map(|place| items[place]).collect();
-        let rest = self.hunt.take().map_or_else(DeltaSet::new, |hunt| hunt.known.difference(&witness));
-        self.together = None;
-        for screen in &mut self.screens {
-            *screen = screen.difference(&witness);
-        }
-        self.note(witness);
-        let all = self.unexplained(&rest);
-        self.screens.push_front(all);
-        true
-    }
 }
 
 fn single(set: &DeltaSet) -> Option<usize> {
     let mut items = set.iter();
     items.next().filter(|_| items.next().is_none())
+}
+
+/// The set without each of its members.
+fn smaller(set: &DeltaSet) -> impl Iterator<Item = DeltaSet> + '_ {
+    set.iter().map(|less| set.iter().filter(|&place| place != less).collect())
 }

@@ -5,7 +5,7 @@
 //! the most suspicious perturbation is tried by itself; if that misses, the suspects are cut along their
 //! weights, and what follows from the other parts is not tried. A perturbation that fails by itself is an
 //! answer; all of its kind at its actor are taken out and the rest is screened again. When no single one
-//! fails, several are needed together, and the group testing of delta debugging finds them.
+//! fails, several are needed together, and are found one by one by the same cuts.
 
 mod hunt;
 
@@ -17,11 +17,8 @@ use faultscope_model::{DeltaSet, Outcome, TrialId};
 use super::{Clues, Targets};
 use crate::ledger::{Ledger, Verdict};
 use crate::standing::{Cause, Proof, Standing};
-use crate::{Bayes, Moves, Search, SlotView, Start};
+use crate::{Moves, Search, SlotView, Start};
 use hunt::Hunt;
-
-/// After so many halvings that rest on passes alone, what they say is checked.
-const CHECK: u32 = 4;
 
 /// What can be chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,8 +51,6 @@ pub struct Screen {
     clues: HashMap<TrialId, Clues>,
     screens: VecDeque<DeltaSet>,
     hunt: Option<Hunt>,
-    /// The search for several that are needed together: its deltas, and its own numbers of trials.
-    together: Option<(Vec<usize>, Bayes, HashMap<TrialId, TrialId>)>,
     causes: Vec<Cause>,
     /// How often each candidate could not be carried out.
     vanished: BTreeMap<usize, u32>,
@@ -80,7 +75,6 @@ impl Screen {
             clues: HashMap::new(),
             screens,
             hunt: None,
-            together: None,
             causes: Vec::new(),
             vanished: BTreeMap::new(),
             unresolved: DeltaSet::new(),
@@ -161,13 +155,7 @@ impl Screen {
     /// Goes on as far as outcomes are known.
     fn settle(&mut self) {
         loop {
-            let moved = if self.together.is_some() {
-                self.settle_together()
-            } else if self.hunt.is_some() {
-                self.settle_hunt()
-            } else {
-                self.settle_screen()
-            };
+            let moved = if self.hunt.is_some() { self.settle_hunt() } else { self.settle_screen() };
             if !moved {
                 return;
             }
@@ -218,13 +206,7 @@ impl Screen {
         let Some(hunt) = &self.hunt else {
             return self.screens.iter().filter(|set| !set.is_empty()).cloned().collect();
         };
-        let mut wanted: Vec<DeltaSet> = hunt.aims.iter().map(|&aim| DeltaSet::from_iter([aim])).collect();
-        if wanted.is_empty() && (hunt.suspects.len() == 1 || hunt.deduced >= CHECK) {
-            wanted.push(hunt.suspects.clone());
-        } else if let Some((_, tried)) = hunt.parts.split_last() {
-            wanted.extend(tried.iter().cloned());
-        }
-        wanted
+        self.wanted_by(hunt)
     }
 }
 
@@ -235,27 +217,6 @@ impl Search for Screen {
         self.round += 1;
         if self.is_done() {
             moves.cancel = in_flight.to_vec();
-            return moves;
-        }
-        if let Some((items, search, numbers)) = &mut self.together {
-            let inner: Vec<TrialId> = in_flight.iter().filter_map(|t| numbers.get(t).copied()).collect();
-            let view = |slot: &SlotView| {
-                let busy = slot.busy.map(|trial| numbers.get(&trial).copied().unwrap_or(trial));
-                SlotView { busy, current: None, ..slot.clone() }
-            };
-            let views: Vec<SlotView> = slots.iter().map(view).collect();
-            let asked = search.plan(&views, &inner);
-            let outer = |trial: &TrialId| numbers.iter().find(|(_, i)| *i == trial).map(|(o, _)| *o);
-            moves.cancel = asked.cancel.iter().filter_map(outer).collect();
-            for trial in &moves.cancel {
-                self.ledger.drop(*trial);
-            }
-            for start in asked.start {
-                let set: DeltaSet = start.set.iter().map(|place| items[place]).collect();
-                let trial = self.ledger.start(set.clone());
-                numbers.insert(trial, start.trial);
-                moves.start.push(Start { trial, set, slot: start.slot });
-            }
             return moves;
         }
         let wanted = self.wanted();
@@ -286,21 +247,16 @@ impl Search for Screen {
         moves
     }
 
-    fn record(&mut self, trial: TrialId, outcome: &Outcome, cost: Duration) {
+    fn record(&mut self, trial: TrialId, outcome: &Outcome, _cost: Duration) {
         let clues = self.clues.remove(&trial);
         let Some(set) = self.ledger.finish(trial, outcome.into()) else {
             return;
         };
-        if let Some((_, search, numbers)) = &mut self.together
-            && let Some(inner) = numbers.remove(&trial)
-        {
-            search.record(inner, outcome, cost);
-        }
         self.learn(&set, outcome.into(), clues.as_ref());
     }
 
     fn is_done(&self) -> bool {
-        self.screens.is_empty() && self.hunt.is_none() && self.together.is_none()
+        self.screens.is_empty() && self.hunt.is_none()
     }
 
     fn hear(&mut self, trial: TrialId, clues: &Clues) {
@@ -319,11 +275,6 @@ impl Search for Screen {
 
     fn lose(&mut self, trial: TrialId) {
         self.ledger.drop(trial);
-        if let Some((_, search, numbers)) = &mut self.together
-            && let Some(inner) = numbers.remove(&trial)
-        {
-            search.lose(inner);
-        }
     }
 
     fn standing(&self) -> Standing {
@@ -333,9 +284,8 @@ impl Search for Screen {
             (None, Some(screen)) => screen.len(),
             (None, None) => 0,
         };
-        let remaining = match &self.together {
-            Some((_, search, _)) => search.standing().remaining + 1.0,
-            None if self.hunt.is_some() => (left.max(1) as f64).log2() + 2.0,
+        let remaining = match &self.hunt {
+            Some(_) => (left.max(1) as f64).log2() + 2.0,
             None => self.screens.len() as f64,
         };
         Standing {

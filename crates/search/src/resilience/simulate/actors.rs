@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use faultscope_model::perturbation::{Event, Kind};
 use faultscope_model::{DeltaSet, Outcome};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::super::{Clues, Scope, Targets};
 use super::failure;
@@ -41,7 +41,7 @@ const ACTORS: usize = 50;
 /// The most updates of a system from a file.
 const MOST_UPDATES: usize = 100_000;
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Raw {
     kind: String,
     adj: BTreeMap<usize, Vec<usize>>,
@@ -52,6 +52,16 @@ impl System {
     pub fn read(text: &str) -> Result<Vec<Self>, SystemError> {
         let raw: Vec<Raw> = serde_json::from_str(text).map_err(|e| SystemError(e.to_string()))?;
         raw.into_iter().enumerate().map(|(number, raw)| Self::check(number, raw)).collect()
+    }
+
+    /// Writes systems as [`Self::read`] reads them.
+    pub fn write(systems: &[Self]) -> String {
+        let raw = |system: &Self| Raw {
+            kind: system.kind.to_string(),
+            adj: system.successors.iter().cloned().enumerate().filter(|(_, to)| !to.is_empty()).collect(),
+        };
+        // Numbers and words can always be written.
+        serde_json::to_string(&systems.iter().map(raw).collect::<Vec<_>>()).unwrap_or_default()
     }
 
     fn check(number: usize, raw: Raw) -> Result<Self, SystemError> {
@@ -247,6 +257,17 @@ impl Mutant {
         Self { defects, asserted, ..self.clone() }
     }
 
+    /// The system.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// Whether the actor of this name has no successors.
+    pub fn is_sink(&self, actor: &str) -> bool {
+        let number = actor.strip_prefix('a').and_then(|number| number.parse::<usize>().ok());
+        number.and_then(|number| self.system.successors.get(number)).is_some_and(Vec::is_empty)
+    }
+
     /// The place of an actor of this number among the targets' actors.
     pub fn place(&self, actor: usize) -> Option<usize> {
         self.targets.actor(&name(actor))
@@ -382,6 +403,8 @@ mod tests {
             assert!(system.updates().abs_diff(wanted) * 10 <= wanted, "{} of {wanted}", system.updates());
             assert!(system.ways().iter().all(|&ways| ways > 0));
         }
+        let ten = System::ten(1);
+        assert_eq!(System::read(&System::write(&ten)), Ok(ten));
         assert!(System::read(r#"[{"kind":"dup","adj":{"3":[2]}}]"#).is_err());
         assert!(System::read(r#"[{"kind":"melt","adj":{}}]"#).is_err());
         assert!(System::read("{").is_err());

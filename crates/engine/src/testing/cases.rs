@@ -1,0 +1,333 @@
+//! Finds the test cases that a command lists, so that each can be run alone.
+//!
+//! What a command prints is not trusted: names are bounded, never come near a shell, and those that a test
+//! runner would take for an option are left out.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use faultscope_model::Application;
+use faultscope_model::application::{ReportFormat, TestBody, TestCase, TestCommand};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+
+use super::{REPORT_LIMIT, REPORTS, Report, junit, read_bounded, report_folder};
+
+/// The most cases that are taken from one list.
+const MOST_CASES: usize = 20_000;
+/// The longest name of a case.
+const MOST_NAME: usize = 1_000;
+/// How long a list may take at least: what it lists may have to be built first.
+const LIST_WITHIN: Duration = Duration::from_secs(600);
+/// Characters that are shown of what a list command said.
+const SHOWN: usize = 2_000;
+
+/// What keeps test cases from being found.
+#[derive(Debug, thiserror::Error)]
+pub enum CaseError {
+    /// The command cannot be started.
+    #[error("test `{test}`: cannot start `{program}`, which lists its cases")]
+    Start {
+        /// Which test.
+        test: String,
+        /// Which program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The command failed.
+    #[error("test `{test}`: the list of its cases ended with {ending}: {said}")]
+    Failed {
+        /// Which test.
+        test: String,
+        /// How.
+        ending: String,
+        /// What it said last.
+        said: String,
+    },
+    /// The command takes too long.
+    #[error("test `{test}`: the list of its cases took longer than {} s", within.as_secs())]
+    Late {
+        /// Which test.
+        test: String,
+        /// What it was given.
+        within: Duration,
+    },
+    /// What it tells cannot be read.
+    #[error("test `{test}`: the list of its cases cannot be read: {problem}")]
+    Unreadable {
+        /// Which test.
+        test: String,
+        /// Why.
+        problem: String,
+    },
+    /// There is none.
+    #[error("test `{test}`: its list names no case")]
+    None {
+        /// Which test.
+        test: String,
+    },
+}
+
+/// The cases of one test of the application file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cases {
+    /// The test that stood for them.
+    pub test: String,
+    /// The cases, each a test with a command.
+    pub cases: Vec<TestCase>,
+    /// How many were left out because of their names.
+    pub left_out: usize,
+}
+
+/// Puts the cases of tests that list them in the place of these tests; tells what was found.
+pub async fn find_cases(application: &mut Application, root: &Path) -> Result<Vec<Cases>, CaseError> {
+    let (mut tests, mut found) = (Vec::new(), Vec::new());
+    let mut names: BTreeSet<String> = application.tests.iter().map(|test| test.name.clone()).collect();
+    for test in std::mem::take(&mut application.tests) {
+        if !matches!(test.body, TestBody::Discover { each: Some(_), .. }) {
+            tests.push(test);
+            continue;
+        }
+        let mut cases = list(&test, root).await?;
+        for case in &mut cases.cases {
+            // A name means one test; two lists may have the same.
+            if !names.insert(case.name.clone()) {
+                case.name = format!("{}: {}", test.name, case.name);
+                names.insert(case.name.clone());
+            }
+        }
+        tests.extend(cases.cases.iter().cloned());
+        found.push(cases);
+    }
+    application.tests = tests;
+    Ok(found)
+}
+
+/// A case as it is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Told {
+    case: String,
+    class: String,
+    name: String,
+}
+
+/// The cases that a test's command lists.
+pub(super) async fn list(test: &TestCase, root: &Path) -> Result<Cases, CaseError> {
+    let TestBody::Discover { format, command, each: Some(each) } = &test.body else {
+        return Ok(Cases { test: test.name.clone(), cases: Vec::new(), left_out: 0 });
+    };
+    let told = match format {
+        ReportFormat::Junit => reported(test, command, root).await?,
+        _ => lines(*format, &run(test, command, root).await?),
+    };
+    let (mut cases, mut left_out, mut seen) = (Vec::new(), 0, BTreeSet::new());
+    for told in told.into_iter().take(MOST_CASES) {
+        if !is_harmless(&told.case) || !is_harmless(&told.name) {
+            left_out += 1;
+        } else if seen.insert(told.case.clone()) {
+            let fill = |word: &String| {
+                // One pass, so that a name that looks like a blank stays a name.
+                let mut filled = String::new();
+                let mut rest = word.as_str();
+                while let Some(at) = rest.find('{') {
+                    filled.push_str(&rest[..at]);
+                    rest = &rest[at..];
+                    let blanks = [("{case}", &told.case), ("{class}", &told.class), ("{name}", &told.name)];
+                    match blanks.iter().find(|(blank, _)| rest.starts_with(blank)) {
+                        Some((blank, value)) => {
+                            filled.push_str(value);
+                            rest = &rest[blank.len()..];
+                        }
+                        None => {
+                            filled.push('{');
+                            rest = &rest[1..];
+                        }
+                    }
+                }
+                filled + rest
+            };
+            let run = each.iter().map(fill).collect();
+            let body = TestBody::Command(TestCommand { run, ..command.clone() });
+            cases.push(TestCase { name: told.case.clone(), body, ..test.clone() });
+        }
+    }
+    if cases.is_empty() {
+        return Err(CaseError::None { test: test.name.clone() });
+    }
+    Ok(Cases { test: test.name.clone(), cases, left_out })
+}
+
+/// Whether a name can be given to a test runner: it is no option, has nothing that is filled in later or
+/// that a terminal would obey, and is not too long.
+fn is_harmless(name: &str) -> bool {
+    !name.starts_with('-')
+        && !name.contains("${")
+        && !name.chars().any(char::is_control)
+        && name.len() <= MOST_NAME
+}
+
+/// The cases in what a command printed.
+fn lines(format: ReportFormat, text: &str) -> Vec<Told> {
+    let case = |line: &str| match format {
+        // `module::name: test`; benchmarks and the summary are no tests.
+        ReportFormat::Cargo => line.strip_suffix(": test").map(str::to_owned),
+        // `folder/file.py::Class::name[values]`; the summary and errors are no cases.
+        ReportFormat::Pytest => {
+            let noise = line.starts_with([' ', '=', '<']) || line.starts_with("ERROR ");
+            (line.contains("::") && !noise).then(|| line.to_owned())
+        }
+        ReportFormat::Lines => (!line.is_empty() && !line.starts_with('#')).then(|| line.to_owned()),
+        ReportFormat::Junit => None,
+    };
+    let told = |case: String| {
+        let (class, name) = case.rsplit_once("::").unwrap_or(("", &case));
+        Told { class: class.to_owned(), name: name.to_owned(), case }
+    };
+    text.lines().filter_map(|line| case(line.trim_end())).map(told).collect()
+}
+
+/// The cases of the report that a command writes.
+async fn reported(test: &TestCase, command: &TestCommand, root: &Path) -> Result<Vec<Told>, CaseError> {
+    let name = format!("{REPORTS}{}-cases-{:x}.xml", std::process::id(), hash(&test.name));
+    let report = Report(report_folder().join(name));
+    report.remove();
+    let out = report.0.to_string_lossy();
+    let run_words = command.run.iter().map(|word| word.replace("{out}", &out)).collect();
+    let ended = run(test, &TestCommand { run: run_words, ..command.clone() }, root).await;
+    let cases = match read_bounded(&report.0).await {
+        Ok(text) => junit::parse(&text),
+        Err(problem) => Err(problem),
+    };
+    match (cases, ended) {
+        // A report tells its cases also when some of them fail.
+        (Ok(cases), Ok(_) | Err(CaseError::Failed { .. })) => {
+            let told = |case: junit::Case| Told {
+                case: case.name().to_owned(),
+                class: case.parts.0,
+                name: case.parts.1,
+            };
+            Ok(cases.into_iter().map(told).collect())
+        }
+        (_, Err(error)) => Err(error),
+        (Err(problem), Ok(_)) => Err(CaseError::Unreadable { test: test.name.clone(), problem }),
+    }
+}
+
+fn hash(text: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A process group that ends with its owner: test runners start compilers and interpreters.
+struct Group(Option<rustix::process::Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// Runs a list command on this machine; gives what it printed.
+async fn run(test: &TestCase, command: &TestCommand, root: &Path) -> Result<String, CaseError> {
+    let name = || test.name.clone();
+    let Some((program, words)) = command.run.split_first() else {
+        return Err(CaseError::None { test: name() });
+    };
+    let start = |source| CaseError::Start { test: name(), program: program.clone(), source };
+    let mut child = Command::new(program)
+        .args(words)
+        .envs(&command.env)
+        .current_dir(root.join(&command.directory))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(start)?;
+    let pid = child.id().and_then(|id| i32::try_from(id).ok());
+    let group = Group(pid.and_then(rustix::process::Pid::from_raw));
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let within = test.within.max(LIST_WITHIN);
+    let ended =
+        tokio::time::timeout(within, async { tokio::join!(read(stdout), read(stderr), child.wait()) });
+    let (printed, said, status) = match ended.await {
+        Ok((Ok(printed), Ok(said), Ok(status))) => (printed, said, status),
+        Ok((Err(e), ..) | (_, Err(e), _) | (.., Err(e))) => {
+            return Err(CaseError::Unreadable { test: name(), problem: e.to_string() });
+        }
+        Err(_) => return Err(CaseError::Late { test: name(), within }),
+    };
+    drop(group);
+    if printed.len() as u64 > REPORT_LIMIT {
+        let problem = format!("it has more than {REPORT_LIMIT} bytes");
+        return Err(CaseError::Unreadable { test: name(), problem });
+    }
+    if !status.success() {
+        let ending = status.code().map_or("a signal".to_owned(), |code| format!("code {code}"));
+        let said = if said.trim().is_empty() { &printed } else { &said };
+        let skip = said.trim().chars().count().saturating_sub(SHOWN);
+        let said = said.trim().chars().skip(skip).collect();
+        return Err(CaseError::Failed { test: name(), ending, said });
+    }
+    Ok(printed)
+}
+
+/// What comes out, up to a limit; the rest is thrown away, so that the writer is not held up.
+async fn read(from: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
+    let Some(mut from) = from else {
+        return Ok(String::new());
+    };
+    let mut bytes = Vec::new();
+    (&mut from).take(REPORT_LIMIT + 1).read_to_end(&mut bytes).await?;
+    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn names(format: ReportFormat, text: &str) -> Vec<String> {
+        lines(format, text).into_iter().map(|told| told.case).collect()
+    }
+
+    #[test]
+    fn lists_are_read_as_runners_print_them() {
+        let cargo = "tests::pays_once: test\ntests::slow: benchmark\nsrc/lib.rs - add (line 3): test\n\n2 tests, 1 benchmark\n";
+        assert_eq!(names(ReportFormat::Cargo, cargo), ["tests::pays_once", "src/lib.rs - add (line 3)"]);
+        let pytest = "tests/test_pay.py::test_once\ntests/test_pay.py::TestBig::test_many[a b-1]\n\n\
+                      =========== warnings ==========\n  x::y\nERROR tests/test_bad.py - No::such\n\
+                      2 tests collected in 0.01s\n";
+        let cases = ["tests/test_pay.py::test_once", "tests/test_pay.py::TestBig::test_many[a b-1]"];
+        assert_eq!(names(ReportFormat::Pytest, pytest), cases);
+        assert_eq!(names(ReportFormat::Lines, "a\n\n# no\nb c\r\n"), ["a", "b c"]);
+    }
+
+    #[test]
+    fn names_that_could_do_harm_are_not_taken() {
+        for name in ["--help", "-x", "a\u{1b}[2J", "${faultscope}", &"x".repeat(MOST_NAME + 1)] {
+            assert!(!is_harmless(name), "{name}");
+        }
+        assert!(is_harmless("tests/test_pay.py::test_many[{case} $x; rm -rf /]"));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_text_never_panics(text in "(?s).{0,300}") {
+            for format in [ReportFormat::Cargo, ReportFormat::Pytest, ReportFormat::Lines] {
+                lines(format, &text);
+            }
+        }
+    }
+}
