@@ -28,7 +28,8 @@ fn found(name: &str) -> Value {
     }
     // What needs a kind that is not tried here is not found here.
     let kinds: Vec<&str> = case.quick.split(',').collect();
-    let is_tried = |p: &String| case.quick == "usual" || kinds.iter().any(|k| p.starts_with(&format!("{k} ")));
+    let is_tried =
+        |p: &String| case.quick == "usual" || kinds.iter().any(|k| p.starts_with(&format!("{k} ")));
     let mut wanted: Vec<_> = case.defects.into_iter().filter(|defect| defect.iter().all(is_tried)).collect();
     let code = i32::from(!wanted.is_empty());
     let report = tool.json(["resilience", &case.file, "--slots", "2", "--kinds", &case.quick], code);
