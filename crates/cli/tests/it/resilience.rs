@@ -300,3 +300,21 @@ fn a_campaign_that_ran_out_of_trials_goes_on() {
     assert_eq!(rest["tests"][0]["trials"]["earlier"], 1, "{rest}");
     tool.run([&run[..], &["--resume"]].concat()).expect(2);
 }
+
+#[test]
+fn a_test_that_fails_by_itself_at_times_is_measured() {
+    let tool = tool();
+    // Every eighth run fails, whatever is done to it.
+    let count = tool.temporary().join("count");
+    let mode = r#"
+count = int(open("COUNT").read()) if os.path.exists("COUNT") else 0
+open("COUNT", "w").write(str(count + 1))
+if count % 8 == 0: sys.exit("by chance")
+"#;
+    let mode = mode.replace("COUNT", &count.to_string_lossy());
+    tool.write("process.py", &PROCESS.replace("MODE", &mode));
+    let report = tool.json(["resilience", "--command", "python3 process.py"], 1);
+    assert_eq!(defects(&report), ["duplicate a.Go/b.Go"]);
+    let flaky = serde_json::json!({ "failed": 1, "tried": 8, "must_fail": 3 });
+    assert_eq!(report["tests"][0]["flaky"], flaky);
+}
