@@ -200,7 +200,10 @@ fn empty(folder: &Path) -> Result<PathBuf, CommandError> {
 }
 
 fn refused(file: &Path, error: BundleError) -> CommandError {
-    let exit = if matches!(error, BundleError::Io { .. }) { Exit::Environment } else { Exit::Usage };
+    let exit = match &error {
+        BundleError::Io { source, .. } if source.kind() != std::io::ErrorKind::NotFound => Exit::Environment,
+        _ => Exit::Usage,
+    };
     CommandError::new(exit, format!("cannot use {}", file.display()))
         .because(error)
         .hint("`faultscope debug --bundle FILE` writes one")

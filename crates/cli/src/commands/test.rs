@@ -8,6 +8,7 @@ use faultscope_model::application::TestCase;
 use faultscope_model::{DeltaSet, Outcome, Run};
 use faultscope_search::Fixed;
 use serde::Serialize;
+use tokio::signal::unix::SignalKind;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Global, TestArgs};
@@ -131,22 +132,22 @@ pub(crate) fn choose(project: &Project, names: &[String]) -> Result<Vec<TestCase
         .collect()
 }
 
-/// A token that Ctrl-C and SIGTERM cancel; a second Ctrl-C ends the tool at once.
+/// A token that Ctrl-C, SIGTERM and SIGHUP cancel; a second Ctrl-C ends the tool at once.
 pub(crate) fn interrupted() -> CancellationToken {
     let token = CancellationToken::new();
     let stop = token.clone();
     tokio::spawn(async move {
-        let terminate = async {
-            match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-                Ok(mut signal) => {
-                    signal.recv().await;
-                }
-                Err(_) => std::future::pending().await,
+        let signal = async |kind: SignalKind| match tokio::signal::unix::signal(kind) {
+            Ok(mut signal) => {
+                signal.recv().await;
             }
+            Err(_) => std::future::pending().await,
         };
         tokio::select! {
             _ = tokio::signal::ctrl_c() => {}
-            () = terminate => {}
+            () = signal(SignalKind::terminate()) => {}
+            // The terminal was closed.
+            () = signal(SignalKind::hangup()) => {}
         }
         stop.cancel();
         if tokio::signal::ctrl_c().await.is_ok() {

@@ -127,8 +127,19 @@ fn a_key_that_is_there_twice() {
 }
 
 #[test]
-fn a_text_where_a_list_belongs() {
-    assert_snapshot!(complaint("services:\n  a:\n    command: python3 a.py\n"), @"error: faultscope.yaml:3: services.a.command: expected sequence start");
+fn a_map_where_a_list_belongs() {
+    assert_snapshot!(complaint("services:\n  a:\n    command: { python3: a.py }\n"), @"error: faultscope.yaml:3: services.a.command: invalid type: map, expected a command, as a list of words or as one line");
+    assert_snapshot!(complaint("services:\n  a:\n    command: python3 'a.py\n"), @"error: faultscope.yaml:3: services.a.command: a single quote is not closed");
+}
+
+#[test]
+fn a_limit_without_a_unit() {
+    assert_snapshot!(
+        complaint("services:\n  a: { command: a }\nfailing: { config: { a: { memory: 64 } } }\n"), @"
+    error: faultscope.yaml:3: failing.config.a.memory: no process runs in 64 bytes
+
+    hint: memory: 64MiB
+    ");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::import::shell::{needs_shell, split_words};
 use crate::plan::Reset;
 use crate::protocol::Protocol;
 use crate::units::{self, ByteSize};
@@ -42,7 +43,7 @@ pub(super) struct RawApplication {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawService {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "words")]
     pub(super) command: Vec<String>,
     pub(super) image: Option<String>,
     pub(super) build: Option<String>,
@@ -82,6 +83,7 @@ pub(super) struct RawMetrics {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawVersion {
+    #[serde(default, deserialize_with = "some_words")]
     pub(super) command: Option<Vec<String>>,
     pub(super) image: Option<String>,
     pub(super) directory: Option<String>,
@@ -106,6 +108,7 @@ pub(super) struct RawReadiness {
     pub(super) http: Option<String>,
     pub(super) tcp: Option<u16>,
     pub(super) log: Option<String>,
+    #[serde(default, deserialize_with = "some_words")]
     pub(super) command: Option<Vec<String>>,
     pub(super) port: Option<u16>,
     #[serde(default, with = "units::duration::option")]
@@ -116,11 +119,14 @@ pub(super) struct RawReadiness {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawTest {
     pub(super) name: Option<String>,
+    #[serde(default, deserialize_with = "some_words")]
     pub(super) run: Option<Vec<String>>,
     pub(super) http: Option<RawStep>,
     pub(super) steps: Option<Vec<RawStep>>,
     pub(super) discover: Option<String>,
+    #[serde(default, deserialize_with = "some_words")]
     pub(super) list: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "some_words")]
     pub(super) each: Option<Vec<String>>,
     pub(super) failure: Option<String>,
     pub(super) degraded: Option<String>,
@@ -295,6 +301,39 @@ impl RawApplication {
 }
 
 /// Memory as written in a `config` entry, checked.
+/// A command: a list of words, or one line as it is typed. What means something to a shell is run by one.
+fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    struct Command;
+    impl<'de> Visitor<'de> for Command {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a command, as a list of words or as one line")
+        }
+
+        fn visit_str<E: de::Error>(self, line: &str) -> Result<Self::Value, E> {
+            if needs_shell(line) {
+                return Ok(["sh", "-c", line].map(str::to_owned).into());
+            }
+            split_words(line).map_err(E::custom)
+        }
+
+        fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(de::value::SeqAccessDeserializer::new(list))
+        }
+    }
+    from.deserialize_any(Command)
+}
+
+fn some_words<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+    words(from).map(Some)
+}
+
+/// A limit in which nothing can start.
+pub(super) fn is_tiny(text: &str) -> bool {
+    text.parse::<ByteSize>().is_ok_and(|size| size.0 < 64 << 10)
+}
+
 pub(super) fn is_size(text: &str) -> bool {
     text.parse::<ByteSize>().is_ok_and(|size| size.0 > 0)
 }

@@ -114,6 +114,11 @@ fn check_config(key: &str, value: &str) -> Result<(), Complaint> {
         "memory" if !raw::is_size(value) => {
             Err((format!("`{value}` is not a size"), Some("memory: 64MiB".into())))
         }
+        // Nobody means 64 bytes.
+        "memory" if raw::is_tiny(value) => {
+            let hint = value.parse::<u64>().is_ok().then(|| format!("memory: {value}MiB"));
+            Err((format!("no process runs in {value} bytes"), hint))
+        }
         "cpu" if !positive(value) => {
             Err((format!("`{value}` is not a number of cores"), Some("cpu: 0.5".into())))
         }

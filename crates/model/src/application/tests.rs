@@ -289,3 +289,14 @@ resilience: { delay: 10ms, blame: "at <(.*)>" }
     }
     assert!(read("tests: [ { name: t, run: [\"true\"] } ]").unwrap().services.is_empty());
 }
+
+#[test]
+fn a_command_may_be_one_line() {
+    let text = "name: a\nservices:\n  a: { command: python3 'my file.py' 80 }\n  b: { command: \"a | b\" }\ntests: [ { name: t, run: curl -f x } ]\n";
+    let application = Application::read_alone(text, "f").unwrap();
+    let command = |name: &str| application.services[&name.parse::<ServiceName>().unwrap()].command.clone();
+    assert_eq!(command("a"), ["python3", "my file.py", "80"]);
+    assert_eq!(command("b"), ["sh", "-c", "a | b"]);
+    let TestBody::Command(run) = &application.tests[0].body else { panic!("no command") };
+    assert_eq!(run.run, ["curl", "-f", "x"]);
+}

@@ -10,7 +10,7 @@ mod emit;
 mod interpolate;
 mod node;
 mod procfile;
-mod shell;
+pub(crate) mod shell;
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Words as a POSIX shell splits them, without expanding anything.
 
 /// Splits a text into words by blanks, quotes and backslashes. Nothing is expanded.
-pub(super) fn split_words(text: &str) -> Result<Vec<String>, &'static str> {
+pub(crate) fn split_words(text: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     // None between words, so that `''` is a word of its own.
     let mut word: Option<String> = None;
@@ -48,7 +48,7 @@ pub(super) fn split_words(text: &str) -> Result<Vec<String>, &'static str> {
 }
 
 /// Whether a text means something to a shell beyond its words: variables, pipes, redirections, globs.
-pub(super) fn needs_shell(text: &str) -> bool {
+pub(crate) fn needs_shell(text: &str) -> bool {
     let mut quoted = false;
     let mut characters = text.chars();
     let mut at_word_start = true;
