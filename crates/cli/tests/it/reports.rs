@@ -90,7 +90,7 @@ fn what_is_no_bundle_and_no_campaign() {
     tool.write("text.tar.gz", "not an archive");
     let output = tool.run(["repro", "text.tar.gz"]).expect(2);
     assert!(output.stderr.contains("not a bundle"), "{}", output.stderr);
-    assert_eq!(tool.run(["repro", "missing.tar.gz"]).code, Some(6));
+    assert_eq!(tool.run(["repro", "missing.tar.gz"]).code, Some(2));
     let output = tool.run(["report"]).expect(2);
     assert!(output.stderr.contains("there are no campaigns"), "{}", output.stderr);
     let output = tool.run(["debug", "--report", "pdf"]).expect(2);
