@@ -4,6 +4,7 @@
 //! trial from circumstance to run; [`campaign`] lets a search choose the trials of all slots.
 
 pub mod campaign;
+mod clock;
 mod collector;
 pub mod debug;
 mod error;

@@ -42,8 +42,14 @@ pub fn no_process_left(tool: u32) {
 
 /// Waits until something has come true that no output tells of.
 #[track_caller]
-pub fn wait_until(what: &str, mut true_now: impl FnMut() -> bool) {
-    for _ in 0..LOOKS {
+pub fn wait_until(what: &str, true_now: impl FnMut() -> bool) {
+    wait_longer_until(1, what, true_now);
+}
+
+/// The same, so many times as patient: for programs of others that take long to start.
+#[track_caller]
+pub fn wait_longer_until(times: u32, what: &str, mut true_now: impl FnMut() -> bool) {
+    for _ in 0..times * LOOKS {
         if true_now() {
             return;
         }

@@ -16,7 +16,7 @@ mod tool;
 mod view;
 
 pub use fixture::{Fixture, cells, files, grpc, node, python, websocket};
-pub use left::{left_over, no_process_left, nothing_left, wait_until};
+pub use left::{left_over, no_process_left, nothing_left, wait_longer_until, wait_until};
 pub use output::Output;
 pub use running::Running;
 pub use tool::{Faultscope, free_port};

@@ -90,14 +90,7 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
 }
 
 fn chosen(args: &DebugArgs) -> DebugOptions {
-    let time = |budget: &Budget| match budget {
-        Budget::Time(time) => Some(*time),
-        Budget::Trials(_) => None,
-    };
-    let trials = |budget: &Budget| match budget {
-        Budget::Time(_) => None,
-        Budget::Trials(trials) => Some(*trials),
-    };
+    let (most_time, most_trials) = Budget::tightest(&args.budget);
     DebugOptions {
         strategy: match args.strategy {
             StrategyArg::Bayes => Strategy::Bayes,
@@ -115,8 +108,8 @@ fn chosen(args: &DebugArgs) -> DebugOptions {
         repeat: args.repeat,
         boundary: args.boundary,
         input: args.input,
-        most_time: args.budget.iter().filter_map(time).min(),
-        most_trials: args.budget.iter().filter_map(trials).min(),
+        most_time,
+        most_trials,
     }
 }
 

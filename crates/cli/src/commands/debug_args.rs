@@ -70,6 +70,20 @@ pub(crate) enum Budget {
     Trials(usize),
 }
 
+impl Budget {
+    /// The shortest time and the fewest trials of several budgets.
+    pub(crate) fn tightest(budgets: &[Self]) -> (Option<Duration>, Option<usize>) {
+        let (mut most_time, mut most_trials) = (None, None);
+        for budget in budgets {
+            match *budget {
+                Self::Time(time) => most_time = Some(most_time.map_or(time, |most: Duration| most.min(time))),
+                Self::Trials(n) => most_trials = Some(most_trials.map_or(n, |most: usize| most.min(n))),
+            }
+        }
+        (most_time, most_trials)
+    }
+}
+
 impl FromStr for Budget {
     type Err = String;
 

@@ -101,22 +101,15 @@ fn exit_of(report: &ResilienceReport) -> Exit {
 }
 
 fn chosen(args: &ResilienceArgs, tests: Vec<String>) -> ResilienceOptions {
-    let time = |budget: &Budget| match budget {
-        Budget::Time(time) => Some(*time),
-        Budget::Trials(_) => None,
-    };
-    let trials = |budget: &Budget| match budget {
-        Budget::Time(_) => None,
-        Budget::Trials(trials) => Some(*trials),
-    };
+    let (most_time, most_trials) = Budget::tightest(&args.budget);
     ResilienceOptions {
         tests,
         kinds: args.chosen_kinds(),
         strategy: args.strategy.chosen(),
         all_deliveries: args.all_deliveries,
         most_together: usize::from(args.together),
-        most_time: args.budget.iter().filter_map(time).min(),
-        most_trials: args.budget.iter().filter_map(trials).min(),
+        most_time,
+        most_trials,
     }
 }
 

@@ -3,9 +3,8 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use faultscope_testkit::free_port;
+use faultscope_testkit::{free_port, wait_longer_until};
 
 use crate::http::try_send;
 use crate::{installed, source};
@@ -48,21 +47,13 @@ impl Peer {
             .spawn()
             .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
         let mut peer = Self { child, log, _folder: folder, url: format!("http://127.0.0.1:{port}") };
-        let mut answers = || {
+        // Java takes its time where others work too.
+        wait_longer_until(5, &format!("port {port} answers"), || {
             if let Some(status) = peer.child.try_wait().unwrap() {
                 panic!("it ended with {status}:\n{}", std::fs::read_to_string(&peer.log).unwrap());
             }
             try_send(&peer.url, "GET", ready, &[], b"").is_ok_and(|answer| answer.status == 200)
-        };
-        // Java takes its time where others work too.
-        let patience = (0..5_000).any(|_| {
-            let answered = answers();
-            if !answered {
-                std::thread::sleep(Duration::from_millis(30));
-            }
-            answered
         });
-        assert!(patience, "{} does not answer", peer.url);
         peer
     }
 }

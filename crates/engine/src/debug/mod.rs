@@ -37,6 +37,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::campaign::{self, Brief, Stop};
+use crate::clock::Clock;
 use crate::error::EngineError;
 use crate::session::Session;
 use checks::{Checked, Checker, Ends};
@@ -49,21 +50,9 @@ pub async fn debug(
     stop: &CancellationToken,
 ) -> Result<DebugReport, EngineError> {
     let started = Instant::now();
-    // Cancelled by the caller, or by the clock when the time is up.
-    let halt = stop.child_token();
-    let clock = options.most_time.map(|most| {
-        let halt = halt.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(most).await;
-            halt.cancel();
-        })
-    });
-    let found = search(session, options, &halt).await;
-    if let Some(clock) = clock {
-        clock.abort();
-    }
-    let mut report = found?;
-    if report.verdict == Verdict::Stopped && halt.is_cancelled() && !stop.is_cancelled() {
+    let clock = Clock::start(options.most_time, stop);
+    let mut report = search(session, options, clock.halt()).await?;
+    if report.verdict == Verdict::Stopped && clock.ran_out() {
         report.verdict = Verdict::OutOfBudget;
     }
     report.took = started.elapsed();

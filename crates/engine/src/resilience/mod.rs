@@ -21,6 +21,7 @@ use faultscope_model::{Run, SlotId, TrialId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::Clock;
 use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::TrialEnd;
@@ -33,21 +34,9 @@ pub async fn resilience(
     stop: &CancellationToken,
 ) -> Result<ResilienceReport, EngineError> {
     let started = Instant::now();
-    // Cancelled by the caller, or by the clock when the time is up.
-    let halt = stop.child_token();
-    let clock = options.most_time.map(|most| {
-        let halt = halt.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(most).await;
-            halt.cancel();
-        })
-    });
-    let explored = explore(session, options, &halt).await;
-    if let Some(clock) = clock {
-        clock.abort();
-    }
-    let mut tests = explored?;
-    if halt.is_cancelled() && !stop.is_cancelled() {
+    let clock = Clock::start(options.most_time, stop);
+    let mut tests = explore(session, options, clock.halt()).await?;
+    if clock.ran_out() {
         let stopped = tests.iter_mut().filter(|test| test.verdict == Verdict::Stopped);
         stopped.for_each(|test| test.verdict = Verdict::OutOfBudget);
     }

@@ -59,7 +59,7 @@ mod tests {
             ("", "../x", "../x"),
             ("a", "/etc/x", "/etc/x"),
             ("a", "https://example/x.git", "https://example/x.git"),
-            ("/root/p", "../x", "/root/x"),
+            ("/srv/p", "../x", "/srv/x"),
         ] {
             assert_eq!(join(directory, path), expected, "{directory} {path}");
         }
