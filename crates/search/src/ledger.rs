@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use faultscope_model::{DeltaSet, Outcome, TrialId};
+use foldhash::fast::FixedState;
 
 /// An outcome without its particulars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,7 +27,9 @@ impl From<&Outcome> for Verdict {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     running: BTreeMap<TrialId, DeltaSet>,
-    known: HashMap<DeltaSet, Verdict>,
+    known: HashMap<DeltaSet, Verdict, FixedState>,
+    /// The sets that are known to fail.
+    failed: Vec<DeltaSet>,
     numbered: u64,
     finished: u32,
 }
@@ -55,14 +58,22 @@ impl Ledger {
 
     /// Learns an outcome. A failure stays one: a flaky test that fails once can fail.
     pub(crate) fn learn(&mut self, set: DeltaSet, verdict: Verdict) {
-        let entry = self.known.entry(set).or_insert(verdict);
         if verdict == Verdict::Fail {
-            *entry = verdict;
+            if self.known.insert(set.clone(), verdict) != Some(verdict) {
+                self.failed.push(set);
+            }
+        } else {
+            self.known.entry(set).or_insert(verdict);
         }
     }
 
     pub(crate) fn get(&self, set: &DeltaSet) -> Option<Verdict> {
         self.known.get(set).copied()
+    }
+
+    /// The sets that are known to fail.
+    pub(crate) fn failed(&self) -> &[DeltaSet] {
+        &self.failed
     }
 
     pub(crate) fn running(&self) -> &BTreeMap<TrialId, DeltaSet> {

@@ -5,7 +5,10 @@
 //! birth, death). A masked pass and a second cause are possible but dear, so that an outcome which
 //! contradicts the likely causes moves the belief instead of ending it.
 
+use std::collections::HashMap;
+
 use faultscope_model::DeltaSet;
+use foldhash::fast::FixedState;
 
 use super::evidence::{Evidence, Mask};
 use super::model::{Model, Particle};
@@ -14,26 +17,36 @@ use crate::random::Random;
 
 /// Logarithms of the model's probabilities.
 #[derive(Debug)]
-struct Logs {
+pub(super) struct Logs {
     masked: f32,
     other: f32,
     noise: f32,
     unexplained: f32,
-    neighbours: f32,
+    pub(super) neighbours: f32,
 }
 
 #[derive(Debug)]
 pub(super) struct Belief {
-    model: Model,
-    logs: Logs,
+    pub(super) model: Model,
+    pub(super) logs: Logs,
     /// The logarithm of the suspicion of each delta.
-    suspicion: Vec<f32>,
+    pub(super) suspicion: Vec<f32>,
     /// The deltas that may belong to the cause: those of the smallest set that failed.
     pub(super) candidates: Vec<usize>,
     pub(super) particles: Vec<Particle>,
-    evidence: Evidence,
-    random: Random,
+    pub(super) evidence: Evidence,
+    /// The candidates in all pools of a mask, for the masks that were asked for.
+    pub(super) fits: HashMap<Mask, Vec<u32>, FixedState>,
+    /// The logarithm of [`Self::growth`] by size.
+    growth: Vec<f32>,
+    pub(super) random: Random,
 }
+
+/// The most candidates that are remembered for masks, times masks.
+pub(super) const MOST_FITS: usize = 1 << 21;
+
+/// Beyond so many deltas of a cause its growth is computed each time.
+const MOST_GROWTH: usize = 64;
 
 impl Belief {
     pub(super) fn new(model: Model, candidates: Vec<usize>, seed: u64) -> Self {
@@ -51,9 +64,11 @@ impl Belief {
             candidates,
             particles: Vec::new(),
             evidence: Evidence::default(),
+            fits: HashMap::default(),
+            growth: Vec::new(),
             random: Random::new(seed),
         };
-        belief.evidence = Evidence::encode(&belief.candidates, &[], false);
+        belief.take_evidence(&[]);
         belief.particles = (0..belief.model.particles).map(|_| belief.draw()).collect();
         belief.move_all(4);
         belief
@@ -84,7 +99,7 @@ impl Belief {
             }
             self.candidates = candidates;
         }
-        self.evidence = Evidence::encode(&self.candidates, trials, self.model.repeated);
+        self.take_evidence(trials);
         let gains: Vec<f32> = self
             .particles
             .iter()
@@ -96,6 +111,12 @@ impl Belief {
             )
             .collect();
         self.resample(&gains);
+    }
+
+    fn take_evidence(&mut self, trials: &[(DeltaSet, Verdict)]) {
+        self.evidence = Evidence::encode(&self.candidates, trials, self.model.repeated);
+        self.fits.clear();
+        self.growth = (0..MOST_GROWTH).map(|size| self.growth(size).ln()).collect();
     }
 
     /// Draws the particles again by how well they explain what is new, then moves them.
@@ -198,7 +219,7 @@ impl Belief {
 
     /// Whether every passing trial left it out: there a cause is when parts of it are unresolved.
     fn is_untouched(&self, item: u32) -> bool {
-        self.has_all(item, &self.evidence.passed)
+        self.evidence.has_all(item, &self.evidence.passed)
     }
 
     /// The prior of one more delta for a cause of this size, given that it is among the candidates.
@@ -209,163 +230,27 @@ impl Belief {
         ratio * ((m - k) / (n - k).max(1.0)).max(0.0)
     }
 
-    fn move_all(&mut self, steps: usize) {
-        let mut particles = std::mem::take(&mut self.particles);
-        for particle in &mut particles {
-            let steps = steps + steps * particle.items.len() / 2;
-            let mut likelihood = self.likelihood(particle);
-            for _ in 0..steps {
-                self.step(particle, &mut likelihood);
-            }
-        }
-        self.particles = particles;
-    }
-
-    fn step(&mut self, particle: &mut Particle, likelihood: &mut f32) {
-        match self.random.below(8) {
-            0 => self.birth(particle, likelihood),
-            1 => self.death(particle, likelihood),
-            2 if self.model.partial > 0.0 && particle.items.len() > 1 => self.flip(particle, likelihood),
-            _ => self.exchange(particle, likelihood),
-        }
-    }
-
-    /// Decides about a change that was made, by its prior and what it does to the likelihood.
-    fn decide(&mut self, particle: &Particle, likelihood: &mut f32, prior: f32) -> bool {
-        let now = self.likelihood(particle);
-        let accepted = self.accept(now - *likelihood + prior);
-        if accepted {
-            *likelihood = now;
-        }
-        accepted
-    }
-
-    fn accept(&mut self, log_ratio: f32) -> bool {
-        log_ratio >= 0.0 || (self.random.unit() as f32) < log_ratio.exp()
-    }
-
-    fn birth(&mut self, particle: &mut Particle, likelihood: &mut f32) {
-        let item = self.random.below(self.candidates.len()) as u32;
-        if particle.items.contains(&item) {
-            return;
-        }
-        let prior = self.growth(particle.items.len()).ln() + self.attraction(item, particle, None);
-        particle.items.push(item);
-        if !self.decide(particle, likelihood, prior) {
-            particle.items.pop();
-        }
-    }
-
-    fn death(&mut self, particle: &mut Particle, likelihood: &mut f32) {
-        if particle.items.len() < 2 {
-            return;
-        }
-        let place = self.random.below(particle.items.len());
-        let item = particle.items.swap_remove(place);
-        let prior = -self.growth(particle.items.len()).ln() - self.attraction(item, particle, None);
-        if !self.decide(particle, likelihood, prior) {
-            particle.items.push(item);
-        }
-    }
-
-    fn flip(&mut self, particle: &mut Particle, likelihood: &mut f32) {
-        let odds = (self.model.partial / (1.0 - self.model.partial)).ln();
-        particle.partial = !particle.partial;
-        let prior = if particle.partial { odds } else { -odds };
-        if !self.decide(particle, likelihood, prior) {
-            particle.partial = !particle.partial;
-        }
-    }
-
-    /// Exchanges one delta for another that hits the same pools.
-    fn exchange(&mut self, particle: &mut Particle, likelihood: &mut f32) {
-        let place = self.random.below(particle.items.len());
-        let old = particle.items[place];
-        let item = if self.random.below(32) == 0 {
-            self.random.below(self.candidates.len()) as u32
-        } else {
-            let mut needed = self.evidence.passed;
-            let mut others = Mask::default();
-            for (_, &other) in particle.items.iter().enumerate().filter(|&(i, _)| i != place) {
-                let mask = &self.evidence.left_out[other as usize];
-                others.iter_mut().zip(mask).for_each(|(others, mask)| *others |= mask);
-            }
-            for (word, needed) in needed.iter_mut().enumerate().take(self.evidence.words) {
-                if particle.partial {
-                    // None of it may be in a trial that passed.
-                    *needed |= self.evidence.unresolved[word] & !others[word];
-                } else {
-                    *needed &= !others[word];
-                }
-            }
-            match self.find(&needed) {
-                Some(item) => item,
-                None => return,
-            }
-        };
-        if particle.items.contains(&item) {
-            return;
-        }
-        particle.items[place] = item;
-        let prior =
-            self.attraction(item, particle, Some(place)) - self.attraction(old, particle, Some(place));
-        if !self.decide(particle, likelihood, prior) {
-            particle.items[place] = old;
-        }
-    }
-
-    /// Whether a candidate is in all these pools.
-    fn has_all(&self, item: u32, needed: &Mask) -> bool {
-        let mask = &self.evidence.left_out[item as usize];
-        (0..self.evidence.words).all(|word| needed[word] & !mask[word] == 0)
-    }
-
-    /// A random candidate in all these pools.
-    fn find(&mut self, needed: &Mask) -> Option<u32> {
-        for _ in 0..12 {
-            let item = self.random.below(self.candidates.len());
-            if self.has_all(item as u32, needed) {
-                return Some(item as u32);
-            }
-        }
-        let pool = (0..self.evidence.pools.len())
-            .filter(|&pool| needed[pool / 64] >> (pool % 64) & 1 == 1)
-            .min_by_key(|&pool| self.evidence.pools[pool].len())?;
-        let pool = &self.evidence.pools[pool];
-        // From a random start, so that every fitting one is about as likely; counting them costs more.
-        let start = self.random.below(pool.len());
-        (0..pool.len()).map(|i| pool[(start + i) % pool.len()]).find(|&item| self.has_all(item, needed))
-    }
-
-    /// The logarithm of what suspicion and neighbours add to the prior of a delta.
-    fn attraction(&self, item: u32, particle: &Particle, except: Option<usize>) -> f32 {
-        let delta = self.candidates[item as usize];
-        let mut result = self.suspicion[delta];
-        for (place, &other) in particle.items.iter().enumerate() {
-            if Some(place) != except && self.candidates[other as usize].abs_diff(delta) == 1 {
-                result += self.logs.neighbours;
-            }
-        }
-        result
+    pub(super) fn log_growth(&self, size: usize) -> f32 {
+        self.growth.get(size).copied().unwrap_or_else(|| self.growth(size).ln())
     }
 
     /// The logarithm of the probability of all outcomes, up to a constant.
-    fn likelihood(&self, particle: &Particle) -> f32 {
+    pub(super) fn likelihood(&self, particle: &Particle) -> f32 {
         let evidence = &self.evidence;
-        let (mut fails, mut masked, mut unexplained, mut unresolved, mut apart) = (0, 0, 0, 0, 0);
+        let (mut fails, mut masked, mut unexplained, mut apart) = (0, 0, 0, 0);
         for word in 0..evidence.words {
-            let (mut left_out, mut kept) = (0u64, 0u64);
+            let (mut left_out, mut by_all) = (0, u64::MAX);
             for &item in &particle.items {
                 let mask = evidence.left_out[item as usize][word];
                 left_out |= mask;
-                kept |= !mask;
+                by_all &= mask;
             }
-            fails += (evidence.failed[word] & left_out).count_ones();
-            masked += (evidence.passed[word] & !left_out).count_ones();
-            unexplained += (evidence.unresolved[word] & !left_out).count_ones();
-            unresolved += evidence.unresolved[word].count_ones();
-            apart += (evidence.passed[word] & kept).count_ones();
-            apart += (evidence.unresolved[word] & !kept).count_ones();
+            fails += ones(evidence.failed[word] & left_out);
+            masked += ones(evidence.passed[word] & !left_out);
+            unexplained += ones(evidence.unresolved[word] & !left_out);
+            if particle.partial {
+                apart += ones(evidence.passed[word] & !by_all) + ones(evidence.unresolved[word] & by_all);
+            }
         }
         let common = fails as f32 * self.logs.other
             + masked as f32 * self.logs.masked
@@ -373,7 +258,7 @@ impl Belief {
         if particle.partial {
             common + apart as f32 * self.logs.unexplained
         } else {
-            common + unresolved as f32 * self.logs.noise
+            common + evidence.n_unresolved as f32 * self.logs.noise
         }
     }
 
@@ -383,11 +268,16 @@ impl Belief {
         for size in 1..particle.items.len() {
             // Growth has the number of ways to choose in it, which belongs to all causes of a size.
             let ways = (self.candidates.len() - size) as f32 / (size + 1) as f32;
-            prior += self.growth(size).ln() - ways.ln();
+            prior += self.log_growth(size) - ways.ln();
         }
         for place in 0..particle.items.len() {
             prior += self.suspicion[self.candidates[particle.items[place] as usize]];
         }
         prior + self.likelihood(particle)
     }
+}
+
+/// Counts bits; of what is mostly zero that is quickest with a look first.
+fn ones(word: u64) -> u32 {
+    if word == 0 { 0 } else { word.count_ones() }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use faultscope_model::{DeltaSet, TrialId};
+use foldhash::fast::FixedState;
 
 use super::pools::{Cells, Shape};
 use super::{Bayes, Phase, distance};
@@ -224,7 +225,7 @@ impl Bayes {
 
     /// The trials that the likeliest causes need for their proof, with what they are worth for it.
     fn proofs(&self, cells: &Cells<'_>, slots: usize) -> Vec<(DeltaSet, f64)> {
-        let mut shares: HashMap<DeltaSet, f64> = HashMap::new();
+        let mut shares: HashMap<DeltaSet, f64, FixedState> = HashMap::default();
         for (cause, share) in cells.likeliest(16) {
             if share < 0.02 {
                 break;
@@ -265,10 +266,12 @@ impl Bayes {
     }
 
     fn outlook_of(&self, cells: &Cells<'_>) -> (f64, f64) {
-        let causes = cells.likeliest(usize::MAX);
-        let right = causes.iter().find(|(cause, _)| *cause == self.best).map_or(0.0, |(_, share)| *share);
-        let entropy: f64 = causes.iter().map(|(_, share)| -share * share.log2()).sum();
-        let size: f64 = causes.iter().map(|(cause, share)| share * (cause.len() as f64 + 1.0)).sum();
+        let causes = cells.groups();
+        let as_large = causes.iter().filter(|(_, cause)| cause.items.len() == self.best.len());
+        let right =
+            as_large.filter(|(_, cause)| cells.cause(cause) == self.best).map(|(share, _)| share).sum();
+        let entropy: f64 = causes.iter().map(|(share, _)| -share * share.log2()).sum();
+        let size: f64 = causes.iter().map(|(share, cause)| share * (cause.items.len() as f64 + 1.0)).sum();
         (right, entropy + size)
     }
 }

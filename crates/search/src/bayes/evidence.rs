@@ -26,6 +26,8 @@ pub(super) struct Evidence {
     pub(super) unresolved: Mask,
     /// For each trial, the candidates it left out.
     pub(super) pools: Vec<Vec<u32>>,
+    /// How many trials were unresolved.
+    pub(super) n_unresolved: u32,
     /// How many words of the masks are in use.
     pub(super) words: usize,
 }
@@ -69,7 +71,25 @@ impl Evidence {
             evidence.pools.push(pool);
         }
         evidence.words = evidence.pools.len().div_ceil(64);
+        evidence.n_unresolved = evidence.unresolved.iter().map(|word| word.count_ones()).sum();
         evidence
+    }
+
+    /// Whether a candidate is in all these pools.
+    pub(super) fn has_all(&self, item: u32, needed: &Mask) -> bool {
+        let mask = &self.left_out[item as usize];
+        (0..self.words).all(|word| needed[word] & !mask[word] == 0)
+    }
+
+    /// The candidates in all these pools.
+    pub(super) fn in_all(&self, needed: &Mask) -> Vec<u32> {
+        let pools = (0..self.pools.len()).filter(|&pool| needed[pool / 64] >> (pool % 64) & 1 == 1);
+        match pools.min_by_key(|&pool| self.pools[pool].len()) {
+            Some(least) => {
+                self.pools[least].iter().copied().filter(|&item| self.has_all(item, needed)).collect()
+            }
+            None => (0..self.left_out.len() as u32).collect(),
+        }
     }
 
     /// Candidates that a failing trial left out.

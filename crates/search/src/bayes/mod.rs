@@ -9,6 +9,7 @@ mod belief;
 mod choose;
 mod evidence;
 mod model;
+mod moves;
 mod pools;
 mod proof;
 

@@ -4,7 +4,7 @@
 //! the particles, research note, section 5), in bits, plus the probability that exactly this trial is
 //! needed in the end, to show that the cause fails or that none of its deltas can be left out.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
 
 use faultscope_model::DeltaSet;
 
@@ -15,18 +15,30 @@ use crate::random::Random;
 /// The particles, sorted by what the running trials will show if they are right.
 pub(super) struct Cells<'a> {
     belief: &'a Belief,
-    /// For each particle, its cell.
+    /// Particles that are alike count as one: near the end most are.
+    kinds: Vec<Kind<'a>>,
+    /// For each kind, its cell.
     cell: Vec<u32>,
     /// How many particles each cell has.
     counts: Vec<u32>,
-    /// For each candidate, the particles that hold it.
-    holders: Vec<Vec<u32>>,
+    /// The kinds that hold each candidate, one candidate after the other.
+    holders: Vec<u32>,
+    /// Where those of each candidate begin.
+    held_from: Vec<u32>,
     /// x log2 x.
     logs: Vec<f32>,
     /// The sum over cells of x log2 x.
     before: f32,
     /// How often a failing set fails.
     rate: f32,
+}
+
+/// Particles that are alike.
+struct Kind<'a> {
+    key: u64,
+    particle: &'a Particle,
+    /// How many there are.
+    count: u32,
 }
 
 /// How a pool is put together.
@@ -40,7 +52,7 @@ pub(super) enum Shape {
     Scattered,
 }
 
-/// A pool under construction: how many deltas of each particle it leaves out.
+/// A pool under construction: how many deltas of each kind it leaves out.
 #[derive(Clone)]
 struct Pool {
     out: Vec<bool>,
@@ -54,18 +66,16 @@ struct Pool {
 impl<'a> Cells<'a> {
     pub(super) fn new(belief: &'a Belief, rate: f32) -> Self {
         let count = belief.particles.len();
-        let mut holders = vec![Vec::new(); belief.candidates.len()];
-        for (index, particle) in (0u32..).zip(&belief.particles) {
-            for &item in &particle.items {
-                holders[item as usize].push(index);
-            }
-        }
+        let kinds = kinds(&belief.particles);
+        let (holders, held_from) = holders(&kinds, belief.candidates.len());
         let logs = (0..=count).map(|x| if x == 0 { 0.0 } else { x as f32 * (x as f32).log2() }).collect();
         let mut cells = Self {
             belief,
-            cell: vec![0; count],
+            cell: vec![0; kinds.len()],
+            kinds,
             counts: vec![count as u32],
             holders,
+            held_from,
             logs,
             before: 0.0,
             rate,
@@ -76,32 +86,51 @@ impl<'a> Cells<'a> {
 
     /// Counts a trial of this set as running.
     pub(super) fn add(&mut self, set: &DeltaSet) {
-        let pool = self.pool_of(set);
-        let mut names: HashMap<(u32, u8), u32> = HashMap::new();
+        let shown = self.shown(set);
+        let mut names = vec![u32::MAX; 3 * self.counts.len()];
         self.counts.clear();
-        for (index, particle) in self.belief.particles.iter().enumerate() {
-            let key = (self.cell[index], outcome(particle, pool.hits[index]));
-            let next = names.len() as u32;
-            let name = *names.entry(key).or_insert(next);
-            if name == next {
+        for ((cell, kind), shown) in self.cell.iter_mut().zip(&self.kinds).zip(shown) {
+            let name = &mut names[3 * *cell as usize + usize::from(shown)];
+            if *name == u32::MAX {
+                *name = self.counts.len() as u32;
                 self.counts.push(0);
             }
-            self.counts[name as usize] += 1;
-            self.cell[index] = name;
+            self.counts[*name as usize] += kind.count;
+            *cell = *name;
         }
         self.before = self.counts.iter().map(|&count| self.logs[count as usize]).sum();
     }
 
     /// What a trial of this set would tell beyond the running ones, in bits.
     pub(super) fn gain(&self, set: &DeltaSet) -> f64 {
-        self.gain_of(&self.pool_of(set))
+        let mut outcomes = vec![[0; 3]; self.counts.len()];
+        for ((&cell, kind), shown) in self.cell.iter().zip(&self.kinds).zip(self.shown(set)) {
+            outcomes[cell as usize][usize::from(shown)] += kind.count;
+        }
+        let sum = outcomes.iter().flatten().map(|&count: &u32| self.logs[count as usize]).sum();
+        self.told(&outcomes, sum)
     }
 
     /// The share of the particles that say that a set fails.
     pub(super) fn failing(&self, set: &DeltaSet) -> f64 {
-        let pool = self.pool_of(set);
-        let fails = pool.hits.iter().filter(|&&hits| hits == 0).count();
-        fails as f64 / pool.hits.len().max(1) as f64
+        let fails = self.shown(set).into_iter().zip(&self.kinds).filter(|(shown, _)| *shown == 0);
+        let fails: u32 = fails.map(|(_, kind)| kind.count).sum();
+        f64::from(fails) / self.belief.particles.len().max(1) as f64
+    }
+
+    /// What a trial of this set shows if each kind is right.
+    fn shown(&self, set: &DeltaSet) -> Vec<u8> {
+        let out: Vec<bool> = self.belief.candidates.iter().map(|&delta| !set.contains(delta)).collect();
+        let of = |kind: &Kind<'_>| {
+            let hits = kind.particle.items.iter().filter(|&&item| out[item as usize]).count();
+            outcome(kind.particle, hits as u16)
+        };
+        self.kinds.iter().map(of).collect()
+    }
+
+    /// The kinds that hold a candidate.
+    fn holders(&self, item: usize) -> &[u32] {
+        &self.holders[self.held_from[item] as usize..self.held_from[item + 1] as usize]
     }
 
     /// A pool drawn at random and then improved delta by delta; gives the set without it.
@@ -111,13 +140,13 @@ impl<'a> Cells<'a> {
         let mut best = 0.0;
         let order = self.order(random, shape);
         for &item in &order {
-            if self.holders[item].is_empty() {
+            if self.holders(item).is_empty() {
                 // Nothing is known about it: it goes with its neighbours, or by chance.
                 pool.out[item] = shape != Shape::Scattered || random.below(2) == 0;
                 continue;
             }
             self.toggle(&mut pool, item);
-            let gain = self.gain_of(&pool);
+            let gain = self.told(&pool.outcomes, pool.sum);
             if gain >= best {
                 best = gain;
             } else {
@@ -131,7 +160,7 @@ impl<'a> Cells<'a> {
             let particle = &self.belief.particles[random.below(self.belief.particles.len())];
             let item = particle.items[random.below(particle.items.len())] as usize;
             self.toggle(&mut pool, item);
-            let gain = self.gain_of(&pool);
+            let gain = self.told(&pool.outcomes, pool.sum);
             if gain > best {
                 best = gain;
             } else {
@@ -139,7 +168,7 @@ impl<'a> Cells<'a> {
             }
         }
         for item in 0..count {
-            if self.belief.is_cleared(item) && self.holders[item].is_empty() {
+            if self.belief.is_cleared(item) && self.holders(item).is_empty() {
                 pool.out[item] = true;
             }
         }
@@ -173,22 +202,24 @@ impl<'a> Cells<'a> {
 
     /// The likeliest causes with their shares.
     pub(super) fn likeliest(&self, most: usize) -> Vec<(DeltaSet, f64)> {
-        let mut keys: Vec<(u64, u32)> =
-            (0u32..).zip(&self.belief.particles).map(|(index, particle)| (particle.key(), index)).collect();
-        keys.sort_unstable();
-        let mut groups: Vec<(usize, u32)> =
-            keys.chunk_by(|a, b| a.0 == b.0).map(|group| (group.len(), group[0].1)).collect();
-        groups.sort_unstable_by(|a, b| b.cmp(a));
-        let total = keys.len() as f64;
-        groups
-            .into_iter()
-            .take(most)
-            .map(|(count, index)| {
-                let items = &self.belief.particles[index as usize].items;
-                let set = items.iter().map(|&item| self.belief.candidates[item as usize]).collect();
-                (set, count as f64 / total)
-            })
-            .collect()
+        self.groups().into_iter().take(most).map(|(share, particle)| (self.cause(particle), share)).collect()
+    }
+
+    /// The deltas of a particle.
+    pub(super) fn cause(&self, particle: &Particle) -> DeltaSet {
+        particle.items.iter().map(|&item| self.belief.candidates[item as usize]).collect()
+    }
+
+    /// One particle for each different cause, with the share of those like it, the likeliest first.
+    pub(super) fn groups(&self) -> Vec<(f64, &'a Particle)> {
+        let total = self.belief.particles.len() as f64;
+        let alike = self.kinds.chunk_by(|a, b| a.key == b.key);
+        let mut groups: Vec<(u32, usize, &Particle)> = alike
+            .enumerate()
+            .map(|(place, kinds)| (kinds.iter().map(|kind| kind.count).sum(), place, kinds[0].particle))
+            .collect();
+        groups.sort_unstable_by_key(|&(count, place, _)| (Reverse(count), place));
+        groups.into_iter().map(|(count, _, particle)| (f64::from(count) / total, particle)).collect()
     }
 
     fn empty(&self) -> Pool {
@@ -197,26 +228,16 @@ impl<'a> Cells<'a> {
             outcomes[0] = count;
         }
         let sum = self.before;
-        let hits = vec![0; self.belief.particles.len()];
+        let hits = vec![0; self.kinds.len()];
         Pool { out: vec![false; self.belief.candidates.len()], hits, outcomes, sum }
-    }
-
-    fn pool_of(&self, set: &DeltaSet) -> Pool {
-        let mut pool = self.empty();
-        for (item, &delta) in self.belief.candidates.iter().enumerate() {
-            if !set.contains(delta) {
-                self.toggle(&mut pool, item);
-            }
-        }
-        pool
     }
 
     fn toggle(&self, pool: &mut Pool, item: usize) {
         let out = !pool.out[item];
         pool.out[item] = out;
-        for &holder in &self.holders[item] {
+        for &holder in self.holders(item) {
             let index = holder as usize;
-            let particle = &self.belief.particles[index];
+            let Kind { particle, count, .. } = self.kinds[index];
             let before = outcome(particle, pool.hits[index]);
             if out {
                 pool.hits[index] += 1;
@@ -227,21 +248,20 @@ impl<'a> Cells<'a> {
             if before != after {
                 let counts = &mut pool.outcomes[self.cell[index] as usize];
                 let (from, to) = (counts[usize::from(before)], counts[usize::from(after)]);
-                pool.sum += self.logs[from as usize - 1] - self.logs[from as usize]
-                    + self.logs[to as usize + 1]
-                    - self.logs[to as usize];
-                counts[usize::from(before)] -= 1;
-                counts[usize::from(after)] += 1;
+                let log = |count: u32| self.logs[count as usize];
+                pool.sum += log(from - count) - log(from) + log(to + count) - log(to);
+                counts[usize::from(before)] -= count;
+                counts[usize::from(after)] += count;
             }
         }
     }
 
-    fn gain_of(&self, pool: &Pool) -> f64 {
+    /// What is learnt when each cell falls apart like this, in bits; `sum` is over x log2 x of the parts.
+    fn told(&self, outcomes: &[[u32; 3]], sum: f32) -> f64 {
         let total = self.belief.particles.len() as f32;
         if self.rate < 1.0 {
             // A failing set passes at times, which blurs what its outcome tells.
-            let blurred: f32 = pool
-                .outcomes
+            let blurred: f32 = outcomes
                 .iter()
                 .zip(&self.counts)
                 .map(|(outcomes, &count)| {
@@ -251,8 +271,40 @@ impl<'a> Cells<'a> {
                 .sum();
             return f64::from(blurred / total);
         }
-        f64::from((self.before - pool.sum) / total)
+        f64::from((self.before - sum) / total)
     }
+}
+
+/// Brings particles that are alike together.
+fn kinds(particles: &[Particle]) -> Vec<Kind<'_>> {
+    let mut kinds: Vec<Kind<'_>> =
+        particles.iter().map(|particle| Kind { key: particle.key(), particle, count: 1 }).collect();
+    kinds.sort_by_key(|kind| (kind.key, kind.particle.partial));
+    kinds.dedup_by(|next, kind| {
+        let alike = next.key == kind.key && next.particle.partial == kind.particle.partial;
+        kind.count += u32::from(alike);
+        alike
+    });
+    kinds
+}
+
+/// The kinds that hold each candidate, and where those of each begin.
+fn holders(kinds: &[Kind<'_>], candidates: usize) -> (Vec<u32>, Vec<u32>) {
+    let mut from = vec![0u32; candidates + 1];
+    let items =
+        || (0u32..).zip(kinds).flat_map(|(index, kind)| kind.particle.items.iter().map(move |&i| (index, i)));
+    items().for_each(|(_, item)| from[item as usize + 1] += 1);
+    for item in 1..from.len() {
+        from[item] += from[item - 1];
+    }
+    let mut next = from.clone();
+    let mut holders = vec![0; from.last().copied().unwrap_or_default() as usize];
+    for (index, item) in items() {
+        let place = &mut next[item as usize];
+        holders[*place as usize] = index;
+        *place += 1;
+    }
+    (holders, from)
 }
 
 /// What a trial shows that leaves out so many deltas of this cause: 0 fail, 1 pass, 2 unresolved.

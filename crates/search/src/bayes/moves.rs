@@ -1,0 +1,139 @@
+//! Moves the particles of a belief: Markov chain steps that keep the posterior.
+
+use super::belief::{Belief, MOST_FITS};
+use super::evidence::Mask;
+use super::model::Particle;
+
+impl Belief {
+    pub(super) fn move_all(&mut self, steps: usize) {
+        let mut particles = std::mem::take(&mut self.particles);
+        for particle in &mut particles {
+            // Every delta should have its turn, but half of them do for a belief that is as good.
+            let steps = steps + steps * particle.items.len() / 4;
+            let mut likelihood = self.likelihood(particle);
+            for _ in 0..steps {
+                self.step(particle, &mut likelihood);
+            }
+        }
+        self.particles = particles;
+    }
+
+    fn step(&mut self, particle: &mut Particle, likelihood: &mut f32) {
+        match self.random.below(8) {
+            0 => self.birth(particle, likelihood),
+            1 => self.death(particle, likelihood),
+            2 if self.model.partial > 0.0 && particle.items.len() > 1 => self.flip(particle, likelihood),
+            _ => self.exchange(particle, likelihood),
+        }
+    }
+
+    /// Decides about a change that was made, by its prior and what it does to the likelihood.
+    fn decide(&mut self, particle: &Particle, likelihood: &mut f32, prior: f32) -> bool {
+        let now = self.likelihood(particle);
+        let accepted = self.accept(now - *likelihood + prior);
+        if accepted {
+            *likelihood = now;
+        }
+        accepted
+    }
+
+    fn accept(&mut self, log_ratio: f32) -> bool {
+        log_ratio >= 0.0 || (self.random.unit() as f32) < log_ratio.exp()
+    }
+
+    fn birth(&mut self, particle: &mut Particle, likelihood: &mut f32) {
+        let item = self.random.below(self.candidates.len()) as u32;
+        if particle.items.contains(&item) {
+            return;
+        }
+        let prior = self.log_growth(particle.items.len()) + self.attraction(item, particle, None);
+        particle.items.push(item);
+        if !self.decide(particle, likelihood, prior) {
+            particle.items.pop();
+        }
+    }
+
+    fn death(&mut self, particle: &mut Particle, likelihood: &mut f32) {
+        if particle.items.len() < 2 {
+            return;
+        }
+        let place = self.random.below(particle.items.len());
+        let item = particle.items.swap_remove(place);
+        let prior = -self.log_growth(particle.items.len()) - self.attraction(item, particle, None);
+        if !self.decide(particle, likelihood, prior) {
+            particle.items.push(item);
+        }
+    }
+
+    fn flip(&mut self, particle: &mut Particle, likelihood: &mut f32) {
+        let odds = (self.model.partial / (1.0 - self.model.partial)).ln();
+        particle.partial = !particle.partial;
+        let prior = if particle.partial { odds } else { -odds };
+        if !self.decide(particle, likelihood, prior) {
+            particle.partial = !particle.partial;
+        }
+    }
+
+    /// Exchanges one delta for another that hits the same pools.
+    fn exchange(&mut self, particle: &mut Particle, likelihood: &mut f32) {
+        let place = self.random.below(particle.items.len());
+        let old = particle.items[place];
+        let item = if self.random.below(32) == 0 {
+            self.random.below(self.candidates.len()) as u32
+        } else {
+            let mut needed = Mask::default();
+            for (word, needed) in needed.iter_mut().enumerate().take(self.evidence.words) {
+                let others = particle.items.iter().enumerate().filter(|&(other, _)| other != place);
+                let others =
+                    others.fold(0, |all, (_, &other)| all | self.evidence.left_out[other as usize][word]);
+                *needed = if particle.partial {
+                    // None of it may be in a trial that passed.
+                    self.evidence.passed[word] | self.evidence.unresolved[word] & !others
+                } else {
+                    self.evidence.passed[word] & !others
+                };
+            }
+            match self.find(&needed) {
+                Some(item) => item,
+                None => return,
+            }
+        };
+        if particle.items.contains(&item) {
+            return;
+        }
+        particle.items[place] = item;
+        let prior =
+            self.attraction(item, particle, Some(place)) - self.attraction(old, particle, Some(place));
+        if !self.decide(particle, likelihood, prior) {
+            particle.items[place] = old;
+        }
+    }
+
+    /// A random candidate in all these pools.
+    fn find(&mut self, needed: &Mask) -> Option<u32> {
+        for _ in 0..4 {
+            let item = self.random.below(self.candidates.len());
+            if self.evidence.has_all(item as u32, needed) {
+                return Some(item as u32);
+            }
+        }
+        if self.fits.len() * self.candidates.len() >= MOST_FITS {
+            self.fits.clear();
+        }
+        let evidence = &self.evidence;
+        let fits = self.fits.entry(*needed).or_insert_with(|| evidence.in_all(needed));
+        (!fits.is_empty()).then(|| fits[self.random.below(fits.len())])
+    }
+
+    /// The logarithm of what suspicion and neighbours add to the prior of a delta.
+    fn attraction(&self, item: u32, particle: &Particle, except: Option<usize>) -> f32 {
+        let delta = self.candidates[item as usize];
+        let mut result = self.suspicion[delta];
+        for (place, &other) in particle.items.iter().enumerate() {
+            if Some(place) != except && self.candidates[other as usize].abs_diff(delta) == 1 {
+                result += self.logs.neighbours;
+            }
+        }
+        result
+    }
+}
