@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use faultscope_model::units::ByteSize;
 
 use crate::bench::{BenchArgs, BenchPartArgs};
+use crate::commands::beside::BesideArgs;
 use crate::commands::{
     capture::CaptureArgs, debug_args::DebugArgs, deps::DepsArgs, metrics::MetricsArgs, report::ReportArgs,
     repro::ReproArgs, resilience_args::ResilienceArgs, serve::ServeArgs, services::ServicesArgs,
@@ -336,9 +337,8 @@ pub(crate) struct RunsShowArgs {
     /// How many call trees to show.
     #[arg(long, default_value_t = 3)]
     pub(crate) traces: usize,
-    /// Show beside each call what the called instance used when it began.
-    #[arg(long)]
-    pub(crate) metrics: bool,
+    #[command(flatten)]
+    pub(crate) beside: BesideArgs,
 }
 
 #[derive(Debug, Args)]

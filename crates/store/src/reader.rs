@@ -16,6 +16,7 @@ use crate::names::NameTable;
 use crate::samples::{EVER, SampleReader, SeriesPoints};
 use crate::schema::{DATABASE, open_reader};
 use crate::secrets::Key;
+use crate::slices::{SeriesFound, SeriesQuery};
 use crate::writer::trace_key;
 
 /// Reads what is committed of a campaign. Its functions block on the disk.
@@ -226,9 +227,13 @@ impl Reader {
         self.samples()?.map_or_else(|| Ok(Vec::new()), |samples| samples.samples(trial, EVER))
     }
 
-    /// What instances used between two moments, in all trials.
-    pub fn samples_between(&self, between: (u64, u64)) -> Result<Vec<Sample>, StoreError> {
-        self.samples()?.map_or_else(|| Ok(Vec::new()), |samples| samples.samples(None, between))
+    /// What instances used between two moments, in a trial or in all.
+    pub fn samples_between(
+        &self,
+        trial: Option<TrialId>,
+        between: (u64, u64),
+    ) -> Result<Vec<Sample>, StoreError> {
+        self.samples()?.map_or_else(|| Ok(Vec::new()), |samples| samples.samples(trial, between))
     }
 
     /// What instances used lately: in this long before the last sample.
@@ -238,9 +243,20 @@ impl Reader {
         last.map_or_else(|| Ok(Vec::new()), |us| samples.samples(None, (us.saturating_sub(within_us), us)))
     }
 
-    /// What services said about themselves in a trial, or in all, under one name or any.
-    pub fn points_of(&self, trial: Option<TrialId>, name: Option<&str>) -> Result<SeriesPoints, StoreError> {
-        self.samples()?.map_or_else(|| Ok(SeriesPoints::new()), |samples| samples.points(trial, name))
+    /// What services said about themselves between two moments, in a trial or in all, under one name or any.
+    pub fn points_between(
+        &self,
+        trial: Option<TrialId>,
+        name: Option<&str>,
+        between: (u64, u64),
+    ) -> Result<SeriesPoints, StoreError> {
+        self.samples()?
+            .map_or_else(|| Ok(SeriesPoints::new()), |samples| samples.points(trial, name, between))
+    }
+
+    /// What services said about themselves in a trial, of many series at once.
+    pub fn told_in(&self, trial: TrialId, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
+        self.samples()?.map_or_else(|| Ok(SeriesFound::default()), |samples| samples.many(trial, query))
     }
 
     fn samples(&self) -> Result<Option<SampleReader>, StoreError> {
@@ -296,7 +312,10 @@ fn segments(connection: &Connection, trial: TrialId) -> rusqlite::Result<Vec<(i6
 }
 
 /// Trials and row ranges that may hold spans of a trace.
-fn segments_with(connection: &Connection, trace: TraceId) -> rusqlite::Result<Vec<(i64, i64, i64)>> {
+pub(crate) fn segments_with(
+    connection: &Connection,
+    trace: TraceId,
+) -> rusqlite::Result<Vec<(i64, i64, i64)>> {
     let key = trace_key(trace);
     let mut found = Vec::new();
     let mut statement = connection.prepare_cached("SELECT trial, first, last, traces FROM segments")?;

@@ -1,5 +1,6 @@
 //! What instances reported themselves, and secrets put back.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use faultscope_model::trace::ReportedSpan;
@@ -8,7 +9,7 @@ use rusqlite::OptionalExtension;
 
 use crate::codec::{COLUMNS, read_span};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::reader::{Reader, damaged_row};
+use crate::reader::{Reader, damaged_row, segments_with};
 use crate::secrets::{Key, UnsealError, restore, restore_reported, unseal};
 
 /// A span that an instance reported itself.
@@ -62,6 +63,30 @@ impl Reader {
     ) -> Result<Vec<StoredReport>, StoreError> {
         let ids = [(trace.0 as u64).cast_signed(), ((trace.0 >> 64) as u64).cast_signed()];
         self.reports("trace_low = ?1 AND trace_high = ?2", &ids, Some(key))
+    }
+
+    /// The trials in which a trace was seen, by the mesh or by those who report.
+    pub fn trials_of(&self, trace: TraceId) -> Result<BTreeSet<TrialId>, StoreError> {
+        let (low, high) = ((trace.0 as u64).cast_signed(), ((trace.0 >> 64) as u64).cast_signed());
+        let mut trials = BTreeSet::new();
+        self.read(|connection, _| {
+            let sql = "SELECT EXISTS (SELECT 1 FROM spans WHERE id BETWEEN ?1 AND ?2 AND trial = ?3 \
+                       AND trace_low = ?4 AND trace_high = ?5)";
+            let mut is_in = connection.prepare_cached(sql)?;
+            for (trial, first, last) in segments_with(connection, trace)? {
+                if is_in.query_row((first, last, trial, low, high), |row| row.get(0))? {
+                    trials.insert(TrialId(trial.cast_unsigned()));
+                }
+            }
+            let sql = "SELECT DISTINCT trial FROM reported WHERE trace_low = ?1 AND trace_high = ?2";
+            let mut statement = connection.prepare_cached(sql)?;
+            let mut rows = statement.query((low, high))?;
+            while let Some(row) = rows.next()? {
+                trials.insert(TrialId(row.get::<_, i64>(0)?.cast_unsigned()));
+            }
+            Ok(())
+        })?;
+        Ok(trials)
     }
 
     /// The latest calls and reported spans, so many of each, in the order of arrival.

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 use crate::format::{DatabaseStep, bring_up, steps_from};
 use crate::schema::{connect_reader, connect_writer, version};
-use crate::slices::{Point, Series, SeriesNumbers};
+use crate::slices::{Point, Series, SeriesFound, SeriesNumbers, SeriesQuery, clamped, wanted};
 
 /// The file in a campaign's folder.
 const DATABASE: &str = "metrics.sqlite";
@@ -204,10 +204,8 @@ impl SampleReader {
         let read = || -> rusqlite::Result<Vec<Sample>> {
             let instances: HashMap<i64, InstanceId> = instances(&self.connection)?.into_iter().collect();
             let mut statement = self.connection.prepare(&sql)?;
-            // Moments far beyond what 63 bits hold are as good as the last one.
-            let clamp = |us: u64| i64::try_from(us).unwrap_or(i64::MAX);
             let trial = trial.map(|trial| trial.0.cast_signed());
-            let mut rows = statement.query((trial, clamp(from_us), clamp(to_us)))?;
+            let mut rows = statement.query((trial, clamped(from_us), clamped(to_us)))?;
             let mut samples = Vec::new();
             while let Some(row) = rows.next()? {
                 let Some(instance) = instances.get(&row.get(0)?) else { continue };
@@ -230,33 +228,70 @@ impl SampleReader {
         Ok(last.map(i64::cast_unsigned))
     }
 
-    /// What services said about themselves, in a trial or in all, of one name or of all.
+    /// What services said about themselves between two moments, in a trial or in all, of one name or of all.
     pub(crate) fn points(
         &self,
         trial: Option<TrialId>,
         name: Option<&str>,
+        between: (u64, u64),
     ) -> Result<SeriesPoints, StoreError> {
         let read = || -> rusqlite::Result<SeriesPoints> {
-            let mut found = SeriesPoints::new();
             let mut list =
                 self.connection.prepare("SELECT id, text FROM series WHERE ?1 IS NULL OR name = ?1")?;
-            let sql = "SELECT at_us, value FROM points WHERE series = ?1 AND (?2 IS NULL OR trial = ?2) ORDER BY at_us";
-            let mut points = self.connection.prepare(sql)?;
             let mut rows = list.query([name])?;
+            let mut numbered = HashMap::new();
             while let Some(row) = rows.next()? {
-                let Ok(series) = serde_json::from_str::<Series>(row.get_ref(1)?.as_str()?) else { continue };
-                let mut values = Vec::new();
-                let mut of = points.query((row.get::<_, i64>(0)?, trial.map(|t| t.0.cast_signed())))?;
-                while let Some(point) = of.next()? {
-                    values.push((point.get::<_, i64>(0)?.cast_unsigned(), point.get(1)?));
-                }
-                if !values.is_empty() {
-                    found.insert(series, values);
+                if let Ok(series) = serde_json::from_str::<Series>(row.get_ref(1)?.as_str()?) {
+                    numbered.insert(row.get::<_, i64>(0)?, (series, Vec::new()));
                 }
             }
+            self.each_point(trial, between, |number, at_us, value| {
+                if let Some((_, points)) = numbered.get_mut(&number) {
+                    points.push((at_us, value));
+                }
+                true
+            })?;
+            let mut found: SeriesPoints =
+                numbered.into_values().filter(|(_, points)| !points.is_empty()).collect();
+            // They come by trial, and trials run side by side.
+            found.values_mut().for_each(|points| points.sort_by_key(|(at_us, _)| *at_us));
             Ok(found)
         };
         read().map_err(StoreError::sqlite("read", &self.path))
+    }
+
+    /// The same of many series at once.
+    pub(crate) fn many(&self, trial: TrialId, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
+        let read = || -> rusqlite::Result<SeriesFound> {
+            let wanted: HashMap<i64, Series> = wanted(&self.connection, query)?.into_iter().collect();
+            let mut found = SeriesFound::default();
+            self.each_point(Some(trial), query.between, |number, at_us, value| {
+                wanted.get(&number).is_none_or(|series| found.take(series, at_us, value))
+            })?;
+            Ok(found)
+        };
+        read().map_err(StoreError::sqlite("read", &self.path))
+    }
+
+    /// Hands points to a function as long as it wants more. One pass over all of them: they lie by trial, so that
+    /// looking for each series alone would mean a pass for each.
+    fn each_point(
+        &self,
+        trial: Option<TrialId>,
+        (from_us, to_us): (u64, u64),
+        mut take: impl FnMut(i64, u64, f64) -> bool,
+    ) -> rusqlite::Result<()> {
+        let only = if trial.is_some() { "trial = ?3" } else { "?3 IS NULL" };
+        let sql = format!("SELECT series, at_us, value FROM points WHERE at_us BETWEEN ?1 AND ?2 AND {only}");
+        let mut statement = self.connection.prepare(&sql)?;
+        let trial = trial.map(|trial| trial.0.cast_signed());
+        let mut rows = statement.query((clamped(from_us), clamped(to_us), trial))?;
+        while let Some(row) = rows.next()? {
+            if !take(row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned(), row.get(2)?) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -274,6 +309,8 @@ fn instances(connection: &Connection) -> rusqlite::Result<Vec<(i64, InstanceId)>
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::error::StoreErrorKind;
 
@@ -304,9 +341,18 @@ mod tests {
         assert_eq!(reader.samples(None, EVER).unwrap().len(), 4);
         assert_eq!(reader.last_us().unwrap(), Some(9));
         assert_eq!(reader.samples(None, (6, 8)).unwrap(), [sample("a-1", 7, 0.7)]);
-        assert_eq!(reader.points(Some(TrialId(2)), None).unwrap()[&series], [(7, 3.0)]);
-        assert_eq!(reader.points(None, Some("requests")).unwrap()[&series], [(5, 1.0), (7, 3.0)]);
-        assert!(reader.points(None, Some("other")).unwrap().is_empty());
+        assert_eq!(reader.points(Some(TrialId(2)), None, EVER).unwrap()[&series], [(7, 3.0)]);
+        assert_eq!(reader.points(None, Some("requests"), EVER).unwrap()[&series], [(5, 1.0), (7, 3.0)]);
+        assert_eq!(reader.points(None, Some("requests"), (6, 9)).unwrap()[&series], [(7, 3.0)]);
+        assert!(reader.points(None, Some("other"), EVER).unwrap().is_empty());
+        let services = BTreeSet::from(["a".to_owned()]);
+        let many = |trial, names: &dyn Fn(&str) -> bool, between| {
+            let query = SeriesQuery { services: &services, names, between };
+            reader.many(TrialId(trial), &query).unwrap().series.into_values().flatten().collect::<Vec<_>>()
+        };
+        assert_eq!(many(2, &|name| name == "requests", EVER), [(7, 3.0)]);
+        assert_eq!(many(2, &|_| true, (0, 6)), []);
+        assert_eq!(many(1, &|name| name == "other", EVER), []);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use faultscope_store::Edge;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::beside::Beside;
 use crate::args::{DemoArgs, Global, PlatformChoice, Target, Under};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -60,7 +61,7 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
     if !printer.json {
         render::run::summary(&run, printer);
         render::map::map_of(&edges, &MAP_CALLERS, printer);
-        render::tree::trees(&small_trace(&spans), 1, None, printer);
+        render::tree::trees(&small_trace(&spans), 1, &Beside::default(), printer);
     }
     let report = reduce(&folder, global, printer, &stop).await?;
     let exit = match report.verdict {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use faultscope_model::metrics::{Kind, Metric, increase};
+use faultscope_model::metrics::{Kind, increase};
 use serde::Serialize;
 
 use super::metrics_source::lines;
@@ -12,8 +12,9 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::render;
-use crate::render::spark::{number, sparkline};
+use crate::render::spark::sparkline;
 use crate::render::table::Table;
+use crate::render::usage::value;
 use crate::render::waterfall::plain;
 
 #[derive(Debug, Args)]
@@ -213,14 +214,5 @@ fn kind(kind: Kind) -> &'static str {
         Kind::Gauge => "gauge",
         Kind::Counter => "counter",
         Kind::Delta => "delta",
-    }
-}
-
-fn value(name: &str, unit: &str, value: f64) -> String {
-    match unit {
-        "By" => render::usage::bytes(value),
-        "s" if name == Metric::StartTime.name() => render::time::ago((value * 1e6) as u64),
-        "s" => render::usage::seconds(value),
-        _ => number(value),
     }
 }

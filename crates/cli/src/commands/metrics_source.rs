@@ -91,7 +91,7 @@ pub(super) fn lines(folder: &Path, of: &Where, name: Option<&str>) -> Result<Vec
     if let Some(run) = &of.run {
         let Found { reader, run, .. } = super::runs::find(&store, run)?;
         let samples = || reader.samples_of(Some(run.trial));
-        measured(&reader, Some(run.trial), samples, name, &mut lines)?;
+        measured(&reader, Some(run.trial), (0, u64::MAX), samples, name, &mut lines)?;
     } else {
         let from_us = now_us().saturating_sub(micros(&of.since)?);
         for campaign in store.campaigns()?.into_iter().take(MOST_CAMPAIGNS) {
@@ -101,15 +101,11 @@ pub(super) fn lines(folder: &Path, of: &Where, name: Option<&str>) -> Result<Vec
                 Err(error) if error.kind == StoreErrorKind::NotFound => continue,
                 Err(error) => return Err(error.into()),
             };
-            let samples = || reader.samples_between((from_us, u64::MAX));
-            measured(&reader, None, samples, name, &mut lines)?;
+            let between = (from_us, u64::MAX);
+            let samples = || reader.samples_between(None, between);
+            measured(&reader, None, between, samples, name, &mut lines)?;
         }
         sent(&SpanReader::open(&state, true), name, from_us, &mut lines)?;
-        for line in &mut lines {
-            let wanted = |(at_us, _): &(u64, f64)| *at_us >= from_us;
-            line.points.retain(wanted);
-            line.processes.iter_mut().for_each(|points| points.retain(wanted));
-        }
     }
     lines.retain(|line| !line.points.is_empty() && of.service.as_ref().is_none_or(|s| *s == line.service));
     lines.sort_by(|a, b| {
@@ -139,6 +135,7 @@ fn join(lines: Vec<Line>) -> Vec<Line> {
 fn measured(
     reader: &Reader,
     trial: Option<TrialId>,
+    between: (u64, u64),
     samples: impl FnOnce() -> Result<Vec<Sample>, StoreError>,
     name: Option<&str>,
     lines: &mut Vec<Line>,
@@ -170,7 +167,7 @@ fn measured(
             }));
         }
     }
-    for (series, points) in reader.points_of(trial, name)? {
+    for (series, points) in reader.points_between(trial, name, between)? {
         lines.push(Line::of(series, "told", points));
     }
     Ok(())

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 
 use faultscope_engine::stored;
 use faultscope_model::event::Event;
-use faultscope_model::metrics::{History, Moment, Summary};
+use faultscope_model::metrics::{History, Summary};
 use faultscope_model::trace::ReportedSpan;
-use faultscope_model::{InstanceId, Run, Span, SpanId};
+use faultscope_model::{Run, Span, SpanId};
 use faultscope_store::interop::trace::group;
 use faultscope_store::{
     CampaignMeta, Edge, Reader, Store, StoreError, StoreErrorKind, StoredCampaign, joined,
 };
 use serde::Serialize;
 
+use super::beside::{Beside, Joined};
 use crate::args::{RunsArgs, RunsCommand, RunsKeepArgs, RunsLsArgs, RunsShowArgs};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -32,7 +33,7 @@ struct Shown {
     run: Run,
     map: Vec<Edge>,
     metrics: Vec<Summary>,
-    /// What the called instance used when each call began.
+    /// What was known of the called instance when each call began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     used: Vec<Used>,
     spans: Vec<Span>,
@@ -43,9 +44,8 @@ struct Shown {
 #[derive(Debug, Serialize)]
 struct Used {
     span: SpanId,
-    instance: InstanceId,
     #[serde(flatten)]
-    used: Moment,
+    known: Joined,
 }
 
 pub(crate) async fn run(args: RunsArgs, printer: &Printer) -> Result<Exit, CommandError> {
@@ -128,13 +128,17 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
     let spans = reader.spans_of(run.trial)?;
     let map = reader.edges(Some(run.trial))?;
     let history = History::new(reader.samples_of(Some(run.trial))?);
+    let metrics = history.summaries();
+    let beside = args.beside.of_run(&reader, run.trial, &spans, history, printer)?;
+    let used = used(&beside, &spans);
+    if args.beside.is_any() {
+        beside.say_missing(used.iter().map(|used| &used.known), printer);
+    }
     if printer.json {
-        let used = if args.metrics { used(&history, &spans) } else { Vec::new() };
         let reported = joined(&[], reader.reported_in(run.trial)?);
-        printer.result(&Shown { run, map, metrics: history.summaries(), used, spans, reported })?;
+        printer.result(&Shown { run, map, metrics, used, spans, reported })?;
         return Ok(Exit::Done);
     }
-    let measured = args.metrics.then_some(&history);
     if let Some(wanted) = &args.trace {
         let chosen: Vec<_> =
             spans.iter().filter(|s| s.trace.to_string().starts_with(wanted.as_str())).cloned().collect();
@@ -146,12 +150,11 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
             reported.extend(reader.reported_of_trace(trace)?.into_iter().filter(|r| r.trial == run.trial));
         }
         if reported.is_empty() {
-            render::tree::trees(&chosen, usize::MAX, measured, printer);
+            render::tree::trees(&chosen, usize::MAX, &beside, printer);
             return Ok(Exit::Done);
         }
-        let unmeasured = History::default();
         for spans in group(joined(&chosen, reported), true) {
-            render::waterfall::waterfall(spans, false, measured.unwrap_or(&unmeasured), printer);
+            render::waterfall::waterfall(spans, false, &beside, printer);
         }
         return Ok(Exit::Done);
     }
@@ -162,17 +165,13 @@ async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandErr
     render::run::endings(&run, usize::MAX, printer);
     render::run::evidence(&run, printer);
     render::map::map(&map, usize::MAX, printer);
-    render::usage::summaries(&history.summaries(), printer);
-    render::tree::trees(&spans, args.traces, measured, printer);
+    render::usage::summaries(&metrics, printer);
+    render::tree::trees(&spans, args.traces, &beside, printer);
     Ok(Exit::Done)
 }
 
-fn used(history: &History, spans: &[Span]) -> Vec<Used> {
-    let one = |span: &Span| {
-        let instance = span.callee_instance.clone()?;
-        let used = history.at(&instance, span.start_us, render::usage::MOST_AGE_US)?;
-        Some(Used { span: span.id, instance, used })
-    };
+fn used(beside: &Beside<'_>, spans: &[Span]) -> Vec<Used> {
+    let one = |span: &Span| Some(Used { span: span.id, known: beside.of_call(span)? });
     spans.iter().filter_map(one).collect()
 }
 

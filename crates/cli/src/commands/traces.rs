@@ -5,26 +5,21 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
-use faultscope_model::metrics::History;
 use faultscope_model::trace::{ReportedSpan, TraceQuery};
 use faultscope_model::units::{self, show_duration};
 use faultscope_store::interop::query::{annotation_query, matches};
 use faultscope_store::interop::trace::{failed, start_us};
 use faultscope_store::interop::{self, otlp, read_trace_id, zipkin, zipkin_trace_id};
-use faultscope_store::{Store, StoreErrorKind};
 use serde::Serialize;
 
+use super::beside::{BesideArgs, Joined};
 use super::services::open;
 use super::traces_import::{self, ImportArgs};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
-use crate::project;
 use crate::render;
 use crate::render::table::Table;
-
-/// Campaigns that are looked at for what instances used meanwhile.
-const MOST_CAMPAIGNS: usize = 50;
 
 /// Traces among which the beginning of an id is looked for, the latest ones.
 const MOST_LOOKED_AT: usize = 10_000;
@@ -45,6 +40,8 @@ enum TracesCommand {
     /// Example: faultscope traces ls --service order --min-duration 100ms --query "error"
     Ls(LsArgs),
     /// Draws a trace as a waterfall, with its critical path and errors.
+    ///
+    /// Example: faultscope traces show last --metrics --metric db.connections
     Show(ShowArgs),
     /// Reads spans from files or from another Zipkin or Jaeger.
     ///
@@ -107,9 +104,8 @@ struct ShowArgs {
     /// Show times as they were reported, without correcting clocks.
     #[arg(long)]
     raw: bool,
-    /// Show beside each span what the instance that handled it used when it began.
-    #[arg(long)]
-    metrics: bool,
+    #[command(flatten)]
+    beside: BesideArgs,
 }
 
 #[derive(Debug, Args)]
@@ -194,14 +190,33 @@ fn list(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
 
 fn show(args: &ShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
     let spans = find(&args.folder, &args.id)?;
+    let beside = args.beside.of_trace(&args.folder, &spans, printer)?;
+    let known: Vec<_> = spans.iter().map(|span| beside.of_span(span)).collect();
+    if args.beside.is_any() {
+        beside.say_missing(known.iter().flatten(), printer);
+    }
     if printer.json {
         let json = zipkin::to_json(&spans);
+        let json = if args.beside.is_any() { with_metrics(&json, &known)? } else { json };
         printer.line(String::from_utf8_lossy(&json));
     } else {
-        let used = if args.metrics { used(&args.folder, &spans)? } else { History::default() };
-        render::waterfall::waterfall(spans, args.raw, &used, printer);
+        render::waterfall::waterfall(spans, args.raw, &beside, printer);
     }
     Ok(Exit::Done)
+}
+
+/// Spans of Zipkin, each with what was known of its instance.
+fn with_metrics(spans: &[u8], known: &[Option<Joined>]) -> Result<Vec<u8>, CommandError> {
+    let add = || -> serde_json::Result<Vec<u8>> {
+        let mut spans: Vec<serde_json::Value> = serde_json::from_slice(spans)?;
+        for (span, known) in spans.iter_mut().zip(known) {
+            if let Some(known) = known {
+                span["metrics"] = serde_json::to_value(known)?;
+            }
+        }
+        serde_json::to_vec(&spans)
+    };
+    add().map_err(|e| CommandError::internal("the result cannot be written as JSON").because(e))
 }
 
 /// A trace by its id: what services reported, and what the mesh saw of it.
@@ -236,26 +251,6 @@ pub(crate) fn find(folder: &std::path::Path, id: &str) -> Result<Vec<ReportedSpa
             Err(unknown(&format!("begins {n} traces: {}", names.join(", "))))
         }
     }
-}
-
-/// What instances used while a trace ran, in the campaigns that saw it.
-fn used(folder: &std::path::Path, spans: &[ReportedSpan]) -> Result<History, CommandError> {
-    let starts = || spans.iter().filter_map(|span| span.start_us);
-    let (Some(first), Some(last)) = (starts().min(), starts().max()) else { return Ok(History::default()) };
-    // One sample behind the end, for rates.
-    let age = render::usage::MOST_AGE_US;
-    let between = (first.saturating_sub(age), last.saturating_add(age));
-    let mut samples = Vec::new();
-    for campaign in Store::open(project::state_folder(folder))?.campaigns()?.into_iter().take(MOST_CAMPAIGNS)
-    {
-        match campaign.reader().and_then(|reader| reader.samples_between(between)) {
-            Ok(found) => samples.extend(found),
-            // Just being removed.
-            Err(error) if error.kind == StoreErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(History::new(samples))
 }
 
 fn export(args: &ExportArgs, printer: &Printer) -> Result<Exit, CommandError> {

@@ -30,10 +30,11 @@ pub(crate) fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         return format!("{value}");
     }
+    let short = |text: String| text.trim_end_matches('0').to_owned();
     match value.abs() {
         1000.0.. => format!("{value:.0}"),
-        1.0.. => format!("{value:.2}"),
-        0.001.. => format!("{value:.4}"),
+        1.0.. => short(format!("{value:.2}")).trim_end_matches('.').to_owned(),
+        0.001.. => short(format!("{value:.4}")),
         _ => format!("{value:.2e}"),
     }
 }
@@ -53,9 +54,17 @@ mod tests {
 
     #[test]
     fn numbers() {
-        for (value, text) in
-            [(3.0, "3"), (1234.56, "1235"), (1.239, "1.24"), (0.0125, "0.0125"), (1e-6, "1.00e-6")]
-        {
+        for (value, text) in [
+            (3.0, "3"),
+            (1234.56, "1235"),
+            (1.239, "1.24"),
+            (0.0125, "0.0125"),
+            (1e-6, "1.00e-6"),
+            (0.5, "0.5"),
+            (12.5, "12.5"),
+            (1.001, "1"),
+            (-0.25, "-0.25"),
+        ] {
             assert_eq!(number(value), text);
         }
     }

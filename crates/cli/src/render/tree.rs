@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use faultscope_model::metrics::History;
 use faultscope_model::span::Parentage;
 use faultscope_model::units::show_duration;
 use faultscope_model::{Span, SpanId, TraceId};
 
 use super::usage;
+use crate::commands::beside::Beside;
 use crate::printer::Printer;
 
 /// Characters of the time bar.
@@ -16,8 +16,8 @@ const BAR: usize = 24;
 /// Deeper trees are cut: a cycle in damaged data must not end in an endless line.
 const MOST_DEPTH: usize = 64;
 
-/// The largest traces as trees, failing ones first; with what the callee used at each call, where that is known.
-pub(crate) fn trees(spans: &[Span], most: usize, history: Option<&History>, printer: &Printer) {
+/// The largest traces as trees, failing ones first; with what is wanted of the callee and was known at each call.
+pub(crate) fn trees(spans: &[Span], most: usize, beside: &Beside<'_>, printer: &Printer) {
     let mut traces: BTreeMap<TraceId, Vec<&Span>> = BTreeMap::new();
     for span in spans {
         traces.entry(span.trace).or_default().push(span);
@@ -28,7 +28,7 @@ pub(crate) fn trees(spans: &[Span], most: usize, history: Option<&History>, prin
         (std::cmp::Reverse((failed, spans.len())), *id)
     });
     for (id, spans) in ordered.into_iter().take(most) {
-        tree(id, &spans, history, printer);
+        tree(id, &spans, beside, printer);
     }
 }
 
@@ -39,7 +39,7 @@ struct Drawing<'a> {
     lines: Vec<(String, &'a Span)>,
 }
 
-fn tree(id: TraceId, spans: &[&Span], history: Option<&History>, printer: &Printer) {
+fn tree(id: TraceId, spans: &[&Span], beside: &Beside<'_>, printer: &Printer) {
     let start = spans.iter().map(|s| s.start_us).min().unwrap_or_default();
     let end = spans.iter().map(|s| s.start_us + s.duration_us).max().unwrap_or_default();
     let known: BTreeSet<SpanId> = spans.iter().map(|s| s.id).collect();
@@ -66,9 +66,8 @@ fn tree(id: TraceId, spans: &[&Span], history: Option<&History>, printer: &Print
         let status = status(span);
         let status = if span.failed() { printer.bad(&status) } else { status };
         let took = show_duration(Duration::from_micros(span.duration_us));
-        let used = history.and_then(|history| used(history, span)).unwrap_or_default();
-        let line =
-            format!("  {text:<widest$}  {took:>8}  {} {status}  {}", drawing.bar(span), printer.dim(&used));
+        let known = beside.of_call(span).map(|known| printer.dim(&usage::joined(&known))).unwrap_or_default();
+        let line = format!("  {text:<widest$}  {took:>8}  {} {status}  {known}", drawing.bar(span));
         printer.line(line.trim_end());
     }
 }
@@ -93,11 +92,6 @@ impl<'a> Drawing<'a> {
         let to = place(span.start_us - self.start + span.duration_us).max(from + 1);
         format!("{}{}{}", " ".repeat(from), "▬".repeat(to - from), " ".repeat(BAR - to))
     }
-}
-
-fn used(history: &History, span: &Span) -> Option<String> {
-    let moment = history.at(span.callee_instance.as_ref()?, span.start_us, usage::MOST_AGE_US)?;
-    Some(usage::moment(&moment))
 }
 
 fn callee(span: &Span) -> String {

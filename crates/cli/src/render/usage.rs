@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
-use faultscope_model::metrics::{Metric, Moment, Summary};
+use faultscope_model::metrics::{Metric, Moment, SeriesValue, Summary};
 use faultscope_model::units::{ByteSize, show_duration};
 
+use super::spark::number;
+use super::waterfall::plain;
+use crate::commands::beside::{Joined, Source};
 use crate::printer::Printer;
 
 /// A sample that is older than this says nothing about a call.
 pub(crate) const MOST_AGE_US: u64 = 5_000_000;
+
+/// Series of one name that are shown beside a span.
+const MOST_SHOWN: usize = 3;
 
 /// One line for each instance.
 pub(crate) fn summaries(summaries: &[Summary], printer: &Printer) {
@@ -45,14 +51,70 @@ fn line(summary: &Summary, printer: &Printer) -> String {
     parts.join("  ")
 }
 
-/// What was used at one moment, short enough for the end of a line.
-pub(crate) fn moment(moment: &Moment) -> String {
+/// What was known at one moment, short enough for the end of a line.
+pub(crate) fn joined(joined: &Joined) -> String {
+    let told = if joined.source == Some(Source::Told) { "told " } else { "" };
+    let used = joined.used.as_ref().map(|used| moment(used, told));
+    let names: Vec<_> = joined.series.chunk_by(|a, b| a.name == b.name).map(series).collect();
+    used.into_iter().chain(names).collect::<Vec<_>>().join(" ")
+}
+
+fn moment(moment: &Moment, told: &str) -> String {
     let cpu = moment.cpu_cores.map(|cores| format!("{cores:.2} cores"));
     let memory = moment.values.get(Metric::MemoryWorkingSet).or(moment.values.get(Metric::MemoryResident));
     let threads = moment.values.get(Metric::Threads).map(|threads| format!("{threads} threads"));
     let parts: Vec<_> = [cpu, memory.map(bytes), threads].into_iter().flatten().collect();
-    let age = show_duration(Duration::from_micros(moment.age_us));
-    format!("[{}, {age} before]", parts.join(", "))
+    let parts = if parts.is_empty() { "nothing of it known".to_owned() } else { parts.join(", ") };
+    format!("[{parts}, {told}{} before]", age(moment.age_us))
+}
+
+/// The series of one name.
+fn series(values: &[SeriesValue]) -> String {
+    let Some(name) = values.first().map(|value| plain(&value.name)) else { return String::new() };
+    let one = |(value, apart): (&SeriesValue, String)| {
+        let apart = if apart.is_empty() { apart } else { format!("{} ", plain(&apart)) };
+        format!("{apart}{}", figures(value))
+    };
+    let apart = SeriesValue::apart(values);
+    let shown: Vec<_> = values.iter().zip(apart).take(MOST_SHOWN).map(one).collect();
+    let more = match values.len().saturating_sub(MOST_SHOWN) {
+        0 => String::new(),
+        n => format!(", {n} more"),
+    };
+    let oldest = values.iter().map(|value| value.age_us).max().unwrap_or_default();
+    format!("[{name} {}{more}, {} before]", shown.join(", "), age(oldest))
+}
+
+/// A mean, a speed or a value, whichever says most.
+fn figures(series: &SeriesValue) -> String {
+    let speed = |per_second: f64, unit: &str| match unit {
+        "s" => format!("{}/s", number(per_second)),
+        _ => format!("{}/s", value(&series.name, unit, per_second)),
+    };
+    match series {
+        SeriesValue { mean: Some(mean), per_second, unit, .. } => {
+            let speed = per_second.map(|n| format!(" at {}", speed(n, ""))).unwrap_or_default();
+            format!("{} mean{speed}", value(&series.name, unit, *mean))
+        }
+        SeriesValue { per_second: Some(per_second), unit, .. } => speed(*per_second, unit),
+        SeriesValue { value: Some(last), unit, .. } => value(&series.name, unit, *last),
+        _ => "?".to_owned(),
+    }
+}
+
+fn age(us: u64) -> String {
+    show_duration(Duration::from_micros(us))
+}
+
+/// A value in its unit.
+pub(crate) fn value(name: &str, unit: &str, value: f64) -> String {
+    match unit {
+        "By" => bytes(value),
+        "s" if name == Metric::StartTime.name() => super::time::ago((value * 1e6) as u64),
+        "s" => seconds(value),
+        "ms" | "us" | "ns" | "%" => format!("{}{unit}", number(value)),
+        _ => number(value),
+    }
 }
 
 /// Seconds as a duration.

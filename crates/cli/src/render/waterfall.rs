@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use faultscope_model::metrics::History;
 use faultscope_model::trace::{ReportedSpan, SpanKind};
 use faultscope_model::units::show_duration;
 use faultscope_store::interop::mesh::is_mesh;
@@ -12,6 +11,7 @@ use faultscope_store::interop::trace::{Tree, corrections, critical_path, failed}
 use faultscope_store::interop::zipkin_trace_id;
 
 use super::usage;
+use crate::commands::beside::Beside;
 use crate::printer::Printer;
 
 /// Characters of the time bar.
@@ -21,9 +21,9 @@ const WIDEST: usize = 80;
 /// Deeper trees are not indented further.
 const MOST_DEPTH: usize = 40;
 
-/// Draws a trace; clocks of hosts are compared and corrected unless raw times are wanted. What instances used when
-/// their spans began stands behind them, where it is known.
-pub(crate) fn waterfall(spans: Vec<ReportedSpan>, raw: bool, used: &History, printer: &Printer) {
+/// Draws a trace; clocks of hosts are compared and corrected unless raw times are wanted. What is wanted of the
+/// instances and was known when their spans began stands behind them.
+pub(crate) fn waterfall(spans: Vec<ReportedSpan>, raw: bool, beside: &Beside<'_>, printer: &Printer) {
     let tree = Tree::new(spans);
     let shifts = if raw { vec![0; tree.spans.len()] } else { corrections(&tree) };
     let time = |index: usize| -> Option<(u64, u64)> {
@@ -62,26 +62,11 @@ pub(crate) fn waterfall(spans: Vec<ReportedSpan>, raw: bool, used: &History, pri
         let shifted = shifts.get(index).is_some_and(|shift| *shift != 0);
         let clock = if shifted { " (clock corrected)" } else { "" };
         let line = format!("  {mark} {text:<widest$}  {took:>8}  {bar} {}{clock}", status(span, printer));
-        let used = used_at(used, span).map(|text| format!("  {}", printer.dim(&text))).unwrap_or_default();
-        printer.line(format!("{}{used}", line.trim_end()));
+        let known = beside.of_span(span);
+        let known = known.map(|known| format!("  {}", printer.dim(&usage::joined(&known))));
+        printer.line(format!("{}{}", line.trim_end(), known.unwrap_or_default()));
     }
     slowest(&tree, &held, end - start, printer);
-}
-
-/// What the instance that handled a span used when it began.
-fn used_at(used: &History, span: &ReportedSpan) -> Option<String> {
-    let named = ["faultscope.callee", "faultscope.instance", "service.instance.id"]
-        .iter()
-        .find_map(|key| span.tag(key)?.parse().ok());
-    // A service that says no instance is known by its name, if it has just one.
-    let alone = || {
-        let service = span.local.service.as_deref()?;
-        let mut same = used.instances().filter(|(id, _)| id.service.as_str().eq_ignore_ascii_case(service));
-        let (only, None) = (same.next()?.0.clone(), same.next()) else { return None };
-        Some(only)
-    };
-    let instance = named.or_else(|| alone().filter(|_| span.kind == Some(SpanKind::Server)))?;
-    Some(usage::moment(&used.at(&instance, span.start_us?, usage::MOST_AGE_US)?))
 }
 
 /// Each node of the tree with its branches drawn, and which span it is.

@@ -1,5 +1,6 @@
 //! End-to-end tests: the built tool, real processes, real clients. One binary, since linking is what takes long.
 
+mod beside;
 mod booking;
 mod campaigns;
 mod capture;

@@ -134,6 +134,18 @@ fn instances_are_asked_for_their_own_metrics() {
     let drawn = tool.run(["metrics", "show", "work_total"]).expect(0).stdout;
     assert!(drawn.contains("burner-1 kind=hard") && drawn.contains(", grew by 1"), "{drawn}");
 
+    // The last that was told before a call stands beside it.
+    let shown = tool.run(["runs", "show", "--metric", "work_total", "--metric", "threads"]).expect(0).stdout;
+    let call = shown.lines().find(|line| line.contains("GET /work")).expect("a call");
+    assert!(call.contains("[work_total ") && call.contains("[threads "), "{call}");
+    let used = &tool.json(["runs", "show", "--metric", "work_total"], 0)["used"][0];
+    assert_eq!((&used["instance"], &used["values"]), (&json!("burner-1"), &Value::Null));
+    let told = &used["series"][0];
+    assert_eq!((&told["value"], &told["labels"]["kind"]), (&json!(0.0), &json!("hard")));
+    let trace = tool.last_run().json["spans"][0]["trace"].as_str().unwrap().to_owned();
+    let spans = tool.json(["traces", "show", &trace, "--metric", "work_total"], 0);
+    assert_eq!(spans[0]["metrics"]["series"][0]["value"], 0.0);
+
     // Nothing that asks for metrics is a call of the application.
     assert!(tool.last_run().json["spans"].as_array().unwrap().iter().all(|span| span["path"] == "/work"));
 }

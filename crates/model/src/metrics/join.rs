@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Metric, Sample, Summary, Values};
+use super::{Handler, Metric, Sample, Summary, Values};
 use crate::ids::InstanceId;
 
 /// A value as of a moment.
@@ -97,6 +97,18 @@ impl History {
     pub fn points(&self, instance: &InstanceId, metric: Metric) -> Vec<(u64, f64)> {
         let samples = self.samples.get(instance).map(Vec::as_slice).unwrap_or_default();
         samples.iter().filter_map(|sample| Some((sample.at_us, sample.get(metric)?))).collect()
+    }
+
+    /// The instance that handled a span: the one that is named, or the only one of its service.
+    pub fn instance(&self, who: &Handler) -> Option<InstanceId> {
+        let is_of = |instance: &InstanceId| instance.service.as_str().eq_ignore_ascii_case(&who.service);
+        // Names that others give are no names of ours.
+        if let Some(named) = who.instance().filter(is_of) {
+            return Some(named);
+        }
+        let mut same = self.samples.keys().filter(|instance| is_of(instance));
+        let (only, None) = (same.next()?, same.next()) else { return None };
+        Some(only.clone())
     }
 
     /// What an instance used at a moment, by its last sample not later and not older than allowed.

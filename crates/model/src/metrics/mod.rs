@@ -1,13 +1,21 @@
 //! What instances use while they run: the fixed set of metrics that platforms give, and samples of them.
 //!
 //! What a platform cannot give is missing, never zero. Values that services report about themselves have
-//! names of their own; they are kept as points beside these.
+//! names of their own; they are kept as points beside these, and joined to moments by [`ToldHistory`].
 
+mod handler;
 mod join;
+mod known;
+mod selector;
 mod summary;
+mod told;
 
+pub use handler::Handler;
 pub use join::{AsOf, History, Moment, as_of, increase, rate};
+pub use known::is_known;
+pub use selector::{InvalidSelector, SeriesSelector, SeriesValue};
 pub use summary::Summary;
+pub use told::{MOST_TOLD_AGE_US, Told, ToldHistory, ToldInstance};
 
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -181,3 +189,5 @@ impl Sample {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod told_tests;

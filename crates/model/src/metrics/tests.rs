@@ -74,6 +74,22 @@ fn a_moment_has_rates_of_both_sides() {
 }
 
 #[test]
+fn the_only_instance_of_a_service_needs_no_name() {
+    let handler = |instance: &str| Handler::from(&instance.parse::<InstanceId>().unwrap());
+    let unnamed = || {
+        let mut span = crate::trace::ReportedSpan::new(crate::TraceId(1), crate::SpanId(1));
+        span.local.service = Some("A".to_owned());
+        Handler::of(&span).unwrap()
+    };
+    let history = |names: &[&str]| History::new(names.iter().map(|name| sample(name, 1, &[])));
+    let name = |found: Option<InstanceId>| found.map(|instance| instance.to_string());
+    assert_eq!(name(history(&["a-1", "b-1"]).instance(&unnamed())).as_deref(), Some("a-1"));
+    assert_eq!(history(&["a-1", "a-2"]).instance(&unnamed()), None);
+    assert_eq!(name(history(&["a-1", "a-2"]).instance(&handler("a-2"))).as_deref(), Some("a-2"));
+    assert_eq!(name(history(&["a-1"]).instance(&handler("a-2"))).as_deref(), Some("a-2"));
+}
+
+#[test]
 fn summaries_tell_growth_peaks_and_what_is_missing() {
     let used = |at: u64, cpu: f64, memory: f64, restarts: f64| {
         let values = [

@@ -1,6 +1,7 @@
 //! Points of metrics beside the spans: each series written once, its points as time and value.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 
 use faultscope_model::metrics::Kind;
 use rusqlite::Connection;
@@ -10,6 +11,9 @@ use crate::interop::otlp::{MetricPoint, MetricValue, Temporality};
 
 /// The most series of a slice; points of later ones are left out.
 const MOST_SERIES: usize = 20_000;
+
+/// The most points that one question for many series is answered with.
+const MOST_POINTS: usize = 500_000;
 
 /// What a line of values is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -175,16 +179,101 @@ pub(super) fn read(
     let mut statement = connection
         .prepare_cached("SELECT id, text FROM series WHERE name = ?1 AND (?2 IS NULL OR service = ?2)")?;
     let mut rows = statement.query((name, service))?;
-    // Moments far beyond what 63 bits hold are as good as the last one.
-    let clamp = |us: u64| i64::try_from(us).unwrap_or(i64::MAX);
     while let Some(row) = rows.next()? {
         let Ok(series) = serde_json::from_str::<Series>(row.get_ref(1)?.as_str()?) else { continue };
-        let mut found = points.query((row.get::<_, i64>(0)?, clamp(from_us), clamp(to_us)))?;
+        let mut found = points.query((row.get::<_, i64>(0)?, clamped(from_us), clamped(to_us)))?;
         while let Some(point) = found.next()? {
             take(series.clone(), point.get::<_, i64>(0)?.cast_unsigned(), point.get(1)?);
         }
     }
     Ok(())
+}
+
+/// Which of many series are read, and of when.
+#[derive(Clone, Copy)]
+pub struct SeriesQuery<'q> {
+    /// The services that they are about, in lower case.
+    pub services: &'q BTreeSet<String>,
+    /// Whether series of a name are wanted.
+    pub names: &'q dyn Fn(&str) -> bool,
+    /// Microseconds since 1970, from and to.
+    pub between: (u64, u64),
+}
+
+impl fmt::Debug for SeriesQuery<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { services, between, .. } = self;
+        f.debug_struct("SeriesQuery").field("services", services).field("between", between).finish()
+    }
+}
+
+/// Points of many series, by series and time.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SeriesFound {
+    /// The points.
+    pub series: BTreeMap<Series, BTreeMap<u64, f64>>,
+    points: usize,
+    /// Whether there were more than fit; whole series are missing then, or their ends.
+    pub is_cut: bool,
+}
+
+impl SeriesFound {
+    /// Takes a point; says whether there is room for more.
+    pub(crate) fn take(&mut self, series: &Series, at_us: u64, value: f64) -> bool {
+        if self.points >= MOST_POINTS {
+            self.is_cut = true;
+            return false;
+        }
+        self.points += 1;
+        match self.series.get_mut(series) {
+            Some(points) => drop(points.insert(at_us, value)),
+            None => drop(self.series.insert(series.clone(), BTreeMap::from([(at_us, value)]))),
+        }
+        true
+    }
+}
+
+/// The series that are wanted, with their numbers.
+pub(crate) fn wanted(
+    connection: &Connection,
+    query: &SeriesQuery<'_>,
+) -> rusqlite::Result<Vec<(i64, Series)>> {
+    let mut statement = connection.prepare_cached("SELECT id, name, service, text FROM series")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let is_wanted = (query.names)(row.get_ref(1)?.as_str()?)
+            && query.services.contains(&row.get_ref(2)?.as_str()?.to_lowercase());
+        if is_wanted && let Ok(series) = serde_json::from_str(row.get_ref(3)?.as_str()?) {
+            found.push((row.get(0)?, series));
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the points of many series.
+pub(super) fn read_many(
+    connection: &Connection,
+    query: &SeriesQuery<'_>,
+    found: &mut SeriesFound,
+) -> rusqlite::Result<()> {
+    let mut points = connection.prepare_cached(
+        "SELECT at_us, value FROM points WHERE series = ?1 AND at_us BETWEEN ?2 AND ?3 ORDER BY at_us",
+    )?;
+    for (number, series) in wanted(connection, query)? {
+        let mut rows = points.query((number, clamped(query.between.0), clamped(query.between.1)))?;
+        while let Some(row) = rows.next()? {
+            if !found.take(&series, row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Moments far beyond what 63 bits hold are as good as the last one.
+pub(crate) fn clamped(us: u64) -> i64 {
+    i64::try_from(us).unwrap_or(i64::MAX)
 }
 
 /// A series and what there is of it.

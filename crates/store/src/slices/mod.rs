@@ -29,8 +29,8 @@ mod store;
 mod writer;
 
 pub use catalogue::{SliceEntry, SpanRetention};
-pub(crate) use metrics::SeriesNumbers;
-pub use metrics::{Point, Series, SeriesEntry, points_of};
+pub use metrics::{Point, Series, SeriesEntry, SeriesFound, SeriesQuery, points_of};
+pub(crate) use metrics::{SeriesNumbers, clamped, wanted};
 pub use reader::{Matching, SpanReader};
 pub use store::{Ack, Refused, SpanCounts, SpanStore, SpanStoreOptions};
 

@@ -8,7 +8,7 @@ use faultscope_model::TraceId;
 use faultscope_model::trace::{ReportedSpan, TraceQuery};
 
 use super::catalogue::{Catalogue, SliceEntry};
-use super::metrics::{Series, SeriesEntry};
+use super::metrics::{self, Series, SeriesEntry, SeriesFound, SeriesQuery};
 use super::scan::{Part, Scan};
 use super::search::search;
 use super::seen;
@@ -197,18 +197,28 @@ impl SpanReader {
     ) -> Result<BTreeMap<Series, Vec<(u64, f64)>>, StoreError> {
         let mut found: BTreeMap<Series, BTreeMap<u64, f64>> = BTreeMap::new();
         for (_, slice) in self.snapshot()?.0.iter().rev() {
-            slice.points(name, service, between, &mut |series, at_us, value| {
+            let mut take = |series, at_us, value| {
                 found.entry(series).or_default().insert(at_us, value);
-            })?;
+            };
+            slice.read(|connection| metrics::read(connection, name, service, between, &mut take))?;
         }
         Ok(found.into_iter().map(|(series, points)| (series, points.into_iter().collect())).collect())
+    }
+
+    /// The points of many series; of more than fit into memory the first.
+    pub fn many(&self, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
+        let mut found = SeriesFound::default();
+        for (_, slice) in self.snapshot()?.0.iter().rev() {
+            slice.read(|connection| metrics::read_many(connection, query, &mut found))?;
+        }
+        Ok(found)
     }
 
     /// All series with what there is of them, sorted.
     pub fn series(&self) -> Result<Vec<SeriesEntry>, StoreError> {
         let mut found: BTreeMap<Series, SeriesEntry> = BTreeMap::new();
         for (_, slice) in self.snapshot()?.0.iter().rev() {
-            slice.series(&mut |entry| {
+            let mut take = |entry: SeriesEntry| {
                 let Some(known) = found.get_mut(&entry.series) else {
                     found.insert(entry.series.clone(), entry);
                     return;
@@ -218,7 +228,8 @@ impl SpanReader {
                 if entry.last_us >= known.last_us {
                     (known.last_us, known.last) = (entry.last_us, entry.last);
                 }
-            })?;
+            };
+            slice.read(|connection| metrics::list(connection, &mut take))?;
         }
         Ok(found.into_values().collect())
     }

@@ -13,7 +13,7 @@ use super::intern::NameList;
 use super::row::{self, Numbers, UNNUMBERED};
 use super::scan::{Answer, Numbered, Part, Scan};
 use super::segment::{self, Described, Entry, contains, entries, entries_of, rows_of, trace_key};
-use super::{metrics, schema, seen};
+use super::{schema, seen};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::reports::sealed_error;
 use crate::secrets::{Key, restore_reported, unseal};
@@ -234,20 +234,12 @@ impl Slice {
         seen::texts(&self.lock().connection, kind, service, out).map_err(self.failed())
     }
 
-    /// Hands the points of a metric to a function.
-    pub(super) fn points(
+    /// Asks its tables of metrics.
+    pub(super) fn read<T>(
         &self,
-        name: &str,
-        service: Option<&str>,
-        between: (u64, u64),
-        take: &mut dyn FnMut(metrics::Series, u64, f64),
-    ) -> Result<(), StoreError> {
-        metrics::read(&self.lock().connection, name, service, between, take).map_err(self.failed())
-    }
-
-    /// Hands all series with points to a function.
-    pub(super) fn series(&self, take: &mut dyn FnMut(metrics::SeriesEntry)) -> Result<(), StoreError> {
-        metrics::list(&self.lock().connection, take).map_err(self.failed())
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        read(&self.lock().connection).map_err(self.failed())
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
