@@ -165,6 +165,9 @@ fn prefixed_tests(
     let prefix = inner.to_string_lossy();
     let mut tests = project.application.tests.clone();
     for test in &mut tests {
+        if let Some(input) = &mut test.input {
+            input.file = below(&prefix, &input.file);
+        }
         match &mut test.body {
             TestBody::Command(command) | TestBody::Discover { command, .. } => {
                 command.directory = below(&prefix, &command.directory);

@@ -118,6 +118,37 @@ fn folders_with_two_versions_of_a_program() {
 }
 
 #[test]
+fn the_input_of_a_test_is_looked_for_beside_its_own_file() {
+    let (tool, text) = plain();
+    let (services, _) = text.split_once("tests:\n").unwrap();
+    let test = "tests:\n  - { name: import, run: [\"sh\", \"import.sh\", \"{input}\"], input: data/orders.txt, failure: bad }\n";
+    let import = "grep -q bad \"$1\" && curl -s http://back:8081/word | grep -q moon && { echo bad >&2; exit 1; }; \
+                  grep -q . \"$1\"\n";
+    for (side, word) in [("v1", "world"), ("v2", "moon")] {
+        let env = format!("    ports: [8081]\n    env: {{ WORD: {word} }}\n");
+        let services = services.replace("    ports: [8081]\n", &env);
+        tool.write(&format!("{side}/faultscope.yaml"), &format!("{services}{test}"));
+        tool.write(&format!("{side}/cells.yaml"), &tool.read("cells.yaml"));
+        tool.write(&format!("{side}/import.sh"), import);
+        tool.write(&format!("{side}/data/orders.txt"), "good\nbad\ngood\n");
+    }
+    let sides = ["--good", "v1", "--bad", "v2"];
+    let report = tool.json([&["debug", "--input"], &sides[..]].concat(), 1);
+    assert_eq!(report["causes"][0]["deltas"][0]["name"], "config back.env.WORD");
+    assert_eq!(
+        (&report["input"]["text"], &report["input"]["ending"]["kind"]),
+        (&"bad".into(), &"minimal".into())
+    );
+    // Tests of a file of their own have their input beside that one.
+    tool.write("tests/faultscope.yaml", &format!("{services}{test}"));
+    tool.write("tests/import.sh", import);
+    tool.write("tests/data/orders.txt", "bad\n");
+    std::fs::remove_dir_all(tool.folder().join("v2/data")).unwrap();
+    let words = ["test", "--failing", "--tests", "tests"];
+    tool.run(words.iter().chain(&sides)).expect(1);
+}
+
+#[test]
 fn a_missing_service_is_a_delta() {
     let (tool, good) = plain();
     let (before, rest) = good.split_once("  back:\n").unwrap();
