@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use faultscope_engine::debug::{
     Bar, Course, DebugReport, Difference, Document, FoundCause, InputReport, NamedDelta, RoundCounts,
-    TreeCall, ValueBoundary, Verdict,
+    StartReport, TreeCall, ValueBoundary, Verdict,
 };
 use faultscope_model::units::show_duration;
 use maud::{Markup, html};
@@ -31,9 +31,11 @@ pub fn debug_report(document: &Document) -> String {
         @if report.none_left {
             p.good { "A passing trial without any of these deltas shows that no further cause is left." }
         }
+        @if let Some(rest) = &report.rest { p.bad { (rest.tell()) } }
         (boundaries(&report.boundaries))
         @if let Some(input) = &report.input { (smallest(input)) }
         @if let Some(difference) = &report.difference { (evidence(difference)) }
+        @if let Some(start) = &report.start { (last_words(start)) }
         (timeline(&document.course))
         (rounds(&document.course.rounds))
         h2 { "How it was run" }
@@ -49,8 +51,8 @@ pub fn debug_report(document: &Document) -> String {
 fn headline(report: &DebugReport) -> String {
     match (&report.verdict, report.causes.as_slice()) {
         (Verdict::Reduced, [only]) => {
-            let verb = if only.deltas.len() == 1 { "makes" } else { "make" };
-            format!("{} of {} deltas {verb} the test fail", only.deltas.len(), report.deltas)
+            let count = only.deltas.len();
+            format!("{count} of {} deltas {}", report.deltas, report.effect(count))
         }
         (Verdict::Reduced, several) => {
             format!("{} independent causes among {} deltas", several.len(), report.deltas)
@@ -89,7 +91,7 @@ fn cause_part(cause: &FoundCause, number: usize, report: &DebugReport) -> Markup
         div.sheet.cause {
             (deltas(&cause.deltas))
             @if cause.deltas.len() > 1 {
-                p.soft { "Only together: without any one of them the test passes or fails in another way." }
+                p.soft { "Only together: without any one of them " (report.passing()) " or it fails in another way." }
             }
             @if cause.witness.len() > cause.deltas.len() {
                 p.soft { "The failing trial also had " (cause.witness.len() - cause.deltas.len())
@@ -177,6 +179,20 @@ fn evidence(difference: &Difference) -> Markup {
                 p { b.good { "passing" } " run " code { (difference.passing) } }
                 pre { (passing) }
                 (tree(&difference.passing_tree))
+            }
+        }
+    }
+}
+
+/// How a service ended that does not come up.
+fn last_words(start: &StartReport) -> Markup {
+    html! {
+        h2 { "Evidence: how it ended" }
+        div.sheet {
+            p { b { (start.instance) } " " b.bad { (start.reason) } " in run " code { (start.failing) } }
+            @if !start.last_lines.is_empty() { pre { (start.last_lines.join("\n")) } }
+            @if let Some(passing) = &start.passing {
+                p.soft { "Everything comes up in run " code { (passing) } ", without " (start.without.join(", ")) "." }
             }
         }
     }

@@ -51,13 +51,18 @@ fn note(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
                 (_, _, Some(signal)) => format!("killed by signal {signal}"),
                 _ => "ended".to_owned(),
             };
-            InstanceExit { instance, reason }
+            InstanceExit { instance, reason, start: None }
         }
-        PlatformEvent::OutOfMemory { instance } => InstanceExit { instance, reason: CHILD_KILLED.into() },
+        PlatformEvent::OutOfMemory { instance } => {
+            InstanceExit { instance, reason: CHILD_KILLED.into(), start: None }
+        }
         PlatformEvent::Ready { .. } => return,
     };
     // An instance that did not become ready has been noted with its reason.
-    if !exits.contains(&exit) {
+    let is_known = |known: &InstanceExit| {
+        known.instance == exit.instance && (known.start.is_some() || known.reason == exit.reason)
+    };
+    if !exits.iter().any(is_known) {
         exits.push(exit);
     }
 }
@@ -78,6 +83,6 @@ mod tests {
             PlatformEvent::Exited { instance: instance.clone(), code, signal, out_of_memory: true },
             &mut exits,
         );
-        assert_eq!(exits, [InstanceExit { instance, reason: "killed: out of memory".into() }]);
+        assert_eq!(exits, [InstanceExit { instance, reason: "killed: out of memory".into(), start: None }]);
     }
 }

@@ -7,6 +7,7 @@ pub mod campaign;
 mod clock;
 mod collector;
 pub mod debug;
+mod deploying;
 mod error;
 mod events;
 mod evidence;

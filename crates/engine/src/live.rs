@@ -1,13 +1,15 @@
 //! An application that is kept up: deployed like a trial, ended by people.
 
+use faultscope_model::outcome::StartEnding;
 use faultscope_model::run::{Cost, Evidence, Run};
 use faultscope_model::{Outcome, SlotId};
 use faultscope_platform::{PlatformError, PlatformErrorKind};
 use tokio_util::sync::CancellationToken;
 
+use crate::deploying::Deployed;
 use crate::error::EngineError;
 use crate::session::{Session, now_us};
-use crate::trial::{Deployed, TrialRequest};
+use crate::trial::TrialRequest;
 
 impl Session {
     /// Deploys a circumstance and returns when everything is ready; calls are recorded from then on.
@@ -39,6 +41,7 @@ impl Session {
                 let last_lines = evidence.logs.into_values().next().unwrap_or_default();
                 let kind = PlatformErrorKind::NotReady {
                     instance: exit.instance.clone(),
+                    ending: exit.start.unwrap_or(StartEnding::Ended),
                     reason: exit.reason,
                     last_lines,
                 };

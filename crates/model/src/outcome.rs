@@ -7,6 +7,8 @@ use std::time::Duration;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
+use crate::ServiceName;
+
 /// The outcome of a trial. All three are evidence for a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -36,10 +38,10 @@ impl Outcome {
     }
 }
 
-/// The way in which a test fails: equal signatures mean the same failure.
+/// The way in which a test fails, or a service does not come up: equal signatures mean the same failure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Signature {
-    /// The test.
+    /// The test; the service where the ending is that of a start.
     pub test: String,
     /// How it ended.
     pub ending: Ending,
@@ -47,14 +49,40 @@ pub struct Signature {
     pub message: String,
 }
 
+impl Signature {
+    /// A service that does not come up. What it says does not count: how it ends is what two starts that fail
+    /// for the same reason have in common.
+    pub fn of_start(service: &ServiceName, ending: StartEnding) -> Self {
+        Self { test: service.to_string(), ending: Ending::Start(ending), message: String::new() }
+    }
+
+    /// The service that does not come up; none when it is a test that fails.
+    pub fn service(&self) -> Option<&str> {
+        matches!(self.ending, Ending::Start(_)).then_some(self.test.as_str())
+    }
+
+    /// The test that fails; none when it is a service that does not come up.
+    pub fn failing_test(&self) -> Option<&str> {
+        self.service().is_none().then_some(self.test.as_str())
+    }
+
+    /// Whether the same test fails or the same service does not come up, in whatever way.
+    pub fn is_about_same(&self, other: &Self) -> bool {
+        self.test == other.test && self.service().is_some() == other.service().is_some()
+    }
+}
+
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(service) = self.service() {
+            return write!(f, "service {service} does not come up: {}", self.ending);
+        }
         write!(f, "{}: {}", self.test, self.ending)?;
         if self.message.is_empty() { Ok(()) } else { write!(f, ": {}", self.message) }
     }
 }
 
-/// How a failing test ended.
+/// How a failing test, or the start of a service, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -68,6 +96,8 @@ pub enum Ending {
     Step(u32),
     /// A discovered test case failed.
     Case,
+    /// A service did not come up.
+    Start(StartEnding),
 }
 
 impl fmt::Display for Ending {
@@ -78,6 +108,35 @@ impl fmt::Display for Ending {
             Self::TimedOut => f.write_str("timed out"),
             Self::Step(number) => write!(f, "step {number}"),
             Self::Case => f.write_str("failed"),
+            Self::Start(ending) => ending.fmt(f),
+        }
+    }
+}
+
+/// How the start of a service ended that did not come up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartEnding {
+    /// It ended with this exit code.
+    Code(i32),
+    /// It was killed by this signal.
+    Signal(i32),
+    /// It was killed because it used more memory than it may.
+    OutOfMemory,
+    /// It runs but was not ready in time.
+    Late,
+    /// It ended, and nobody knows how.
+    Ended,
+}
+
+impl fmt::Display for StartEnding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exited with {code}"),
+            Self::Signal(signal) => write!(f, "killed by signal {signal}"),
+            Self::OutOfMemory => f.write_str("killed: out of memory"),
+            Self::Late => f.write_str("not ready in time"),
+            Self::Ended => f.write_str("ended"),
         }
     }
 }
@@ -133,6 +192,12 @@ pub fn judge(failures: &[Signature], wanted: Option<&Signature>) -> Outcome {
             Outcome::Unresolved { reason: format!("another failure: {other}") }
         }
     }
+}
+
+/// Judges a trial in which a service did not come up. That is a failure only where it is the one that is
+/// looked for: otherwise nothing could be tested, and nobody knows what would have been seen.
+pub fn judge_start(found: Signature, reason: String, wanted: Option<&Signature>) -> Outcome {
+    if wanted == Some(&found) { Outcome::Fail { signature: found } } else { Outcome::Unresolved { reason } }
 }
 
 /// The most characters of a message that count.
@@ -212,6 +277,28 @@ mod tests {
         assert_eq!(judge(std::slice::from_ref(&b), None).word(), "fail");
         assert_eq!(judge(std::slice::from_ref(&b), Some(&a)).word(), "unresolved");
         assert_eq!(judge(&[a.clone(), b], Some(&a)).word(), "unresolved");
+    }
+
+    #[test]
+    fn starts_are_the_same_failure_by_service_and_ending() {
+        let (back, front) = ("back".parse().unwrap(), "front".parse().unwrap());
+        let found = |service, ending| Signature::of_start(service, ending);
+        let wanted = found(&back, StartEnding::Code(3));
+        let judged = |found: Signature, wanted| judge_start(found, "not ready".into(), wanted);
+        assert_eq!(judged(wanted.clone(), Some(&wanted)), Outcome::Fail { signature: wanted.clone() });
+        let unresolved = Outcome::Unresolved { reason: "not ready".into() };
+        for other in [found(&front, StartEnding::Code(3)), found(&back, StartEnding::Late)] {
+            assert_eq!(judged(other, Some(&wanted)), unresolved);
+        }
+        assert_eq!(judged(wanted.clone(), None), unresolved, "a test was to be seen");
+        assert_eq!(wanted.to_string(), "service back does not come up: exited with 3");
+        assert_eq!((wanted.service(), wanted.failing_test()), (Some("back"), None));
+        assert!(wanted.is_about_same(&found(&back, StartEnding::OutOfMemory)));
+        assert!(!wanted.is_about_same(&signature("back")), "a test of the same name is something else");
+        // All services came up, but a test fails: neither this failure nor none.
+        assert_eq!(judge(&[signature("a")], Some(&wanted)).word(), "unresolved");
+        let written = serde_json::to_string(&wanted).unwrap();
+        assert_eq!(written, r#"{"test":"back","ending":{"start":{"code":3}},"message":""}"#);
     }
 
     #[test]

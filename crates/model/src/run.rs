@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::circumstance::Circumstance;
 use crate::ids::{InstanceId, RunId, SlotId, TrialId};
-use crate::outcome::{Outcome, TestResult};
+use crate::outcome::{Outcome, Signature, StartEnding, TestResult};
 use crate::perturbation::{Perturbation, TargetId};
 use crate::series::GateReport;
 use crate::space::DeltaSet;
@@ -150,6 +150,16 @@ pub struct InstanceExit {
     pub instance: InstanceId,
     /// `exited with 1`, `killed by signal 11`, `killed: out of memory`.
     pub reason: String,
+    /// How its start ended, where it did not become ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartEnding>,
+}
+
+impl Evidence {
+    /// The failure to come up that kept everything else from being tried, where there was one.
+    pub fn start_failure(&self) -> Option<Signature> {
+        self.exits.iter().find_map(|exit| Some(Signature::of_start(&exit.instance.service, exit.start?)))
+    }
 }
 
 /// What a rule did.

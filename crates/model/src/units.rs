@@ -6,6 +6,29 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// A number with its noun, for people.
+///
+/// ```
+/// use faultscope_model::units::count;
+/// assert_eq!([count(1, "trial"), count(3, "trial"), count(0, "try")], ["1 trial", "3 trials", "0 tries"]);
+/// ```
+pub fn count<N: fmt::Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let noun = nouns(&number, noun);
+    format!("{number} {noun}")
+}
+
+/// The noun as it stands after a number: `trial` after 1, `trials` after any other.
+pub fn nouns<N: PartialEq + From<u8>>(number: &N, noun: &str) -> String {
+    let one = *number == N::from(1);
+    let before = noun.chars().rev().nth(1);
+    match noun.strip_suffix('y') {
+        _ if one => noun.to_owned(),
+        Some(stem) if before.is_some_and(|letter| !"aeiou".contains(letter)) => format!("{stem}ies"),
+        _ if ["s", "x", "ch", "sh"].iter().any(|end| noun.ends_with(end)) => format!("{noun}es"),
+        _ => format!("{noun}s"),
+    }
+}
+
 /// A text that is not a size or not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}; write it like {example}")]

@@ -1,6 +1,7 @@
 //! What can go wrong between the tool and its platform.
 
 use faultscope_model::InstanceId;
+use faultscope_model::outcome::StartEnding;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -30,6 +31,8 @@ pub enum PlatformErrorKind {
     NotReady {
         /// Which.
         instance: InstanceId,
+        /// In which way, as far as two failures of the same cause have it in common.
+        ending: StartEnding,
         /// Why: `exited with 1`, `killed: out of memory`, `not ready within 10s`.
         reason: String,
         /// The last lines it printed.

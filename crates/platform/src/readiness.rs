@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use faultscope_model::plan::{Probe, Readiness};
+use faultscope_model::outcome::StartEnding;
+use faultscope_model::plan::{InstancePlan, Probe, Readiness};
 use faultscope_model::units::show_duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -51,6 +52,24 @@ pub(crate) async fn wait_until_ready(
         late.push_str(&format!(" {last}"));
     }
     Ok(Waited::Late(late))
+}
+
+/// In which way an instance ended before it was ready, and that for people.
+pub(crate) fn over_too_soon(
+    plan: &InstancePlan,
+    out_of_memory: bool,
+    code: Option<i32>,
+    signal: Option<i32>,
+) -> (StartEnding, String) {
+    let ending = match (out_of_memory, code, signal) {
+        (true, ..) => StartEnding::OutOfMemory,
+        (_, Some(code), _) => StartEnding::Code(code),
+        (_, _, Some(signal)) => StartEnding::Signal(signal),
+        _ => StartEnding::Ended,
+    };
+    let limit = plan.limits.memory.filter(|_| out_of_memory);
+    let limit = limit.map(|limit| format!(" (limit {limit})")).unwrap_or_default();
+    (ending, format!("{ending}{limit}"))
 }
 
 /// What a probe asks for, for people.

@@ -111,6 +111,15 @@ impl Faultscope {
         self.start(words).finish(WITHIN)
     }
 
+    /// Runs a command line that the tool has printed, as a shell reads it.
+    #[track_caller]
+    pub fn pasted(&self, line: &str) -> Output {
+        let words = line.strip_prefix("faultscope ").expect("a command of the tool");
+        let split = Command::new("sh").arg("-c").arg(format!("printf '%s\\0' {words}")).output();
+        let split = String::from_utf8(split.expect("a shell").stdout).expect("text");
+        self.run(split.split_terminator('\0'))
+    }
+
     /// Starts the tool and leaves it running.
     #[track_caller]
     pub fn start<S: AsRef<str>>(&self, words: impl IntoIterator<Item = S>) -> Running {

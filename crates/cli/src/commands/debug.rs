@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use faultscope_engine::Session;
 use faultscope_engine::debug::{self, DebugOptions, DebugReport, Flaky, FoundCause, Strategy, Verdict};
-use faultscope_model::units::show_duration;
-use faultscope_search::Proof;
+use faultscope_model::units::{count, nouns, show_duration};
 use faultscope_store::Store;
 
 use super::debug_args::{Budget, DebugArgs, FlakyArg, StrategyArg};
@@ -16,10 +15,8 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::project::Project;
+use crate::render::report::text;
 use crate::shell::{self, quote};
-
-/// Deltas of an unfinished answer that are shown.
-const MOST_SHOWN: usize = 12;
 
 pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let mut project = Project::of(&args.target, printer)?;
@@ -148,62 +145,24 @@ fn bundles(
 }
 
 fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
-    if let Some(signature) = &report.signature {
-        printer.line(format!("failure: {signature}"));
-    }
-    if let Some(flaky) = report.calibration.filter(|known| known.rate < 1.0) {
-        printer.line(format!(
-            "It shows in about {:.0} % of its runs: {} of {} start-up checks failed",
-            100.0 * flaky.rate,
-            flaky.failed,
-            flaky.tried
-        ));
-    }
+    text::failure(report, printer);
     if report.verdict != Verdict::Reduced {
         printer.line(report.summary());
     }
     if let Some(hint) = hint(report, args) {
         printer.line(hint);
     }
-    if report.causes.len() > 1 {
-        printer.line(format!("{} causes; any of them alone makes the test fail:", report.causes.len()));
-    }
-    for cause in &report.causes {
-        show_cause(cause, report, printer);
-        if let Some(run) = &cause.run {
-            let at = shell::at(&args.target.file);
-            printer.line(format!("Failing run: {run} (`faultscope runs show {run}{at}`)"));
-        }
-        printer.line(format!("Reproduce with `{}`", reproduce(cause, report, args)));
-    }
-    crate::render::deeper::deeper(report, printer);
-    if report.none_left {
-        printer.line("No cause is left: with all other deltas together the test passes");
-    }
-    let stopped = matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget);
-    if stopped && report.causes.is_empty() && !report.best.is_empty() {
-        show_best(report, printer);
-    }
-    if let Some(difference) = &report.difference {
-        let (failing, passing) = difference.calls();
-        printer.line(format!(
-            "First call that differs from run {} (without {}):",
-            difference.passing,
-            difference.without.join(", ")
-        ));
-        printer.line(format!("  failing  {failing}"));
-        printer.line(format!("  passing  {passing}"));
-    }
+    text::found(report, &shell::at(&args.target.file), printer);
     let trials = &report.trials;
-    let mut parts = vec![format!("{} trials finished", trials.finished)];
+    let mut parts = vec![format!("{} finished", count(trials.finished, "trial"))];
     for (count, what) in [
-        (trials.deeper, "for boundaries and input"),
-        (trials.unresolved, "unresolved"),
-        (trials.cancelled, "cancelled"),
-        (trials.reused, "reused"),
-        (trials.earlier, "from before"),
-        (trials.sentinels, "sentinels"),
-        (trials.checks, "start-up checks"),
+        (trials.deeper, "for boundaries and input".to_owned()),
+        (trials.unresolved, "unresolved".to_owned()),
+        (trials.cancelled, "cancelled".to_owned()),
+        (trials.reused, "reused".to_owned()),
+        (trials.earlier, "from before".to_owned()),
+        (trials.sentinels, nouns(&trials.sentinels, "sentinel")),
+        (trials.checks, nouns(&trials.checks, "start-up check")),
     ] {
         if count > 0 {
             parts.push(format!("{count} {what}"));
@@ -239,51 +198,11 @@ fn hint(report: &DebugReport, args: &DebugArgs) -> Option<String> {
     }
 }
 
-/// The best answer so far and what is proven about it.
-fn show_best(report: &DebugReport, printer: &Printer) {
-    let (best, all) = (report.best.len(), report.deltas);
-    printer.line(printer.strong(&format!("Smallest failing set so far: {best} of {all} deltas")));
-    for delta in report.best.iter().take(MOST_SHOWN) {
-        printer.line(format!("  {:<14} {}: {} -> {}", delta.dimension, delta.name, delta.from, delta.to));
-    }
-    if best > MOST_SHOWN {
-        printer.line(format!("  and {} more", best - MOST_SHOWN));
-    }
-    let proven = match report.proof {
-        Proof::Given => "all deltas together fail".to_owned(),
-        _ => format!(
-            "a trial of exactly this set failed; {} smaller ones are yet to be tried",
-            report.unproven
-        ),
-    };
-    printer.line(format!("Proven: {proven}"));
-}
-
-fn show_cause(cause: &FoundCause, report: &DebugReport, printer: &Printer) {
-    let proof = if cause.minimal { "Minimal cause" } else { "Cause" };
-    let together = if cause.deltas.len() > 1 { ", together" } else { "" };
-    let count = cause.deltas.len();
-    printer.line(printer.strong(&format!("{proof}: {count} of {} deltas{together}", report.deltas)));
-    for delta in &cause.deltas {
-        printer.line(format!("  {:<14} {}: {} -> {}", delta.dimension, delta.name, delta.from, delta.to));
-    }
-    if cause.witness.len() > cause.deltas.len() {
-        let more = cause.witness.len() - cause.deltas.len();
-        printer.line(format!("  (the failing trial also had {more} pairs of calls that these imply)"));
-    }
-    if report.calibration.is_some_and(|known| known.rate < 1.0) {
-        // A single delta that failed once is the cause; of several, passes that were chance could hide one.
-        let certain = match cause.deltas.len() {
-            0 | 1 => "certain".to_owned(),
-            _ => format!("{:.1} % certain", (1000.0 * report.belief).floor() / 10.0),
-        };
-        printer.line(format!("  {certain}; seen to fail {} times with exactly these", cause.confirmations));
-    }
-}
-
 fn reproduce(cause: &FoundCause, report: &DebugReport, args: &DebugArgs) -> String {
     let deltas: Vec<_> = cause.witness.iter().map(|d| format!("--delta {}", quote(&d.name))).collect();
-    let test = report.signature.as_ref().map(|s| format!(" --test {}", quote(&s.test))).unwrap_or_default();
+    // A service that does not come up needs no test.
+    let test = report.signature.as_ref().and_then(|signature| signature.failing_test());
+    let test = test.map(|test| format!(" --test {}", quote(test))).unwrap_or_default();
     let target: Vec<_> = args.target.words().iter().map(|word| quote(word)).collect();
     format!("faultscope test {} {}{test}", target.join(" "), deltas.join(" "))
 }

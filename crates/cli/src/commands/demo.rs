@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::project::{self, Project};
 use crate::render;
 use crate::samples::TICKETING;
-use crate::shell::quote;
+use crate::shell::{self, quote};
 
 /// Callers of the service map that are shown.
 const MAP_CALLERS: [&str; 2] = ["cancel", "dashboard"];
@@ -77,7 +77,7 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
         printer.line(report.summary());
         return Ok(exit);
     }
-    render::report::found(&report, printer);
+    render::report::text::found(&report, &shell::at(&folder), printer);
     printer.line(printer.dim(&format!("{}, {}", report.summary(), show_duration(report.took))));
     next(&folder, &report, printer);
     Ok(exit)

@@ -14,6 +14,7 @@ use crate::printer::Printer;
 use crate::project;
 use crate::render::report;
 pub(crate) use crate::render::report::Format;
+use crate::shell;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandE
         if printer.json {
             printer.result(&document)?;
         } else {
-            report::show(&document, printer);
+            report::text::show(&document, &shell::at(&args.folder), printer);
         }
         return Ok(Exit::Done);
     };

@@ -130,6 +130,8 @@ async fn try_both(
     let tests: Vec<_> = application
         .tests
         .iter()
+        // Whether a service comes up is known before any test is run.
+        .filter(|_| manifest.signature.service().is_none())
         .filter(|test| !manifest.only || test.name == manifest.signature.test)
         .cloned()
         .collect();
@@ -163,6 +165,7 @@ fn show(shown: &Shown, printer: &Printer) {
     printer.line(format!("failing circumstance ({}):", manifest.deltas.join(", ")));
     if let Some(run) = failing.last() {
         render::run::tests(run, printer);
+        render::run::endings(run, render::run::MESSAGE_LINES, printer);
     }
     printer.line("nearest passing circumstance:");
     render::run::tests(passing, printer);
@@ -232,7 +235,7 @@ pub(crate) fn write_bundles(
         let compared = compared(project, target, failing, passing)?;
         let reduced = compared.is_none().then_some(Reduced { file: &file, failing, passing });
         let manifest = Manifest {
-            format: Manifest::format(compared.is_some()),
+            format: Manifest::format(compared.is_some(), signature),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             application: report.application.clone(),
             campaign: report.campaign.clone(),

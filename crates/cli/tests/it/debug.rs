@@ -95,7 +95,7 @@ fn the_cause_and_how_to_see_it_again() {
       configuration  config back.env.BROKEN: unset -> true
     Failing run: <some> (`faultscope runs show <some>`)
     Reproduce with `faultscope test faultscope.yaml --delta 'config back.env.BROKEN' --test hello`
-    First call that differs from run <run>.check-simplest (without config back.env.BROKEN):
+    Evidence: the first call that differs from run <run>.check-simplest (without config back.env.BROKEN):
       failing  front-1 -> back-1 GET /word: 503 {"error":"no words today","kind":"failed","operation":"GET /word","service":"back"}
       passing  front-1 -> back-1 GET /word: 200 {"by":"back-1","word":"world"}
     <some> finished, 4 start-up checks, <time>

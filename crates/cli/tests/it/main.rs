@@ -25,6 +25,7 @@ mod resilience;
 mod runs;
 mod secrets;
 mod sequences;
+mod starts;
 mod talk;
 mod ticketing;
 mod trouble;

@@ -49,7 +49,10 @@ fn reports_and_a_bundle_that_works_elsewhere() {
     );
     // The stored campaign tells the same later.
     let text = tool.run(["report", "--folder", "counter"]).expect(0).stdout;
-    assert!(text.contains("Cause: 2 of 14 deltas") && text.contains("cancelled  removed  reused"), "{text}");
+    assert!(
+        text.contains("Minimal cause: 2 of 14 deltas") && text.contains("cancelled  removed  reused"),
+        "{text}"
+    );
     let json = tool.json(["report", "last", "--folder", "counter", "--format", "json"], 0);
     assert_eq!(json["report"]["causes"].as_array().unwrap().len(), 1);
     assert!(!json["course"]["rounds"].as_array().unwrap().is_empty());

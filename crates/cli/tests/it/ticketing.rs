@@ -71,7 +71,7 @@ fn demo() {
     for part in [
         "pass: 34 of 34 tests passed",
         "service map:",
-        "Cause: 1 of 36 deltas",
+        "Minimal cause: 1 of 36 deltas",
         "instance order-other: 1 -> 3",
         "Evidence: the first call that differs",
         "Reproduce with",

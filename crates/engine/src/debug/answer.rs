@@ -1,9 +1,9 @@
 //! From what a search stands at to what people are told.
 
-use faultscope_model::{DeltaSet, Outcome, Space};
-use faultscope_search::{Search, TaskEnd};
+use faultscope_model::{DeltaSet, Outcome, Run, Space};
+use faultscope_search::{Cause, Search, TaskEnd};
 
-use super::{DebugReport, FoundCause, NamedDelta, table};
+use super::{DebugReport, FoundCause, NamedDelta, Rest, table};
 use crate::campaign::Finished;
 
 /// Puts what a search has found into the report.
@@ -15,7 +15,7 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
         deltas
     };
     let run_of = |set: &DeltaSet| finished.runs.iter().find(|r| &r.deltas == set).map(|r| r.id.clone());
-    let cause = |cause: &faultscope_search::Cause| FoundCause {
+    let cause = |cause: &Cause| FoundCause {
         deltas: named(if cause.core.is_empty() { &cause.witness } else { &cause.core }),
         witness: named(&cause.witness),
         minimal: matches!(
@@ -29,11 +29,7 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
     report.causes = standing.causes.iter().map(cause).collect();
     if report.causes.is_empty() && search.is_done() {
         // A search for one cause answers with the smallest set that failed.
-        let only = faultscope_search::Cause {
-            witness: standing.best.clone(),
-            proof: standing.proof,
-            ..faultscope_search::Cause::default()
-        };
+        let only = Cause { witness: standing.best.clone(), proof: standing.proof, ..Cause::default() };
         report.causes.push(cause(&only));
     }
     report.best = named(&standing.best);
@@ -47,4 +43,24 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
     report.trials.cancelled = finished.cancelled;
     report.trials.unresolved =
         finished.runs.iter().filter(|r| matches!(r.outcome, Outcome::Unresolved { .. })).count();
+}
+
+/// Why the deltas that no cause needs do not show that no further cause is left.
+pub(super) fn rest(space: &Space, causes: &[Cause], runs: &[Run]) -> Option<Rest> {
+    let found = causes.iter().fold(DeltaSet::new(), |all, cause| all.union(&cause.witness));
+    let others = space.full().difference(&found);
+    if causes.is_empty() || others.is_empty() {
+        return None;
+    }
+    let Ok(rest) = space.close(&others) else { return Some(Rest::Bound) };
+    if causes.iter().any(|cause| cause.witness.is_subset(&rest)) {
+        return Some(Rest::Bound);
+    }
+    let unresolved = |run: &Run| match &run.outcome {
+        Outcome::Unresolved { reason } if run.deltas == rest => {
+            Some(Rest::Unresolved { reason: reason.clone(), run: run.id.clone() })
+        }
+        _ => None,
+    };
+    runs.iter().rev().find_map(unresolved)
 }

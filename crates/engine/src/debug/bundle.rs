@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use files::{Collected, MOST_BYTES, MOST_FILES, add, collect};
 
-/// The latest form of bundles that this version writes and reads; the first knew no comparisons.
-const FORMAT: u32 = 2;
+/// The latest form of bundles that this version writes and reads. The first knew no comparisons, the second no
+/// services that do not come up.
+const FORMAT: u32 = 3;
 /// The manifest in a bundle.
 const MANIFEST: &str = "bundle.json";
 /// The folder of the application in a bundle.
@@ -207,12 +208,15 @@ fn minimal(extended: &Path, manifest: &Manifest, reduced: &Reduced<'_>) -> Resul
     let json = |value: &serde_json::Value| serde_json::to_string_pretty(value);
     let circumstance = |value: &Circumstance| serde_json::to_value(value).and_then(|value| json(&value));
     let unfit = |e: serde_json::Error| BundleError::Unfit(e.to_string());
+    let test = match manifest.signature.failing_test() {
+        Some(test) => format!("test: {}\n", json(&test.into()).map_err(unfit)?),
+        None => String::new(),
+    };
     Ok(format!(
-        "# Reduced by Faultscope {}: `simplest` passes, `failing` fails with\n# {}\nextends: {}\ntest: {}\nconstraints: []\nsimplest: {}\nfailing: {}\n",
+        "# Reduced by Faultscope {}: `simplest` passes, `failing` fails with\n# {}\nextends: {}\n{test}constraints: []\nsimplest: {}\nfailing: {}\n",
         manifest.version,
         manifest.signature.to_string().replace(['\n', '\r'], " "),
         json(&extended.into()).map_err(unfit)?,
-        json(&manifest.signature.test.clone().into()).map_err(unfit)?,
         circumstance(reduced.passing).map_err(unfit)?,
         circumstance(reduced.failing).map_err(unfit)?,
     ))
@@ -310,9 +314,14 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 }
 
 impl Manifest {
-    /// The form of a bundle with or without a comparison: earlier versions can use the latter.
-    pub fn format(compared: bool) -> u32 {
-        if compared { FORMAT } else { 1 }
+    /// The form of a bundle with or without a comparison, for such a failure: earlier versions can use what
+    /// they know.
+    pub fn format(compared: bool, signature: &Signature) -> u32 {
+        match (compared, signature.service()) {
+            (_, Some(_)) => FORMAT,
+            (true, None) => 2,
+            (false, None) => 1,
+        }
     }
 }
 

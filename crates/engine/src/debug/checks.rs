@@ -72,7 +72,9 @@ impl Checker<'_> {
         let mut news = ends.into_iter();
         let Some(simplest) = news.next() else { return Ok(Checked::Stopped) };
         let news: Vec<Run> = news.collect();
-        if let Some(Outcome::Unresolved { reason }) = news.first().map(|run| &run.outcome) {
+        if let Some(run) = news.first()
+            && let (Outcome::Unresolved { reason }, None) = (&run.outcome, run.evidence.start_failure())
+        {
             return Ok(Checked::Refused(Verdict::Unresolved { reason: reason.clone() }, None));
         }
         let calibration = match self.calibrate(news, repeat).await? {
@@ -95,6 +97,7 @@ impl Checker<'_> {
 
     /// Looks again whether the failure always shows, longer than at first; none when it was stopped.
     pub(super) async fn look_again(&mut self) -> Result<Option<Calibration>, EngineError> {
+        self.tally.settled = true;
         match self.calibrate(Vec::new(), self.tally.tried + calibrate::DOUBTED).await? {
             Calibrated::Known(calibration) => Ok(Some(calibration)),
             Calibrated::Refused(_) | Calibrated::Stopped => Ok(None),
@@ -169,7 +172,7 @@ impl Checker<'_> {
             let batch: Vec<TrialId> = batch.map(TrialId::check_simplest).collect();
             next += batch.len() as u32;
             let Some(runs) = self.carry_out(batch).await? else { return Ok(None) };
-            if runs.iter().any(|run| signatures(self.session, run).iter().any(|s| s.test == wanted.test)) {
+            if runs.iter().any(|run| failures(self.session, run).iter().any(|s| s.is_about_same(wanted))) {
                 return Ok(Some(true));
             }
         }
@@ -227,28 +230,38 @@ pub(super) struct Tally {
     tried: u32,
     /// All of them, also those that could not be judged.
     seen: u32,
-    failure: Option<(Run, Signature)>,
+    pub(super) failure: Option<(Run, Signature)>,
+    /// Whether that failure is searched already, so that no other one can take its place.
+    settled: bool,
 }
 
 impl Tally {
     fn add(&mut self, session: &Session, run: Run, named: Option<&str>) -> Result<(), Verdict> {
         self.seen += 1;
-        if matches!(run.outcome, Outcome::Unresolved { .. }) {
+        let start = run.evidence.start_failure();
+        if matches!(run.outcome, Outcome::Unresolved { .. }) && start.is_none() {
             return Ok(());
         }
-        let signatures = signatures(session, &run);
+        let failures = failures(session, &run);
+        let looks_for_start = self.failure.as_ref().is_some_and(|(_, wanted)| wanted.service().is_some());
         match &self.failure {
-            _ if signatures.is_empty() => self.tried += 1,
-            Some((_, wanted)) => {
+            _ if failures.is_empty() => self.tried += 1,
+            // It came up, which is all that counts.
+            _ if self.settled && looks_for_start && start.is_none() => self.tried += 1,
+            Some((_, wanted)) if start.is_some() || !looks_for_start => {
                 // Another failure says nothing about this one.
-                let same = signatures.as_slice() == std::slice::from_ref(wanted);
+                let same = failures.as_slice() == std::slice::from_ref(wanted);
                 self.failed += u32::from(same);
                 self.tried += u32::from(same);
             }
-            None => {
-                let wanted = wanted(&signatures, named)?;
-                self.failed += 1;
-                self.tried += 1;
+            _ => {
+                // A test that fails is what was asked for: starts that had failed before are no evidence then.
+                let wanted = match start {
+                    Some(start) => start,
+                    None => wanted(&failures, named)?,
+                };
+                self.tried = self.tried - self.failed + 1;
+                self.failed = 1;
                 self.failure = Some((run, wanted));
             }
         }
@@ -268,7 +281,11 @@ fn wanted(signatures: &[Signature], named: Option<&str>) -> Result<Signature, Ve
     }
 }
 
-fn signatures(session: &Session, run: &Run) -> Vec<Signature> {
+/// What failed in a run: tests, or a service that did not come up, so that no test was run.
+fn failures(session: &Session, run: &Run) -> Vec<Signature> {
+    if let Some(start) = run.evidence.start_failure() {
+        return vec![start];
+    }
     let pattern_of = |name: &str| {
         let test = session.application().tests.iter().find(|t| t.name == name);
         // The pattern was checked when the file was read.
@@ -278,6 +295,14 @@ fn signatures(session: &Session, run: &Run) -> Vec<Signature> {
 }
 
 fn refuse_simplest(simplest: &Run, wanted: &Signature) -> Option<Verdict> {
+    if wanted.service().is_some() {
+        // Whether everything comes up is all that counts: what its tests do there is another question.
+        let start = simplest.evidence.start_failure()?;
+        if start.is_about_same(wanted) {
+            return Some(Verdict::FailsAlready);
+        }
+        return Some(Verdict::Unresolved { reason: format!("the simplest circumstance: {start}") });
+    }
     match &simplest.outcome {
         Outcome::Pass => None,
         Outcome::Fail { signature } if signature.test == wanted.test => Some(Verdict::FailsAlready),

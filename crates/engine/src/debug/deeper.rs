@@ -75,7 +75,11 @@ impl Ground<'_> {
         wanted: &Signature,
         means: &mut Means,
     ) -> Result<Option<super::InputReport>, EngineError> {
-        let Some(test) = self.tests.iter().find(|test| test.name == wanted.test) else { return Ok(None) };
+        // A service that does not come up has no input.
+        let named = wanted.failing_test();
+        let Some(test) = self.tests.iter().find(|test| Some(test.name.as_str()) == named) else {
+            return Ok(None);
+        };
         let (session, rate, stop) = (self.session, self.rate, self.stop);
         Reduction { session, test, circumstance, deltas, wanted, rate, stop }.reduce(means).await
     }

@@ -15,10 +15,7 @@ pub(super) async fn first_difference(
 ) -> Result<Option<Difference>, EngineError> {
     let Some(witness) = report.causes.first().and_then(|cause| cause.run.clone()) else { return Ok(None) };
     let Some(failing) = runs.iter().find(|run| run.id == witness) else { return Ok(None) };
-    let distance =
-        |set: &DeltaSet| set.difference(&failing.deltas).len() + failing.deltas.difference(set).len();
-    let mut nearest: Vec<_> = runs.iter().filter(|run| run.outcome == Outcome::Pass).collect();
-    nearest.sort_by_key(|run| distance(&run.deltas));
+    let nearest = nearest_passing(failing, runs);
     let Some(passing) = nearest.first() else { return Ok(None) };
     // A second passing run shows which differences are chance.
     let again = match nearest.get(1) {
@@ -47,6 +44,15 @@ pub(super) async fn first_difference(
         failing_tree: tree(&bad_spans, &bad, at),
         passing_tree: tree(&good_spans, &good, at),
     }))
+}
+
+/// Passing runs, those first that differ from a failing one in the fewest deltas.
+pub(super) fn nearest_passing<'a>(failing: &Run, runs: &[&'a Run]) -> Vec<&'a Run> {
+    let distance =
+        |set: &DeltaSet| set.difference(&failing.deltas).len() + failing.deltas.difference(set).len();
+    let mut nearest: Vec<_> = runs.iter().copied().filter(|run| run.outcome == Outcome::Pass).collect();
+    nearest.sort_by_key(|run| distance(&run.deltas));
+    nearest
 }
 
 /// The first call whose answer differs, byte for byte, while two passing runs agree on it. Behind the first call

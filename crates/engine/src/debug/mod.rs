@@ -15,6 +15,7 @@ mod options;
 mod orders;
 mod report;
 mod resume;
+mod start;
 mod table;
 
 pub use boundary::ValueBoundary;
@@ -23,8 +24,9 @@ pub use costs::Costs;
 pub use document::Document;
 pub use input::{InputEnding, InputReport, StageReport};
 pub use options::{DebugOptions, Flaky, Strategy};
-pub use report::{DebugReport, Difference, FoundCause, NamedDelta, TreeCall, Trials, Verdict};
+pub use report::{DebugReport, Difference, FoundCause, NamedDelta, Rest, TreeCall, Trials, Verdict};
 pub use resume::unfinished;
+pub use start::StartReport;
 pub use table::{Bar, Course, RoundCounts, RoundTask, course};
 
 use std::sync::Arc;
@@ -102,6 +104,9 @@ async fn search(
         Checked::Fine(ends) => *ends,
         Checked::Refused(verdict, signature) => {
             (report.verdict, report.signature) = (verdict, signature);
+            if let (Some((run, _)), Some(_)) = (&checker.tally.failure, &report.signature) {
+                report.start = start::told(&space, run, &[]);
+            }
             if options.input && report.verdict == Verdict::FailsAlready {
                 let known = (&checker.earlier, &mut past.means);
                 deeper::input_alone(session, options, (&space, &tests), known, &mut report, stop).await?;
@@ -111,6 +116,8 @@ async fn search(
         Checked::Stopped => return Ok(report),
     };
     report.signature = Some(wanted.clone());
+    // Whether a service comes up is known before any test is run.
+    let tests = if wanted.service().is_some() { Vec::new() } else { tests.clone() };
     let learnt = Arc::new(orders::learn_orders(session, space.clone(), &simplest).await?);
     // The order of the calls may turn out to be nearer to the failing one than was thought.
     let failing = Run { deltas: learnt.full(), ..failing };
@@ -121,7 +128,7 @@ async fn search(
         wanted: Some(wanted.clone()),
         earlier: past.runs,
         numbered: past.numbered,
-        ..Brief::new((*learnt).clone(), tests.clone())
+        ..Brief::new((*learnt).clone(), tests)
     };
     let (search, finished) = loop {
         let mut search = strategy(session, options, &learnt, calibration.rate);
@@ -148,6 +155,9 @@ async fn search(
     };
     (report.calibration, report.trials.checks) = (Some(calibration), checker.count);
     answer::fill(&mut report, &learnt, &*search, &finished);
+    if options.all && finished.stopped.is_none() && !report.none_left {
+        report.rest = answer::rest(&learnt, &search.standing().causes, &finished.runs);
+    }
     report.trials.earlier = earlier;
     report.searched = finished.stopped.is_none();
     report.verdict = match finished.stopped {
@@ -156,7 +166,13 @@ async fn search(
         Some(Stop::OutOfTrials) => Verdict::OutOfBudget,
     };
     let runs: Vec<&Run> = finished.runs.iter().chain([&simplest, &failing]).collect();
-    report.difference = difference::first_difference(session, &learnt, &runs, &report).await?;
+    if wanted.service().is_some() {
+        let witness = report.causes.first().and_then(|cause| cause.run.as_ref());
+        let shown = runs.iter().find(|run| Some(&run.id) == witness).copied().unwrap_or(&failing);
+        report.start = start::told(&learnt, shown, &runs);
+    } else {
+        report.difference = difference::first_difference(session, &learnt, &runs, &report).await?;
+    }
     costs.learn(&learnt, &simplest, &finished.runs[earlier..]);
     costs.save();
     if let (Verdict::Reduced, Some(wanted)) = (&report.verdict, &brief.wanted) {

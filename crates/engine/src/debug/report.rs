@@ -9,7 +9,7 @@ use faultscope_search::Proof;
 use serde::{Deserialize, Serialize};
 
 use super::table::RoundCounts;
-use super::{Calibration, InputReport, Strategy, ValueBoundary};
+use super::{Calibration, InputReport, StartReport, Strategy, ValueBoundary};
 use crate::session::Session;
 
 /// What a debug campaign found.
@@ -45,8 +45,14 @@ pub struct DebugReport {
     pub belief: f64,
     /// Whether a passing trial showed that no further cause is left.
     pub none_left: bool,
+    /// Why further causes are not excluded, where all of them were looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<Rest>,
     /// Where the minimal failing run differs first from the nearest passing one.
     pub difference: Option<Difference>,
+    /// How the service ended, where the failure is that it does not come up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartReport>,
     /// What became of the tasks of each round, where the search has rounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<RoundCounts>,
@@ -137,6 +143,42 @@ pub struct FoundCause {
     pub reproduce: Option<String>,
 }
 
+/// What became of all deltas together that no cause needs, where they do not pass.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Rest {
+    /// Something else than the failure that is looked for happens with them.
+    Unresolved {
+        /// What.
+        reason: String,
+        /// In which run.
+        run: RunId,
+    },
+    /// They cannot be without a cause that is known: deltas need one another.
+    Bound,
+}
+
+impl Rest {
+    /// For people, in one line.
+    pub fn tell(&self) -> String {
+        let what = match self {
+            Self::Unresolved { reason, run } => {
+                format!("with all other deltas together something else happens in run {run}: {reason}")
+            }
+            Self::Bound => "the other deltas cannot be tried without one of these causes".to_owned(),
+        };
+        format!("Further causes are not excluded: {what}")
+    }
+
+    /// The run to look at.
+    pub fn run(&self) -> Option<&RunId> {
+        match self {
+            Self::Unresolved { run, .. } => Some(run),
+            Self::Bound => None,
+        }
+    }
+}
+
 /// The first call in which two runs differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
@@ -221,12 +263,39 @@ impl DebugReport {
             unproven: 0,
             belief: 0.0,
             none_left: false,
+            rest: None,
             difference: None,
+            start: None,
             rounds: Vec::new(),
             boundaries: Vec::new(),
             input: None,
             trials: Trials::default(),
             took: Duration::ZERO,
+        }
+    }
+
+    /// What the failure is, for people: `the test fails`, or `service order does not come up`.
+    pub fn failing(&self) -> String {
+        match self.signature.as_ref().and_then(Signature::service) {
+            Some(service) => format!("service {service} does not come up"),
+            None => "the test fails".into(),
+        }
+    }
+
+    /// What is seen where the failure is not: `the test passes`, or `everything comes up`.
+    pub fn passing(&self) -> &'static str {
+        match self.signature.as_ref().and_then(Signature::service) {
+            Some(_) => "everything comes up",
+            None => "the test passes",
+        }
+    }
+
+    /// What so many deltas do: `make the test fail`, or `keep service order from coming up`.
+    pub fn effect(&self, deltas: usize) -> String {
+        let s = if deltas == 1 { "s" } else { "" };
+        match self.signature.as_ref().and_then(Signature::service) {
+            Some(service) => format!("keep{s} service {service} from coming up"),
+            None => format!("make{s} the test fail"),
         }
     }
 
@@ -243,6 +312,9 @@ impl DebugReport {
                 )
             }
             Verdict::NoDeltas => "simplest and failing circumstance are the same".into(),
+            Verdict::FailsAlready if self.start.is_some() => {
+                format!("{} in the simplest circumstance either: look inside the service", self.failing())
+            }
             Verdict::FailsAlready => {
                 "the test fails already in the simplest circumstance: look inside the service".into()
             }
@@ -257,7 +329,8 @@ impl DebugReport {
             }
             Verdict::Unresolved { reason } => reason.clone(),
             Verdict::FailsAtTimes => {
-                "the test fails at times, also in the simplest circumstance: look inside the service".into()
+                let failing = self.failing();
+                format!("{failing} at times, also in the simplest circumstance: look inside the service")
             }
             Verdict::Stopped if self.searched => {
                 "the cause is found; stopped before all that was asked about it was".into()

@@ -5,108 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use faultscope_engine::debug::{self, DebugOptions, DebugReport, Flaky, Strategy, ValueBoundary, Verdict};
-use faultscope_engine::{EngineError, Session, SessionOptions, stored};
+use faultscope_engine::debug::{
+    self, DebugOptions, DebugReport, Flaky, Rest, Strategy, ValueBoundary, Verdict,
+};
+use faultscope_engine::{EngineError, stored};
 use faultscope_model::event::Event;
 use faultscope_model::{Application, DeltaSet, TrialId};
-use faultscope_platform::memory::{Condition, Cost, Effect, Fault, MemoryPlatform, Simulation};
+use faultscope_platform::memory::{Condition, Effect, Fault};
 use faultscope_store::Store;
-use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use crate::bed::{fails, fault, instances};
-
-const FILE: &str = r#"
-name: shop
-services:
-  a: { command: [a] }
-  b: { command: [b] }
-  c: { command: [c] }
-  d: { command: [d] }
-  e: { command: [e] }
-  f: { command: [f] }
-tests:
-  - { name: pay, run: [pay] }
-failing:
-  instances: { a: 2, b: 2, c: 2, d: 2, e: 2, f: 2 }
-  config:
-    a: { memory: 64MiB, env.X: "1" }
-    b: { memory: 64MiB, env.X: "1" }
-    c: { memory: 64MiB, env.X: "1" }
-    d: { memory: 64MiB, env.X: "1" }
-    e: { memory: 64MiB, env.X: "1" }
-"#;
-
-fn config(service: &str, item: &str) -> Condition {
-    Condition::Config { service: service.parse().unwrap(), item: item.into(), equals: None }
-}
-
-/// An application that fails in known ways, in a folder that outlives its campaigns.
-struct Case {
-    folder: TempDir,
-    file: String,
-    faults: Vec<Fault>,
-    seed: u64,
-    slots: u16,
-    sentinel_every: u32,
-}
-
-impl Case {
-    fn new(faults: Vec<Fault>) -> Self {
-        let folder = TempDir::new().unwrap();
-        Self { folder, file: FILE.into(), faults, seed: 1, slots: 1, sentinel_every: 0 }
-    }
-
-    fn state(&self) -> std::path::PathBuf {
-        self.folder.path().join(".faultscope")
-    }
-
-    async fn debug(&self, options: DebugOptions) -> DebugReport {
-        self.try_debug(&options, false, &CancellationToken::new()).await.unwrap()
-    }
-
-    async fn resume(&self, options: DebugOptions) -> DebugReport {
-        self.try_debug(&options, true, &CancellationToken::new()).await.unwrap()
-    }
-
-    async fn try_debug(
-        &self,
-        options: &DebugOptions,
-        resume: bool,
-        stop: &CancellationToken,
-    ) -> Result<DebugReport, EngineError> {
-        let simulation = Simulation {
-            seed: self.seed,
-            apply: Cost::fixed(Duration::from_secs(10)),
-            exec: Cost::fixed(Duration::from_secs(5)),
-            faults: self.faults.clone(),
-        };
-        let mut own = SessionOptions::new("debug", self.folder.path().to_owned(), "faultscope".into());
-        own.slots = self.slots;
-        own.seed = self.seed;
-        own.sentinel_every = self.sentinel_every;
-        if resume {
-            let store = Store::open(self.state()).unwrap();
-            own.resume = Some(debug::unfinished(&store, "shop", None)?);
-        }
-        let application = Application::read_alone(&self.file, "shop.yaml").unwrap();
-        let platform = Arc::new(MemoryPlatform::new(simulation));
-        let session = Arc::new(Session::open(application, platform, own).await?);
-        let report = debug::debug(&session, options, stop).await;
-        if let Ok(report) = &report {
-            session.campaign().put_report(report).unwrap();
-        }
-        Arc::into_inner(session).unwrap().close("over").await.unwrap();
-        report
-    }
-}
-
-fn causes(report: &DebugReport) -> Vec<Vec<&str>> {
-    let mut causes: Vec<Vec<&str>> =
-        report.causes.iter().map(|c| c.deltas.iter().map(|d| d.name.as_str()).collect()).collect();
-    causes.sort();
-    causes
-}
+use crate::shop::{Case, FILE, causes, config};
 
 /// The sets that trials of the search had, in the only campaign of a folder: all that began, all that ended.
 fn tried(state: &Path) -> (Vec<DeltaSet>, Vec<DeltaSet>) {
@@ -245,6 +155,32 @@ async fn a_budget_of_time_counts_the_checks_too() {
     let report = case.resume(options(100)).await;
     assert_eq!((report.verdict, report.trials.finished), (Verdict::OutOfBudget, 3));
     assert_eq!(case.resume(DebugOptions::default()).await.verdict, Verdict::Reduced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_rest_shows_is_told_where_it_is_not_a_pass() {
+    // Without the cause another failure comes to light: it could hide a second cause.
+    let hidden = fault(config("b", "memory"), fails("something else"));
+    let case = Case::new(vec![fault(instances("c", 2), fails("broken")), hidden]);
+    let all = DebugOptions { all: true, ..DebugOptions::default() };
+    let report = case.debug(all.clone()).await;
+    assert_eq!((causes(&report), report.none_left), (vec![vec!["instance c"]], false));
+    let Some(rest @ Rest::Unresolved { .. }) = &report.rest else { panic!("{:?}", report.rest) };
+    let run = rest.run().unwrap();
+    assert_eq!(
+        rest.tell(),
+        format!(
+            "Further causes are not excluded: with all other deltas together something else happens in run \
+             {run}: another failure: pay: exit code 1: something else"
+        )
+    );
+    let stored = stored::runs(&Store::open(case.state()).unwrap().campaigns().unwrap()[0].reader().unwrap());
+    let shown = stored.unwrap().into_iter().find(|stored| stored.id == *run).unwrap();
+    assert_eq!(shown.deltas.len(), report.deltas - 1, "all deltas but that of the cause");
+    // Where one cause was asked for, or where nothing is left, nothing is said.
+    assert_eq!(case.debug(DebugOptions::default()).await.rest, None);
+    let report = Case::new(vec![fault(instances("c", 2), fails("broken"))]).debug(all).await;
+    assert_eq!((report.none_left, report.rest), (true, None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,4 +5,6 @@ mod campaigns;
 mod cases;
 mod debugging;
 mod discovery;
+mod shop;
+mod starts;
 mod trials;

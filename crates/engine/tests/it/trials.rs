@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use faultscope_engine::{EngineError, TrialEnd, stored};
+use faultscope_engine::{EngineError, TrialEnd, TrialRequest, stored};
 use faultscope_model::metrics::History;
+use faultscope_model::outcome::StartEnding;
 use faultscope_model::record::Sampling;
 use faultscope_model::{DeltaSet, Outcome, Run, SlotId, TrialId};
 use faultscope_platform::memory::{Condition, Effect, Fault};
@@ -65,14 +66,21 @@ async fn another_failure_than_the_wanted_one_is_unresolved() {
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_does_not_start_makes_it_unresolved() {
-    let effect =
-        Effect::NotReady { service: "stock".parse().unwrap(), reason: "killed: out of memory".into() };
+    let ending = StartEnding::OutOfMemory;
+    let effect = Effect::NotReady { service: "stock".parse().unwrap(), ending, last_lines: Vec::new() };
     let bed = Bed::new(vec![fault(instances("stock", 2), effect)], |_| {}).await;
     let run = one(&bed, bed.brief.space.full()).await;
     let Outcome::Unresolved { reason } = &run.outcome else { panic!("{:?}", run.outcome) };
     assert_eq!(reason, "stock-1 did not become ready: killed: out of memory");
     assert_eq!(run.evidence.exits.len(), 1);
     assert!(run.evidence.tests.is_empty());
+    // The same is a failure for those who look for it.
+    let wanted = run.evidence.start_failure();
+    assert_eq!(wanted.as_ref().unwrap().to_string(), "service stock does not come up: killed: out of memory");
+    let request = TrialRequest { wanted, ..bed.request(2, bed.brief.space.full()) };
+    let end = bed.session.trial(SlotId(0), &request, &CancellationToken::new()).await.unwrap();
+    let TrialEnd::Finished(run) = end else { panic!("cancelled") };
+    assert_eq!(run.outcome.word(), "fail");
 }
 
 #[tokio::test(start_paused = true)]

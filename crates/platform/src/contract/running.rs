@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use faultscope_model::outcome::StartEnding;
 use faultscope_model::plan::Reset;
 use faultscope_model::{InstanceId, SlotId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -75,16 +76,22 @@ impl Case<'_> {
     pub(super) async fn says_why_a_service_died(&self) {
         let dying = self.instance("dying-1", 8080, &["say", "no configuration", "exit", "7"]);
         let kind = self.fails(&self.plan(vec![dying], Reset::Restart)).await;
-        let PlatformErrorKind::NotReady { instance, reason, last_lines } = kind else { panic!("{kind:?}") };
+        let PlatformErrorKind::NotReady { instance, ending, reason, last_lines } = kind else {
+            panic!("{kind:?}")
+        };
         assert_eq!((instance.to_string().as_str(), reason.as_str()), ("dying-1", "exited with 7"));
+        assert_eq!(ending, StartEnding::Code(7));
         assert_eq!(last_lines, ["no configuration"]);
 
         let mut silent = self.instance("silent-1", 8080, &["say", "waiting"]);
         silent.ready.probe = faultscope_model::plan::Probe::Log { pattern: "^never$".into() };
         silent.ready.within = Duration::from_millis(1500);
         let kind = self.fails(&self.plan(vec![silent], Reset::Restart)).await;
-        let PlatformErrorKind::NotReady { reason, last_lines, .. } = kind else { panic!("{kind:?}") };
-        assert_eq!(reason, "not ready within 1.5s: no line matches ^never$");
+        let PlatformErrorKind::NotReady { ending, reason, last_lines, .. } = kind else { panic!("{kind:?}") };
+        assert_eq!(
+            (ending, reason.as_str()),
+            (StartEnding::Late, "not ready within 1.5s: no line matches ^never$")
+        );
         assert_eq!(last_lines, ["waiting"]);
 
         let mut deaf = self.instance("deaf-1", 8080, &["say", "waiting"]);
@@ -107,7 +114,8 @@ impl Case<'_> {
         let mut hungry = self.instance("hungry-1", 8080, &["eat", "134217728"]);
         hungry.limits.memory = Some("32MiB".parse().expect("a size"));
         let kind = self.fails(&self.plan(vec![hungry], Reset::Restart)).await;
-        let PlatformErrorKind::NotReady { reason, .. } = kind else { panic!("{kind:?}") };
+        let PlatformErrorKind::NotReady { ending, reason, .. } = kind else { panic!("{kind:?}") };
+        assert_eq!(ending, StartEnding::OutOfMemory);
         assert_eq!(reason, "killed: out of memory (limit 32MiB)");
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::models::{ContainerCreateBody, HostConfig};
+use faultscope_model::outcome::StartEnding;
 use faultscope_model::plan::InstancePlan;
 use futures_util::StreamExt;
 use regex::Regex;
@@ -24,7 +25,7 @@ use super::slot::Slot;
 use super::{NAME, bad_plan, image, trouble};
 use crate::log::{Log, LogFile};
 use crate::process::parts::name_own;
-use crate::readiness::{Reach, Waited, wait_until_ready};
+use crate::readiness::{Reach, Waited, over_too_soon, wait_until_ready};
 use crate::{PlatformError, PlatformErrorKind, PlatformEvent, now_us};
 
 /// How long the last words of a dead instance are waited for.
@@ -141,7 +142,7 @@ impl Life {
         let target = Target { slot, life: self };
         let (mut ended, era) = (self.ended.subscribe(), slot.era());
         let left = (self.started + readiness.within).saturating_duration_since(Instant::now());
-        let reason = tokio::select! {
+        let (ending, reason) = tokio::select! {
             biased;
             () = era.cancelled() => {
                 return Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, format!("get {} ready", self.plan.id)));
@@ -154,11 +155,12 @@ impl Life {
                     return Ok(());
                 }
                 Err(error) => return Err(bad_plan(format!("wait for {}", self.plan.id), error)),
-                Ok(Waited::Late(late)) => late,
+                Ok(Waited::Late(late)) => (StartEnding::Late, late),
             },
         };
         let kind = PlatformErrorKind::NotReady {
             instance: self.plan.id.clone(),
+            ending,
             reason,
             last_lines: self.log.last_lines(),
         };
@@ -249,19 +251,10 @@ impl Life {
         }
     }
 
-    fn reason(&self, ended: Option<&Ended>) -> String {
-        let Some(end) = ended else {
-            return "ended".into();
-        };
-        match (end.out_of_memory, end.code, end.signal) {
-            (true, ..) => match self.plan.limits.memory {
-                Some(limit) => format!("killed: out of memory (limit {limit})"),
-                None => "killed: out of memory".into(),
-            },
-            (_, Some(code), _) => format!("exited with {code}"),
-            (_, _, Some(signal)) => format!("killed by signal {signal}"),
-            _ => "ended".into(),
-        }
+    fn reason(&self, ended: Option<&Ended>) -> (StartEnding, String) {
+        let (out_of_memory, code, signal) =
+            ended.map(|end| (end.out_of_memory, end.code, end.signal)).unwrap_or_default();
+        over_too_soon(&self.plan, out_of_memory, code, signal)
     }
 }
 

@@ -201,13 +201,11 @@ impl Platform for MemoryPlatform {
         let took = self.simulation.apply.sample(actions.create.len(), &mut chance);
         self.pass(id, took, cancel).await?;
         let not_ready = self.fault(plan, &mut chance, |effect| matches!(effect, Effect::NotReady { .. }));
-        if let Some(Effect::NotReady { service, reason }) = not_ready {
+        if let Some(Effect::NotReady { service, ending, last_lines }) = not_ready {
             let instance = InstanceId::new(service, 1);
             let action = format!("get {instance} ready");
-            return Err(error(
-                PlatformErrorKind::NotReady { instance, reason, last_lines: Vec::new() },
-                action,
-            ));
+            let reason = ending.to_string();
+            return Err(error(PlatformErrorKind::NotReady { instance, ending, reason, last_lines }, action));
         }
         self.with(id, |slot| {
             slot.started.retain(|id, _| actions.keep.contains(id));

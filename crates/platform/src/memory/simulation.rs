@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use faultscope_model::ServiceName;
 use faultscope_model::circumstance::Circumstance;
+use faultscope_model::outcome::StartEnding;
 use faultscope_model::series::CallName;
 use serde::{Deserialize, Serialize};
 
@@ -64,8 +65,11 @@ pub enum Effect {
     NotReady {
         /// The service.
         service: ServiceName,
-        /// Why.
-        reason: String,
+        /// In which way.
+        ending: StartEnding,
+        /// What it says before.
+        #[serde(default)]
+        last_lines: Vec<String>,
     },
     /// The machine refuses: the trial is invalid.
     Invalid,

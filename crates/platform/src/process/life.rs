@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use faultscope_model::outcome::StartEnding;
 use faultscope_model::plan::InstancePlan;
 use regex::Regex;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -23,7 +24,7 @@ use super::stage::Stage;
 use super::tree::{End, Tree};
 use super::{bad_plan, trouble};
 use crate::log::{Log, LogFile};
-use crate::readiness::{Reach, Waited, wait_until_ready};
+use crate::readiness::{Reach, Waited, over_too_soon, wait_until_ready};
 use crate::{PlatformError, PlatformErrorKind, PlatformEvent, now_us};
 
 /// How long the last words of a dead instance are waited for.
@@ -128,7 +129,7 @@ impl Life {
         let target = Target { slot, stage, life: self };
         let mut ended = self.ended.subscribe();
         let left = (self.started + readiness.within).saturating_duration_since(Instant::now());
-        let reason = tokio::select! {
+        let (ending, reason) = tokio::select! {
             // An end is looked for first: a port that answers may belong to what the instance left behind.
             biased;
             Ok(end) = ended.wait_for(Option::is_some) => self.reason(end.as_ref()),
@@ -139,11 +140,12 @@ impl Life {
                     return Ok(());
                 }
                 Err(error) => return Err(bad_plan(format!("wait for {}", self.plan.id), error)),
-                Ok(Waited::Late(late)) => late,
+                Ok(Waited::Late(late)) => (StartEnding::Late, late),
             },
         };
         let kind = PlatformErrorKind::NotReady {
             instance: self.plan.id.clone(),
+            ending,
             reason,
             last_lines: self.log.last_lines(),
         };
@@ -222,19 +224,11 @@ impl Life {
         }
     }
 
-    fn reason(&self, ended: Option<&LifeEnd>) -> String {
-        let Some(LifeEnd { end, out_of_memory }) = ended else {
-            return "ended".into();
-        };
-        match (out_of_memory, end.code, end.signal) {
-            (true, ..) => match self.plan.limits.memory {
-                Some(limit) => format!("killed: out of memory (limit {limit})"),
-                None => "killed: out of memory".into(),
-            },
-            (_, Some(code), _) => format!("exited with {code}"),
-            (_, _, Some(signal)) => format!("killed by signal {signal}"),
-            _ => "ended".into(),
-        }
+    fn reason(&self, ended: Option<&LifeEnd>) -> (StartEnding, String) {
+        let (out_of_memory, code, signal) = ended
+            .map(|LifeEnd { end, out_of_memory }| (*out_of_memory, end.code, end.signal))
+            .unwrap_or_default();
+        over_too_soon(&self.plan, out_of_memory, code, signal)
     }
 }
 

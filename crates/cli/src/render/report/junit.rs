@@ -7,7 +7,13 @@ use faultscope_engine::debug::{Document, Verdict};
 pub(super) fn render(document: &Document) -> String {
     let report = &document.report;
     let class = escape(&format!("faultscope.{}", report.application));
-    let test = report.signature.as_ref().map_or("debug", |signature| signature.test.as_str());
+    let test = match &report.signature {
+        None => "debug".to_owned(),
+        Some(signature) => match signature.service() {
+            Some(service) => format!("start of {service}"),
+            None => signature.test.clone(),
+        },
+    };
     let seconds = report.took.as_secs_f64();
     let mut cases = String::new();
     let mut failures = 0;
@@ -27,12 +33,18 @@ pub(super) fn render(document: &Document) -> String {
         for boundary in report.boundaries.iter().filter(|boundary| own(&boundary.delta)) {
             let _ = writeln!(text, "{}", boundary.tell());
         }
+        if let (1, Some(rest)) = (number, &report.rest) {
+            let _ = writeln!(text, "{}", rest.tell());
+        }
         if let (1, Some(input)) = (number, &report.input) {
             let _ = writeln!(text, "{}\n{}", input.tell(), input.shown());
         }
         if let (1, Some(difference)) = (number, &report.difference) {
             let (failing, passing) = difference.calls();
             let _ = writeln!(text, "failing call: {failing}\npassing call: {passing}");
+        }
+        if let (1, Some(start)) = (number, &report.start) {
+            let _ = writeln!(text, "{} {}\n{}", start.instance, start.reason, start.last_lines.join("\n"));
         }
         let _ = writeln!(
             cases,
@@ -53,7 +65,7 @@ pub(super) fn render(document: &Document) -> String {
         let _ = writeln!(
             cases,
             "  <testcase classname=\"{class}\" name=\"{}\" time=\"{seconds:.3}\">\n    <{element} message=\"{}\" type=\"{kind}\"/>\n  </testcase>",
-            escape(test),
+            escape(&test),
             escape(&report.summary())
         );
     }

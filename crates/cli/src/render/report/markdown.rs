@@ -39,6 +39,9 @@ pub(super) fn render(document: &Document) -> String {
             "A passing trial without any of these deltas shows that no further cause is left.\n"
         );
     }
+    if let Some(rest) = &report.rest {
+        let _ = writeln!(out, "{}\n", plain(&rest.tell()));
+    }
     if !report.boundaries.is_empty() {
         let _ = writeln!(out, "## Where it starts\n");
         for boundary in &report.boundaries {
@@ -61,6 +64,18 @@ pub(super) fn render(document: &Document) -> String {
             if !calls.is_empty() {
                 let _ = writeln!(out, "{name}:\n\n{}", fenced(&tree(calls)));
             }
+        }
+    }
+    if let Some(start) = &report.start {
+        let _ = writeln!(out, "## How it ended\n");
+        let _ = writeln!(out, "- {} (run {}): {}", start.instance, start.failing, plain(&start.reason));
+        if let Some(passing) = &start.passing {
+            let without = plain(&start.without.join(", "));
+            let _ = writeln!(out, "- run {passing}, without {without}: everything comes up");
+        }
+        out.push('\n');
+        if !start.last_lines.is_empty() {
+            let _ = writeln!(out, "Its last lines:\n\n{}", fenced(&start.last_lines.join("\n")));
         }
     }
     rounds(&document.course.rounds, &mut out);

@@ -2,10 +2,9 @@
 
 mod junit;
 mod markdown;
-mod text;
+pub(crate) mod text;
 
 pub(crate) use junit::escape;
-pub(crate) use text::{found, show};
 
 use faultscope_engine::debug::Document;
 

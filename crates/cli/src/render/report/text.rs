@@ -1,14 +1,18 @@
-//! The report of a stored campaign on the terminal.
+//! What a debug campaign found, on the terminal.
 
-use faultscope_engine::debug::{DebugReport, Document, RoundCounts};
-use faultscope_model::units::show_duration;
+use faultscope_engine::debug::{DebugReport, Document, FoundCause, NamedDelta, RoundCounts, Verdict};
+use faultscope_model::units::{count, show_duration};
+use faultscope_search::Proof;
 
 use crate::printer::Printer;
 use crate::render::table::Table;
 use crate::render::time;
 
-/// Cause, evidence, rounds.
-pub(crate) fn show(document: &Document, printer: &Printer) {
+/// Deltas of an unfinished answer that are shown.
+const MOST_SHOWN: usize = 12;
+
+/// A stored campaign: failure, causes, evidence, rounds; `at` leads `runs` to where it is stored.
+pub(crate) fn show(document: &Document, at: &str, printer: &Printer) {
     let report = &document.report;
     printer.line(format!(
         "debug campaign {} of {}, {}: {}",
@@ -17,35 +21,125 @@ pub(crate) fn show(document: &Document, printer: &Printer) {
         time::ago(document.started_us),
         report.summary()
     ));
-    if let Some(signature) = &report.signature {
-        printer.line(format!("failure: {signature}"));
-    }
-    found(report, printer);
-    crate::render::deeper::deeper(report, printer);
+    failure(report, printer);
+    found(report, at, printer);
     rounds(&document.course.rounds, printer);
     printer.line(printer.dim(&format!("took {}", show_duration(report.took))));
 }
 
-/// Causes with their commands, and the evidence.
-pub(crate) fn found(report: &DebugReport, printer: &Printer) {
+/// What fails, and how often.
+pub(crate) fn failure(report: &DebugReport, printer: &Printer) {
+    if let Some(signature) = &report.signature {
+        printer.line(format!("failure: {signature}"));
+    }
+    if let Some(flaky) = report.calibration.filter(|known| known.rate < 1.0) {
+        printer.line(format!(
+            "It shows in about {:.0} % of its runs: {} of {} failed",
+            100.0 * flaky.rate,
+            flaky.failed,
+            count(flaky.tried, "start-up check")
+        ));
+    }
+}
+
+/// Causes with their commands, what is known beyond them, and the evidence.
+pub(crate) fn found(report: &DebugReport, at: &str, printer: &Printer) {
+    if report.causes.len() > 1 {
+        printer.line(format!("{} causes; any of them alone {}:", report.causes.len(), report.effect(1)));
+    }
     for cause in &report.causes {
-        printer.line(printer.strong(&format!("Cause: {} of {} deltas", cause.deltas.len(), report.deltas)));
-        for delta in &cause.deltas {
-            printer.line(format!("  {:<14} {}: {} -> {}", delta.dimension, delta.name, delta.from, delta.to));
+        show_cause(cause, report, printer);
+        if let Some(run) = &cause.run {
+            printer.line(format!("Failing run: {run} (`faultscope runs show {run}{at}`)"));
+        }
+        if let Some(command) = &cause.reproduce {
+            printer.line(format!("Reproduce with `{command}`"));
         }
     }
+    crate::render::deeper::deeper(report, printer);
+    if report.none_left {
+        printer.line(format!("No cause is left: with all other deltas together {}", report.passing()));
+    }
+    if let Some(rest) = &report.rest {
+        printer.line(rest.tell());
+        if let Some(run) = rest.run() {
+            printer.line(format!("Look at it with `faultscope runs show {run}{at}`"));
+        }
+    }
+    let stopped = matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget);
+    if stopped && report.causes.is_empty() && !report.best.is_empty() {
+        show_best(report, printer);
+    }
+    evidence(report, printer);
+}
+
+fn evidence(report: &DebugReport, printer: &Printer) {
     if let Some(difference) = &report.difference {
         let (failing, passing) = difference.calls();
         printer.line(printer.strong(&format!(
-            "Evidence: the first call that differs from the passing run {}",
-            difference.passing
+            "Evidence: the first call that differs from run {} (without {}):",
+            difference.passing,
+            difference.without.join(", ")
         )));
         printer.line(format!("  failing  {failing}"));
         printer.line(format!("  passing  {passing}"));
     }
-    for command in report.causes.iter().filter_map(|cause| cause.reproduce.as_ref()) {
-        printer.line(printer.strong("Reproduce with"));
-        printer.line(format!("  {command}"));
+    if let Some(start) = &report.start {
+        let lines = if start.last_lines.is_empty() { "without a word" } else { "its last lines:" };
+        let said = format!("Evidence: {} {}, {lines}", start.instance, start.reason);
+        printer.line(printer.strong(&said));
+        start.last_lines.iter().for_each(|line| printer.line(format!("  | {line}")));
+        if let Some(passing) = &start.passing {
+            printer
+                .line(format!("Everything comes up in run {passing} (without {})", start.without.join(", ")));
+        }
+    }
+}
+
+fn show_deltas(deltas: &[NamedDelta], printer: &Printer) {
+    for delta in deltas {
+        printer.line(format!("  {:<14} {}: {} -> {}", delta.dimension, delta.name, delta.from, delta.to));
+    }
+}
+
+/// The best answer so far and what is proven about it.
+fn show_best(report: &DebugReport, printer: &Printer) {
+    let best = report.best.len();
+    let all = count(report.deltas, "delta");
+    printer.line(printer.strong(&format!("Smallest failing set so far: {best} of {all}")));
+    show_deltas(&report.best[..best.min(MOST_SHOWN)], printer);
+    if best > MOST_SHOWN {
+        printer.line(format!("  and {} more", best - MOST_SHOWN));
+    }
+    let proven = match report.proof {
+        Proof::Given => "all deltas together fail".to_owned(),
+        _ => {
+            let are = if report.unproven == 1 { "is" } else { "are" };
+            let smaller = count(report.unproven, "smaller one");
+            format!("a trial of exactly this set failed; {smaller} {are} yet to be tried")
+        }
+    };
+    printer.line(format!("Proven: {proven}"));
+}
+
+fn show_cause(cause: &FoundCause, report: &DebugReport, printer: &Printer) {
+    let proof = if cause.minimal { "Minimal cause" } else { "Cause" };
+    let together = if cause.deltas.len() > 1 { ", together" } else { "" };
+    let all = count(report.deltas, "delta");
+    printer.line(printer.strong(&format!("{proof}: {} of {all}{together}", cause.deltas.len())));
+    show_deltas(&cause.deltas, printer);
+    if cause.witness.len() > cause.deltas.len() {
+        let more = count(cause.witness.len() - cause.deltas.len(), "pair");
+        printer.line(format!("  (the failing trial also had {more} of calls that these imply)"));
+    }
+    if report.calibration.is_some_and(|known| known.rate < 1.0) {
+        // A single delta that failed once is the cause; of several, passes that were chance could hide one.
+        let certain = match cause.deltas.len() {
+            0 | 1 => "certain".to_owned(),
+            _ => format!("{:.1} % certain", (1000.0 * report.belief).floor() / 10.0),
+        };
+        let times = count(cause.confirmations, "time");
+        printer.line(format!("  {certain}; seen to fail {times} with exactly these"));
     }
 }
 

@@ -1,0 +1,131 @@
+//! Bringing a plan up in a slot, with the mesh around it, and taking it away again.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use faultscope_mesh::MeshReports;
+use faultscope_model::event::Event;
+use faultscope_model::run::{Evidence, InstanceExit};
+use faultscope_platform::{Deployment, PlatformError, PlatformErrorKind, PlatformEvent};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::EngineError;
+use crate::session::{Session, SlotState};
+use crate::trial::TrialRequest;
+use crate::{collector, wire};
+
+/// How long calls that outlive the tests may still run before the trial is judged.
+const QUIET_WITHIN: Duration = Duration::from_millis(500);
+
+/// What a deployment came to.
+pub(crate) enum Deployed {
+    Ready(Deployment, Duration),
+    /// The circumstance itself keeps an instance from starting.
+    NotReady(Evidence, String),
+}
+
+impl Session {
+    /// Reserves listeners, hands them to the mesh, and brings the plan up.
+    pub(crate) async fn deploy(
+        &self,
+        slot: &SlotState,
+        request: &TrialRequest,
+        seed: u64,
+        cancel: &CancellationToken,
+    ) -> Result<Deployed, EngineError> {
+        let mut plan = self.application.plan(&request.circumstance, &slot.expansion)?;
+        if slot.collector.is_some() {
+            collector::announce(&mut plan);
+        }
+        let started = Instant::now();
+        if let Some(mesh) = &slot.mesh {
+            mesh.reset_connections();
+        }
+        slot.recorder.begin(request.trial);
+        slot.recorder.keep(request.perturbing.is_some());
+        let reservation = self.platform.reserve(slot.id, &plan).await?;
+        if let Some(mesh) = &slot.mesh {
+            let record = self.options.record.unwrap_or(self.application.record.level);
+            let (callers, endpoints) = (reservation.callers, reservation.endpoints);
+            if let Some(collector) = &slot.collector {
+                collector.begin(request.trial, &callers);
+            }
+            let mut wiring =
+                wire::wiring(&self.application, &plan, slot.id, seed, callers, endpoints, record);
+            wiring.targets = request.perturbing.is_some();
+            wiring.campaign = {
+                let mut hasher = DefaultHasher::new();
+                self.campaign.id().as_str().hash(&mut hasher);
+                hasher.finish()
+            };
+            mesh.configure(wiring);
+            collector::share(slot.collector.as_ref(), mesh, reservation.listeners)
+                .map_err(|e| EngineError::Internal(format!("the collector cannot listen: {e}")))?;
+        }
+        let mut happenings = self.platform.events(slot.id);
+        let apply = self.platform.apply(slot.id, &plan, cancel);
+        tokio::pin!(apply);
+        let mut ready = 0;
+        let mut tell = |event| {
+            if let PlatformEvent::Ready { instance } = event {
+                ready += 1;
+                let all = plan.instances.len();
+                self.events.emit(Event::InstanceReady { trial: request.trial, instance, ready, all });
+            }
+        };
+        let applied = loop {
+            tokio::select! {
+                applied = &mut apply => break applied,
+                Ok(event) = happenings.recv() => tell(event),
+            }
+        };
+        // The last ones became ready in the same moment in which the whole did.
+        while let Ok(event) = happenings.try_recv() {
+            tell(event);
+        }
+        match applied {
+            Ok(deployment) => Ok(Deployed::Ready(deployment, started.elapsed())),
+            Err(PlatformError {
+                kind: PlatformErrorKind::NotReady { instance, ending, reason, last_lines },
+                ..
+            }) => {
+                let mut evidence = Evidence::default();
+                let text = format!("{instance} did not become ready: {reason}");
+                evidence.notes.push(text.clone());
+                evidence.exits.push(InstanceExit { instance: instance.clone(), reason, start: Some(ending) });
+                evidence.logs.insert(instance, last_lines);
+                Ok(Deployed::NotReady(evidence, text))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until calls that outlive the tests have ended, and takes what the mesh has to say.
+    pub(crate) async fn settle(&self, slot: &SlotState) -> MeshReports {
+        match &slot.mesh {
+            Some(mesh) => {
+                mesh.quiet(QUIET_WITHIN).await;
+                let reports = mesh.reports();
+                if let Some(collector) = &slot.collector {
+                    collector.settle(reports.traced).await;
+                }
+                reports
+            }
+            None => MeshReports::default(),
+        }
+    }
+
+    /// Removes everything of a trial from its slot.
+    pub(crate) async fn clear(&self, slot: &SlotState) -> Result<(), EngineError> {
+        if let Some(mesh) = &slot.mesh {
+            mesh.close_listeners();
+            mesh.reset_connections();
+        }
+        if let Some(collector) = &slot.collector {
+            collector.close();
+        }
+        self.platform.clear_slot(slot.id).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! Services that do not come up, as the failure that is debugged.
+
+use faultscope_engine::debug::{DebugOptions, Verdict};
+use faultscope_engine::stored;
+use faultscope_model::outcome::StartEnding;
+use faultscope_platform::memory::{Condition, Effect, Fault};
+use faultscope_store::Store;
+
+use crate::bed::{fails, fault, instances};
+use crate::shop::{Case, causes, config};
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_a_service_from_coming_up_is_reduced() {
+    let dies = |ending| Effect::NotReady {
+        service: "d".parse().unwrap(),
+        ending,
+        last_lines: vec!["no room for X".into()],
+    };
+    let cause = Condition::All(vec![config("d", "memory"), config("d", "env.X")]);
+    // With c alone it ends otherwise, which is not the failure; where it comes up, the test may fail as it likes.
+    let otherwise = Condition::All(vec![instances("c", 2), Condition::Not(Box::new(config("d", "env.X")))]);
+    let mut case = Case::new(vec![
+        fault(cause.clone(), dies(StartEnding::OutOfMemory)),
+        fault(otherwise, dies(StartEnding::Code(3))),
+        fault(instances("a", 2), fails("broken")),
+    ]);
+    case.slots = 2;
+    let report = case.debug(DebugOptions { boundary: true, ..DebugOptions::default() }).await;
+    assert_eq!(causes(&report), [["config d.env.X", "config d.memory"]], "{report:#?}");
+    assert!(report.causes[0].minimal);
+    let signature = report.signature.unwrap();
+    assert_eq!(signature.to_string(), "service d does not come up: killed: out of memory");
+    let start = report.start.unwrap();
+    assert_eq!(
+        (start.instance.to_string().as_str(), start.last_lines),
+        ("d-1", vec!["no room for X".into()])
+    );
+    assert_eq!(Some(start.failing), report.causes[0].run);
+    assert!(start.passing.is_some() && !start.without.is_empty());
+    assert_eq!(report.difference, None);
+    assert!(!report.boundaries.is_empty(), "numbers of the cause are looked into as for a test");
+    let runs = stored::runs(&Store::open(case.state()).unwrap().campaigns().unwrap()[0].reader().unwrap());
+    let tested = |run: &&faultscope_model::Run| run.trial.is_chosen() && !run.evidence.tests.is_empty();
+    assert_eq!(runs.unwrap().iter().filter(tested).count(), 0, "no test is needed");
+
+    // A budget and the way on, as for a test.
+    let case = Case::new(vec![fault(cause, dies(StartEnding::Late))]);
+    let report = case.debug(DebugOptions { most_trials: Some(2), ..DebugOptions::default() }).await;
+    assert_eq!((report.verdict, report.trials.finished), (Verdict::OutOfBudget, 2));
+    let report = case.resume(DebugOptions::default()).await;
+    assert_eq!(causes(&report), [["config d.env.X", "config d.memory"]]);
+    assert_eq!(report.trials.earlier, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn starts_that_fail_at_times_or_always() {
+    let dies = Effect::NotReady {
+        service: "d".parse().unwrap(),
+        ending: StartEnding::Code(1),
+        last_lines: Vec::new(),
+    };
+    let report = Case::new(vec![fault(Condition::Always, dies.clone())]).debug(DebugOptions::default()).await;
+    assert_eq!(report.verdict, Verdict::FailsAlready);
+    assert_eq!(
+        report.summary(),
+        "service d does not come up in the simplest circumstance either: look inside the service"
+    );
+    let shaky = Fault { probability: 0.5, ..fault(config("d", "memory"), dies.clone()) };
+    let report = Case::new(vec![shaky.clone()]).debug(DebugOptions::default()).await;
+    assert_eq!(causes(&report), [["config d.memory"]]);
+    assert!(report.calibration.unwrap().rate < 1.0);
+    // A test that fails where it comes up is what was asked for.
+    let mut tests = 0;
+    for seed in 1..=4 {
+        let mut case = Case::new(vec![shaky.clone(), fault(instances("c", 2), fails("broken"))]);
+        case.seed = seed;
+        let report = case.debug(DebugOptions::default()).await;
+        let is_test = report.signature.as_ref().unwrap().failing_test() == Some("pay");
+        // Chance may keep it from coming up in all checks; then that is what is looked for.
+        let cause = if is_test { "instance c" } else { "config d.memory" };
+        assert_eq!(causes(&report), [[cause]], "seed {seed}");
+        tests += usize::from(is_test);
+    }
+    assert!(tests > 0, "the seeds must let it come up");
+}
