@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use faultscope_model::CampaignId;
+use faultscope_model::event::Event;
+use faultscope_model::{CampaignId, Run};
 use faultscope_store::{Store, StoreErrorKind, StoredCampaign};
 use serde::Serialize;
 
 use crate::error::EngineError;
 use crate::session::Session;
+use crate::stored;
 
 /// The campaign of a kind to go on with: the one that is named, or the newest of this application that has
 /// no answer yet.
@@ -54,11 +56,41 @@ fn has_answer(campaign: &StoredCampaign) -> Result<bool, EngineError> {
     Ok(kind.is_some_and(|kind| !matches!(kind, "stopped" | "out_of_budget")))
 }
 
+/// What an earlier part of a campaign has left.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// What happened, in order.
+    pub(crate) events: Vec<Event>,
+    /// The runs in the order in which they finished.
+    pub(crate) runs: Vec<Run>,
+}
+
+/// What the earlier part of a session's campaign has left, made sure that it rests on the same; none where
+/// the campaign begins.
+pub(crate) fn left(session: &Session, rests: BTreeMap<String, String>) -> Result<Option<Left>, EngineError> {
+    if session.options.resume.is_none() {
+        session.events().emit(Event::CampaignRests { on: rests });
+        return Ok(None);
+    }
+    let campaign = Store::open(&session.options.state)?.campaign_by(session.id().as_str())?;
+    let logged = campaign.events::<Event>(0)?.events;
+    let events: Vec<Event> = logged.into_iter().map(|logged| logged.event).collect();
+    let rested = events.iter().rev().find_map(|event| match event {
+        Event::CampaignRests { on } => Some(on),
+        _ => None,
+    });
+    match rested {
+        // It was killed before its first trial.
+        None => session.events().emit(Event::CampaignRests { on: rests }),
+        Some(rested) => compare(rested, &rests)?,
+    }
+    let mut runs = stored::runs(&campaign.reader()?)?;
+    runs.sort_by_key(|run| run.started_us + run.cost.total.as_micros() as u64);
+    Ok(Some(Left { events, runs }))
+}
+
 /// Refuses to go on where something has changed.
-pub(crate) fn compare(
-    before: &BTreeMap<String, String>,
-    now: &BTreeMap<String, String>,
-) -> Result<(), EngineError> {
+fn compare(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<(), EngineError> {
     let names: std::collections::BTreeSet<_> = before.keys().chain(now.keys()).collect();
     let changed: Vec<String> =
         names.into_iter().filter(|name| before.get(*name) != now.get(*name)).cloned().collect();

@@ -32,14 +32,14 @@ pub(crate) struct ReportArgs {
     pub(crate) folder: PathBuf,
 }
 
-/// A report file that was asked for: `html`, or `html=where.html`.
+/// A report file that was asked for: `html`, or `html=where.html`. Which forms there are depends on the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) format: Format,
+pub(crate) struct Wanted<F = Format> {
+    pub(crate) format: F,
     pub(crate) file: Option<PathBuf>,
 }
 
-impl FromStr for Wanted {
+impl<F: ValueEnum> FromStr for Wanted<F> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -48,7 +48,12 @@ impl FromStr for Wanted {
             Some((format, file)) => (format, Some(PathBuf::from(file))),
             None => (text, None),
         };
-        let format = Format::from_str(format, true).map_err(|_| "html, json, md or junit".to_owned())?;
+        let format = F::from_str(format, true).map_err(|_| {
+            let known = F::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+            let mut known: Vec<String> = known.map(|form| form.get_name().to_owned()).collect();
+            let last = known.pop().unwrap_or_default();
+            format!("{} or {last}", known.join(", "))
+        })?;
         Ok(Self { format, file })
     }
 }

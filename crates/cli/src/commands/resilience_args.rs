@@ -8,7 +8,8 @@ use faultscope_engine::resilience::{ResilienceOptions, Strategy};
 use faultscope_model::perturbation::{Kind, Perturbation};
 
 use super::debug_args::Budget;
-use super::resilience_report::Wanted;
+use super::report::Wanted;
+use super::resilience_report::Format;
 use crate::args::{IsolationArg, PlatformChoice, Target};
 use crate::project::FILE_NAME;
 
@@ -53,7 +54,7 @@ pub(crate) struct ResilienceArgs {
     pub(crate) seed: u64,
     /// Also write the report as html, json or junit, beside the campaign or to a file; repeat for several.
     #[arg(long = "report", value_name = "FORMAT[=FILE]")]
-    pub(crate) reports: Vec<Wanted>,
+    pub(crate) reports: Vec<Wanted<Format>>,
     /// What runs the application.
     #[arg(long, value_enum, default_value_t = PlatformChoice::Process)]
     pub(crate) platform: PlatformChoice,

@@ -1,13 +1,12 @@
 //! The files that `resilience --report` writes.
 
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 
 use clap::ValueEnum;
 use faultscope_engine::resilience::ResilienceReport;
 use faultscope_store::Store;
 
-use super::report::write;
+use super::report::{Wanted, write};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -22,27 +21,6 @@ pub(crate) enum Format {
     Json,
     /// For build servers: a test case for each test, with its defects.
     Junit,
-}
-
-/// A report file that was asked for: `html`, or `html=where.html`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    format: Format,
-    file: Option<PathBuf>,
-}
-
-impl FromStr for Wanted {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (format, file) = match text.split_once('=') {
-            Some((_, "")) => return Err("the file's name is missing after `=`".into()),
-            Some((format, file)) => (format, Some(PathBuf::from(file))),
-            None => (text, None),
-        };
-        let format = Format::from_str(format, true).map_err(|_| "html, json or junit".to_owned())?;
-        Ok(Self { format, file })
-    }
 }
 
 impl Format {
@@ -126,7 +104,7 @@ pub(crate) fn show(
 pub(crate) fn write_all(
     state: &Path,
     report: &ResilienceReport,
-    wanted: &[Wanted],
+    wanted: &[Wanted<Format>],
     printer: &Printer,
 ) -> Result<(), CommandError> {
     for Wanted { format, file } in wanted {

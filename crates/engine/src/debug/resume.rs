@@ -12,9 +12,8 @@ use faultscope_store::Store;
 use super::DebugOptions;
 use super::asking::Means;
 use crate::error::EngineError;
-use crate::resume::{compare, digest, find_unfinished, rests_on};
+use crate::resume::{digest, find_unfinished, left, rests_on};
 use crate::session::Session;
-use crate::stored;
 
 /// What an earlier part of the campaign has left.
 #[derive(Debug, Default)]
@@ -37,20 +36,12 @@ pub fn unfinished(store: &Store, application: &str, named: Option<&str>) -> Resu
 
 /// Makes sure that an earlier part rests on the same, and gives what it has left.
 pub(super) fn past(session: &Session, space: &Space, options: &DebugOptions) -> Result<Past, EngineError> {
-    let rests = rests(session, space, options);
-    if session.options.resume.is_none() {
-        session.events().emit(Event::CampaignRests { on: rests });
-        return Ok(Past::default());
-    }
-    let store = Store::open(&session.options.state)?;
-    let campaign = store.campaign_by(session.id().as_str())?;
+    let Some(left) = left(session, rests(session, space, options))? else { return Ok(Past::default()) };
     let mut past = Past::default();
-    let mut rested = None;
     let mut sentinels = 0;
     let mut asked = BTreeMap::new();
-    for logged in campaign.events::<Event>(0)?.events {
-        match logged.event {
-            Event::CampaignRests { on } => rested = Some(on),
+    for event in left.events {
+        match event {
             Event::TrialStarted { trial, .. } if trial.is_chosen() => {
                 past.numbered = past.numbered.max(trial.0);
             }
@@ -72,14 +63,7 @@ pub(super) fn past(session: &Session, space: &Space, options: &DebugOptions) -> 
         }
     }
     session.count_sentinels_from(sentinels);
-    match rested {
-        // It was killed before its first trial.
-        None => session.events().emit(Event::CampaignRests { on: rests }),
-        Some(rested) => compare(&rested, &rests)?,
-    }
-    let mut runs = stored::runs(&campaign.reader()?)?;
-    runs.sort_by_key(|run| run.started_us + run.cost.total.as_micros() as u64);
-    for run in runs {
+    for run in left.runs {
         if run.trial.is_chosen() {
             past.runs.push(run);
         } else if let Some(digest) = asked.remove(&run.trial) {

@@ -12,9 +12,8 @@ use faultscope_store::Store;
 use super::ResilienceOptions;
 use super::phase::Answers;
 use crate::error::EngineError;
-use crate::resume::{compare, find_unfinished, rests_on};
+use crate::resume::{find_unfinished, left, rests_on};
 use crate::session::Session;
-use crate::stored;
 
 /// What an earlier part of the campaign has left.
 #[derive(Debug, Default)]
@@ -32,19 +31,11 @@ pub fn unfinished(store: &Store, application: &str, named: Option<&str>) -> Resu
 
 /// Makes sure that an earlier part rests on the same, and gives what it has left.
 pub(super) fn past(session: &Session, options: &ResilienceOptions) -> Result<Past, EngineError> {
-    let rests = rests_on(session, options);
-    if session.options.resume.is_none() {
-        session.events().emit(Event::CampaignRests { on: rests });
-        return Ok(Past::default());
-    }
-    let store = Store::open(&session.options.state)?;
-    let campaign = store.campaign_by(session.id().as_str())?;
+    let Some(left) = left(session, rests_on(session, options))? else { return Ok(Past::default()) };
     let mut past = Past::default();
-    let mut rested = None;
     let mut again = 0;
-    for logged in campaign.events::<Event>(0)?.events {
-        match logged.event {
-            Event::CampaignRests { on } => rested = Some(on),
+    for event in left.events {
+        match event {
             Event::TrialStarted { trial, .. } if trial.is_chosen() => {
                 past.numbered = past.numbered.max(trial.0);
             }
@@ -54,15 +45,7 @@ pub(super) fn past(session: &Session, options: &ResilienceOptions) -> Result<Pas
         }
     }
     session.count_again_from(again);
-    match rested {
-        // It was killed before its first trial.
-        None => session.events().emit(Event::CampaignRests { on: rests }),
-        Some(rested) => compare(&rested, &rests)?,
-    }
-    let mut runs = stored::runs(&campaign.reader()?)?;
-    runs.retain(|run| run.trial.is_chosen());
-    runs.sort_by_key(|run| run.started_us + run.cost.total.as_micros() as u64);
-    for run in runs {
+    for run in left.runs.into_iter().filter(|run| run.trial.is_chosen()) {
         let Some(perturbed) = &run.perturbed else { continue };
         let asked: BTreeSet<_> = perturbed.asked.iter().cloned().collect();
         past.answers.entry((perturbed.test.clone(), asked)).or_default().push_back(run);

@@ -2,9 +2,11 @@
 
 mod actors;
 mod services;
+mod systems;
 
-pub use actors::{Asserted, Defects, Mutant, System, SystemError};
+pub use actors::{Asserted, Defects, Mutant};
 pub use services::{Fallback, Tree};
+pub use systems::{System, SystemError};
 
 use std::time::Duration;
 
