@@ -11,6 +11,12 @@ pub(crate) fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
+/// An option with its value; one that begins like an option itself must not be taken for one.
+pub(crate) fn option(name: &str, value: &str) -> String {
+    let between = if value.starts_with('-') { "=" } else { " " };
+    format!("{name}{between}{}", quote(value))
+}
+
 /// The option that leads `runs` and `report` to what an application file elsewhere left; nothing in its folder.
 pub(crate) fn at(file: &Path) -> String {
     let folder = if file.is_dir() { file } else { file.parent().unwrap_or(Path::new("")) };
@@ -57,6 +63,8 @@ mod tests {
         assert_eq!(quote("instance order"), "'instance order'");
         assert_eq!(quote("it's"), "'it'\\''s'");
         assert_eq!(quote(""), "''");
+        assert_eq!(option("--test", "a b"), "--test 'a b'");
+        assert_eq!(option("--test", "-x"), "--test=-x");
     }
 
     #[test]

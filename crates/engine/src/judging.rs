@@ -2,7 +2,7 @@
 
 use faultscope_mesh::MeshReports;
 use faultscope_model::Outcome;
-use faultscope_model::application::TestCase;
+use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::outcome::{Signature, TestResult, judge};
 use faultscope_model::series::GateOutcome;
 use regex::Regex;
@@ -18,9 +18,8 @@ impl Session {
     /// The failures among some results.
     pub(crate) fn failures(&self, tests: &[TestCase], results: &[TestResult]) -> Vec<Signature> {
         let pattern_of = |result: &TestResult| {
-            let test = tests.iter().find(|t| t.name == result.test);
             // The pattern was checked when the file was read.
-            test.and_then(|t| t.failure.as_deref()).and_then(|p| Regex::new(p).ok())
+            test_named(tests, &result.test)?.failure.and_then(|pattern| Regex::new(&pattern).ok())
         };
         results.iter().filter_map(|r| r.signature(pattern_of(r).as_ref())).collect()
     }

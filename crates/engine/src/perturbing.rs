@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
 use faultscope_mesh::MeshReports;
-use faultscope_model::application::{TestBody, TestCase};
+use faultscope_model::application::{TestBody, TestCase, test_named};
 use faultscope_model::outcome::{Ending, TestResult, normalise};
 use faultscope_model::perturbation::{
     Configuration, Event, PERTURBATION_FILE, Perturbation, TRACE_FILE, TargetId, read_trace,
@@ -265,9 +265,8 @@ impl Session {
 /// Whether a failure is an answer that the file calls degraded; where it says nothing, an honest error is.
 fn is_degraded(tests: &[TestCase], result: &TestResult) -> bool {
     let Some(failure) = &result.failure else { return false };
-    let declared =
-        tests.iter().find(|test| test.name == result.test).and_then(|test| test.degraded.as_deref());
-    match declared {
+    let declared = test_named(tests, &result.test).and_then(|test| test.degraded);
+    match declared.as_deref() {
         Some("") => false,
         Some(pattern) => Regex::new(pattern)
             .is_ok_and(|pattern| pattern.is_match(&failure.message) || pattern.is_match(&result.output)),

@@ -179,10 +179,10 @@ fn hint(report: &DebugReport, args: &DebugArgs) -> Option<String> {
     match &report.verdict {
         Verdict::Stopped | Verdict::OutOfBudget => Some(format!("Go on with `{}`", shell::resume(campaign))),
         Verdict::OtherTestsFail { failing, .. } if failing.len() > 1 => {
-            Some(format!("Look at one of them alone with `--test '{}' --only`", failing[0]))
+            Some(format!("Look at one of them alone with `{} --only`", shell::option("--test", &failing[0])))
         }
         Verdict::OtherTestsFail { failing, .. } => {
-            failing.first().map(|name| format!("Look for that one with `--test '{name}'`"))
+            failing.first().map(|name| format!("Look for that one with `{}`", shell::option("--test", name)))
         }
         Verdict::FailsAlready => {
             Some(format!("See its calls with `faultscope runs show {campaign}.check-simplest{at}`"))
@@ -202,7 +202,7 @@ fn reproduce(cause: &FoundCause, report: &DebugReport, args: &DebugArgs) -> Stri
     let deltas: Vec<_> = cause.witness.iter().map(|d| format!("--delta {}", quote(&d.name))).collect();
     // A service that does not come up needs no test.
     let test = report.signature.as_ref().and_then(|signature| signature.failing_test());
-    let test = test.map(|test| format!(" --test {}", quote(test))).unwrap_or_default();
+    let test = test.map(|test| format!(" {}", shell::option("--test", test))).unwrap_or_default();
     let target: Vec<_> = args.target.words().iter().map(|word| quote(word)).collect();
     format!("faultscope test {} {}{test}", target.join(" "), deltas.join(" "))
 }

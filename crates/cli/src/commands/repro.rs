@@ -7,6 +7,7 @@ use clap::Args;
 use faultscope_engine::debug::bundle::{self, BundleError, Compared, Contents, Manifest, Reduced};
 use faultscope_engine::debug::{DebugReport, FoundCause};
 use faultscope_engine::{EngineError, Session, TrialEnd, TrialRequest, stored};
+use faultscope_model::application::test_named;
 use faultscope_model::{Circumstance, DeltaSet, Outcome, Run, SlotId, TrialId};
 use faultscope_store::Store;
 use serde::Serialize;
@@ -66,7 +67,8 @@ pub(crate) async fn run(args: ReproArgs, global: &Global, printer: &Printer) -> 
         }
     };
     let (manifest, file) = bundle::unpack(&args.bundle, &folder).map_err(|e| refused(&args.bundle, e))?;
-    let project = unpacked(&manifest, &file, printer)?;
+    let mut project = unpacked(&manifest, &file, printer)?;
+    project.find_cases(printer).await?;
     printer.talk(format!("{}: {}", manifest.application, manifest.signature));
     let target = Target::of(file, args.platform, args.isolation);
     let platform = project.platform(&target).await?;
@@ -127,14 +129,12 @@ async fn try_both(
     stop: &CancellationToken,
 ) -> Result<Option<(Vec<Run>, Run)>, EngineError> {
     let application = &project.application;
-    let tests: Vec<_> = application
-        .tests
-        .iter()
+    let tests = match manifest.signature.failing_test() {
         // Whether a service comes up is known before any test is run.
-        .filter(|_| manifest.signature.service().is_none())
-        .filter(|test| !manifest.only || test.name == manifest.signature.test)
-        .cloned()
-        .collect();
+        None => Vec::new(),
+        Some(test) if manifest.only => test_named(&application.tests, test).into_iter().collect(),
+        Some(_) => application.tests.clone(),
+    };
     let request = |trial: u64, circumstance: &Circumstance| TrialRequest {
         trial: TrialId(trial),
         deltas: DeltaSet::new(),

@@ -179,7 +179,7 @@ fn reproduce(defect: &Defect, test: &str, args: &ResilienceArgs) -> String {
         Some(command) => words.push(format!("--command {}", quote(command))),
         None => {
             words.push(quote(&args.target().file.to_string_lossy()));
-            words.push(format!("--test {}", quote(test)));
+            words.push(shell::option("--test", test));
         }
     }
     for perturbation in &defect.perturbations {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultscope_engine::campaign::{self, Brief};
 use faultscope_engine::{EngineError, Session};
-use faultscope_model::application::TestCase;
+use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::{DeltaSet, Outcome, Run};
 use faultscope_search::Fixed;
 use serde::Serialize;
@@ -123,7 +123,7 @@ pub(crate) fn choose(project: &Project, names: &[String]) -> Result<Vec<TestCase
     names
         .iter()
         .map(|name| {
-            all.iter().find(|t| &t.name == name).cloned().ok_or_else(|| {
+            test_named(all, name).ok_or_else(|| {
                 let known: Vec<_> = all.iter().map(|t| t.name.as_str()).collect();
                 CommandError::usage(format!("there is no test `{name}`"))
                     .hint(format!("tests: {}", known.join(", ")))

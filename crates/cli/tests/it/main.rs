@@ -12,6 +12,7 @@ mod clients;
 mod compare;
 mod debug;
 mod deeper;
+mod discovered;
 mod hostile;
 mod init;
 mod isolation;

@@ -286,12 +286,7 @@ fn failures(session: &Session, run: &Run) -> Vec<Signature> {
     if let Some(start) = run.evidence.start_failure() {
         return vec![start];
     }
-    let pattern_of = |name: &str| {
-        let test = session.application().tests.iter().find(|t| t.name == name);
-        // The pattern was checked when the file was read.
-        test.and_then(|t| t.failure.as_deref()).and_then(|p| regex::Regex::new(p).ok())
-    };
-    run.evidence.tests.iter().filter_map(|t| t.signature(pattern_of(&t.test).as_ref())).collect()
+    session.failures(&session.application().tests, &run.evidence.tests)
 }
 
 fn refuse_simplest(simplest: &Run, wanted: &Signature) -> Option<Verdict> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faultscope_model::application::TestCase;
+use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::outcome::Signature;
 use faultscope_model::{Circumstance, DeltaSet, Outcome, Run, SlotId, Space, TrialId};
 use tokio_util::sync::CancellationToken;
@@ -106,7 +106,10 @@ pub(super) async fn input_alone(
         trial: TrialId::input(0),
         deltas: deltas.clone(),
         circumstance: circumstance.clone(),
-        tests: tests.iter().filter(|test| named.is_none_or(|name| &test.name == name)).cloned().collect(),
+        tests: match named {
+            Some(name) => test_named(tests, name).into_iter().collect(),
+            None => tests.to_vec(),
+        },
         wanted: None,
         perturbing: None,
     };

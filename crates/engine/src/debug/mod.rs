@@ -31,6 +31,7 @@ pub use table::{Bar, Course, RoundCounts, RoundTask, course};
 
 use std::sync::Arc;
 
+use faultscope_model::application::test_named;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
 use faultscope_model::{DeltaSet, Outcome, Run, Space};
@@ -72,7 +73,7 @@ async fn search(
     let mut tests = application.tests.clone();
     let named = options.test.clone().or_else(|| application.failing_test.clone());
     if let (true, Some(name)) = (options.only_failing_test, &named) {
-        tests.retain(|test| &test.name == name);
+        tests = test_named(&tests, name).into_iter().collect();
     }
     let mut report = DebugReport::new(session, &space, options.strategy);
     let mut past = resume::past(session, &space, options)?;

@@ -13,8 +13,10 @@ pub use options::{ResilienceOptions, Strategy};
 pub use report::{Defect, Flaky, ResilienceReport, TestReport, TraceStep, Trials, Verdict};
 pub use resume::unfinished;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::event::Event;
 use faultscope_model::perturbation::Perturbation;
 use faultscope_model::{Run, SlotId, TrialId};
@@ -68,9 +70,16 @@ async fn explore(
         checks: past.checks,
         left: options.most_trials,
     };
-    let chosen = |name: &String| options.tests.is_empty() || options.tests.contains(name);
+    let all = &session.application().tests;
+    let chosen: Vec<TestCase> = match options.tests.as_slice() {
+        [] => all.clone(),
+        names => {
+            let mut seen = BTreeSet::new();
+            names.iter().filter(|name| seen.insert(*name)).filter_map(|name| test_named(all, name)).collect()
+        }
+    };
     let mut reports = Vec::new();
-    for test in session.application().tests.iter().filter(|test| chosen(&test.name)) {
+    for test in &chosen {
         let report = explorer.explore(test).await?;
         let ended = matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget);
         reports.push(report);
@@ -88,8 +97,8 @@ pub async fn reproduce(
     perturbations: Vec<Perturbation>,
     stop: &CancellationToken,
 ) -> Result<Option<Run>, EngineError> {
-    let test = session.application().tests.iter().find(|known| known.name == test);
-    let test = test.ok_or_else(|| EngineError::Internal("the test is not there".into()))?;
+    let test = test_named(&session.application().tests, test);
+    let test = &test.ok_or_else(|| EngineError::Internal("the test is not there".into()))?;
     let tolerant = perturbations.iter().any(|perturbation| !perturbation.kind.is_neutral());
     let request = phase::request(session, test, TrialId(1), perturbations, tolerant);
     match session.trial(SlotId(0), &request, stop).await? {

@@ -117,7 +117,7 @@ struct Told {
 
 /// The cases that a test's command lists.
 pub(super) async fn list(test: &TestCase, root: &Path) -> Result<Cases, CaseError> {
-    let TestBody::Discover { format, command, each: Some(each) } = &test.body else {
+    let TestBody::Discover { format, command, each: Some(each), .. } = &test.body else {
         return Ok(Cases { test: test.name.clone(), cases: Vec::new(), left_out: 0 });
     };
     let told = match format {

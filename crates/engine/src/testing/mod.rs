@@ -93,7 +93,13 @@ impl TestBed<'_> {
                 }])
             }
             TestBody::Discover { each: Some(_), .. } => self.each(test, cancel).await,
-            TestBody::Discover { command, .. } => self.discover(test, command, cancel).await,
+            TestBody::Discover { command, case, .. } => {
+                let results = self.discover(test, command, cancel).await?;
+                Ok(match case {
+                    None => self.named(test, results),
+                    Some(case) => only(test, case, results),
+                })
+            }
         }
     }
 
@@ -157,6 +163,15 @@ impl TestBed<'_> {
             }
         }
         Ok(results)
+    }
+
+    /// The cases by the names under which they can be asked for alone.
+    fn named(&self, test: &TestCase, mut results: Vec<TestResult>) -> Vec<TestResult> {
+        if self.application.tests.iter().filter(|test| test.runs_all_cases()).count() > 1 {
+            let cases = results.iter_mut().filter(|result| result.test != test.name);
+            cases.for_each(|result| result.test = format!("{}: {}", test.name, result.test));
+        }
+        results
     }
 
     async fn discover(
@@ -249,6 +264,31 @@ pub(crate) fn report_folder() -> PathBuf {
         }
     }
     folder
+}
+
+/// What the only case that counts showed; a report that has no such case fails.
+fn only(test: &TestCase, case: &str, mut results: Vec<TestResult>) -> Vec<TestResult> {
+    const SHOWN: usize = 20;
+    let mut known: Vec<String> = results.iter().take(SHOWN).map(|result| result.test.clone()).collect();
+    if results.len() > SHOWN {
+        known.push("...".into());
+    }
+    let took = results.iter().map(|result| result.took).sum();
+    // The runner itself speaks for all cases when it broke.
+    let broke = results
+        .iter()
+        .any(|result| !matches!(result.failure, None | Some(Failure { ending: Ending::Case, .. })));
+    if broke && !results.iter().any(|result| result.test == case) {
+        return results;
+    }
+    results.retain(|result| result.test == case);
+    if results.is_empty() {
+        let message = format!("the report has no case `{case}`, but {}", known.join(", "));
+        let failure = Some(Failure { ending: Ending::Case, message });
+        return vec![TestResult { test: test.name.clone(), failure, took, output: String::new() }];
+    }
+    results.iter_mut().for_each(|result| result.test.clone_from(&test.name));
+    results
 }
 
 fn failed(test: &TestCase, ending: Ending, message: &str, started: Instant) -> TestResult {

@@ -203,7 +203,38 @@ pub enum TestBody {
         /// The command that runs one case alone, `{case}` being its name.
         #[serde(skip_serializing_if = "Option::is_none")]
         each: Option<Vec<String>>,
+        /// The only case that counts, where one command runs all of them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        case: Option<String>,
     },
+}
+
+/// The test of this name: one of these, or a case of one that runs all its cases by one command. Such a case
+/// has just its own name where there is one such test; where there are several, `TEST: CASE`.
+pub fn test_named(tests: &[TestCase], name: &str) -> Option<TestCase> {
+    if let Some(test) = tests.iter().find(|test| test.name == name) {
+        return Some(test.clone());
+    }
+    let suites: Vec<&TestCase> = tests.iter().filter(|test| test.runs_all_cases()).collect();
+    let (suite, case) = match suites.as_slice() {
+        [only] => (*only, name),
+        several => several.iter().find_map(|suite| {
+            let case = name.strip_prefix(suite.name.as_str())?.strip_prefix(": ")?;
+            Some((*suite, case))
+        })?,
+    };
+    let mut test = TestCase { name: name.to_owned(), ..suite.clone() };
+    if let TestBody::Discover { case: only, .. } = &mut test.body {
+        *only = Some(case.to_owned());
+    }
+    Some(test)
+}
+
+impl TestCase {
+    /// Whether one command runs all its cases, whose names are known only then.
+    pub fn runs_all_cases(&self) -> bool {
+        matches!(self.body, TestBody::Discover { each: None, .. })
+    }
 }
 
 /// A test's command.

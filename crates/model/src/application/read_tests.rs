@@ -101,7 +101,7 @@ impl Reader<'_> {
             if !has(&run, &["{out}"]) {
                 return Err(here("`discover: junit` needs `{out}` in `run`, the file of the report"));
             }
-            return Ok(TestBody::Discover { format, command: command(run), each: None });
+            return Ok(TestBody::Discover { format, command: command(run), each: None, case: None });
         }
         let list = raw.list.clone().or(list).filter(|list| !list.is_empty());
         let each = raw.each.clone().or(each).filter(|each| !each.is_empty());
@@ -114,7 +114,7 @@ impl Reader<'_> {
         if !has(&each, &["{case}", "{name}"]) {
             return Err(here("`each` needs `{case}`, or `{class}` and `{name}`, to run just one"));
         }
-        Ok(TestBody::Discover { format, command: command(list), each: Some(each) })
+        Ok(TestBody::Discover { format, command: command(list), each: Some(each), case: None })
     }
 
     /// Refuses steps that lead nowhere or have a blank that nothing fills.
