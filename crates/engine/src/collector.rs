@@ -1,5 +1,5 @@
-//! Services report spans of their own to the slot: a host that every instance knows, and the variables that
-//! tell exporters about it.
+//! Services report spans and metrics of their own to the slot: a host that every instance knows, and the variables
+//! that tell exporters about it.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,8 +13,8 @@ use faultscope_model::plan::Plan;
 use faultscope_model::wiring::{Caller, ExternalHost, ListenerSpec};
 use faultscope_model::{InstanceId, ServiceName, SlotId, TrialId};
 use faultscope_platform::ReservedListener;
-use faultscope_store::SpanSink;
 use faultscope_store::serve::Collector;
+use faultscope_store::{SampleWriter, SpanSink};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -41,8 +41,11 @@ const OWN: [&str; 6] = [
     "ZIPKIN_ENDPOINT",
 ];
 
-/// Adds the host to a plan and tells the instances about it.
-pub(crate) fn announce(plan: &mut Plan) {
+/// The same for metrics alone.
+const OWN_METRICS: [&str; 2] = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_METRICS_EXPORTER"];
+
+/// Adds the host to a plan and tells the instances about it, and how often metrics are wanted if they are.
+pub(crate) fn announce(plan: &mut Plan, metrics: Option<Duration>) {
     let Ok(service) = HOST.parse::<ServiceName>() else { return };
     if plan.ports.contains_key(&service) || plan.externals.iter().any(|e| e.host == HOST) {
         return;
@@ -59,7 +62,7 @@ pub(crate) fn announce(plan: &mut Plan) {
             continue;
         }
         let name = instance.id.service.to_string();
-        let variables = [
+        let mut variables = vec![
             ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("http://{HOST}:4318/v1/traces")),
             ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf".to_owned()),
             ("OTEL_EXPORTER_ZIPKIN_ENDPOINT", format!("http://{HOST}:9411/api/v2/spans")),
@@ -67,6 +70,16 @@ pub(crate) fn announce(plan: &mut Plan) {
             ("OTEL_BSP_SCHEDULE_DELAY", GATHER_MS.to_string()),
             ("OTEL_SERVICE_NAME", name),
         ];
+        if let Some(every) = metrics
+            && !OWN_METRICS.iter().any(|name| instance.env.contains_key(*name))
+        {
+            variables.extend([
+                ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", format!("http://{HOST}:4318/v1/metrics")),
+                ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf".to_owned()),
+                // By default they would come once a minute, which most trials do not last.
+                ("OTEL_METRIC_EXPORT_INTERVAL", every.as_millis().to_string()),
+            ]);
+        }
         for (name, value) in variables {
             instance.env.entry(name.to_owned()).or_insert(value);
         }
@@ -100,12 +113,12 @@ pub(crate) struct SlotCollector {
 }
 
 impl SlotCollector {
-    pub(crate) fn new(sink: SpanSink, slot: SlotId) -> Self {
+    pub(crate) fn new(sink: SpanSink, samples: Option<Arc<SampleWriter>>, slot: SlotId) -> Self {
         let (listeners, asked) = (Mutex::default(), AtomicBool::new(false));
-        Self { collector: Collector::new(sink, slot), listeners, asked }
+        Self { collector: Collector::new(sink, samples, slot), listeners, asked }
     }
 
-    /// Spans from now on belong to this trial.
+    /// Spans and metrics from now on belong to this trial.
     pub(crate) fn begin(&self, trial: TrialId, callers: &[Caller]) {
         let known = callers.iter().filter_map(|caller| Some((caller.address?, caller.instance.clone())));
         self.collector.begin(trial, known);

@@ -36,7 +36,7 @@ impl Session {
     ) -> Result<Deployed, EngineError> {
         let mut plan = self.application.plan(&request.circumstance, &slot.expansion)?;
         if slot.collector.is_some() {
-            collector::announce(&mut plan);
+            collector::announce(&mut plan, self.measured_every());
         }
         let started = Instant::now();
         if let Some(mesh) = &slot.mesh {

@@ -56,11 +56,16 @@ impl Session {
             recorder: slot.mesh.as_ref().map(|_| slot.recorder.clone()),
             samples: self.campaign.samples().clone(),
             endpoints: self.endpoints(),
-            every: self.options.metrics.unwrap_or(self.application.record.metrics).every?,
+            every: self.measured_every()?,
         };
         sampling.once().await;
         let (finish, finished) = oneshot::channel();
         Some(Sampler { finish: Some(finish), task: tokio::spawn(sampling.run(finished)) })
+    }
+
+    /// How often instances are measured, and should report what they measure themselves.
+    pub(crate) fn measured_every(&self) -> Option<Duration> {
+        self.options.metrics.unwrap_or(self.application.record.metrics).every
     }
 
     fn endpoints(&self) -> BTreeMap<ServiceName, MetricsEndpoint> {

@@ -177,7 +177,9 @@ impl Session {
             let expansion = Expansion { program: options.program.to_string_lossy().into_owned(), slot: id };
             let mesh = mesh.as_ref().map(|mesh| mesh.open(id, hooks(recorder.clone())));
             let is_asked = mesh.is_some() && application.record.tracing == Tracing::On;
-            let collector = is_asked.then(|| SlotCollector::new(campaign.sink(), id));
+            let is_measured = options.metrics.unwrap_or(application.record.metrics).every.is_some();
+            let samples = is_measured.then(|| campaign.samples().clone());
+            let collector = is_asked.then(|| SlotCollector::new(campaign.sink(), samples, id));
             let (sampler, opened) = (Mutex::default(), OnceCell::new());
             slots.insert(id, SlotState { id, mesh, recorder, collector, expansion, spec, sampler, opened });
         }

@@ -116,6 +116,38 @@ fn opentelemetry_python_metrics_over_http_and_grpc() {
 
 #[test]
 #[ignore = "run by ./test.sh exporters"]
+fn opentelemetry_python_traces_and_metrics_are_joined() {
+    for (exporter, address) in [("otlp-http", otlp as fn(&Server) -> &str), ("otlp-grpc", grpc)] {
+        let server = Server::start(&[]);
+        let mut command = python("python", "python/both.py");
+        let output = command.arg(exporter).arg(address(&server)).output().unwrap();
+        assert!(output.status.success(), "{exporter}: {output:?}");
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let trace = said["trace"].as_str().unwrap();
+        let wanted = ["--metrics", "--metric", "orders", "--metric", "wait"];
+        let spans = server.tool.json(["traces", "show", trace].iter().chain(&wanted), 0);
+        let known = &spans[0]["metrics"];
+        assert_eq!(known["instance"], "627cc493-f310-47de-96bd-71410b7dec09", "{exporter}: {known:#}");
+        assert_eq!((&known["source"], &known["values"]["threads"]), (&json!("told"), &json!(7.0)));
+        assert_eq!(known["values"]["memory.resident"], f64::from(40 << 20));
+        assert!(known["cpu_cores"].as_f64().is_some_and(|cores| cores > 0.0), "{exporter}: {known:#}");
+        // Growth since the report before tells no sum.
+        let sum = if exporter == "otlp-http" { json!(1.5) } else { json!(null) };
+        assert_eq!(known["values"].get("cpu.seconds").cloned().unwrap_or_default(), sum, "{exporter}");
+        let [orders, wait] = &known["series"].as_array().unwrap()[..] else { panic!("{known:#}") };
+        assert!(orders["per_second"].as_f64().is_some_and(|speed| speed > 0.0), "{exporter}: {orders}");
+        assert_eq!(orders["labels"]["kind"], "pay", "{exporter}");
+        let mean = wait["mean"].as_f64();
+        assert!(mean.is_some_and(|mean| (mean - 12.5).abs() < 1e-6), "{exporter}: {wait}");
+        let shown = server.tool.run(["traces", "show", trace].iter().chain(&wanted)).expect(0).stdout;
+        for part in ["40MiB, 7 threads, told ", " before]", "[wait 12.5ms mean at "] {
+            assert!(shown.contains(part), "{exporter}: {shown}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by ./test.sh exporters"]
 fn py_zipkin_v1_json() {
     check(python("python", "python/zipkin_v2.py"), "v1-json", zipkin, USUAL);
 }

@@ -35,4 +35,12 @@ tests:
               └─ front-1 ─▶ back-1 GET /word <time> <bar> 200
                  └─ back answer <time> <bar>
     ");
+    let told = tool.json(["metrics", "show", "greetings", "--run", "last"], 0);
+    let mut lines: Vec<_> = told.as_array().unwrap().iter().collect();
+    lines.sort_by_key(|line| line["instance"].to_string());
+    let [back, front] = &lines[..] else { panic!("{told:#}") };
+    for (line, instance) in [(back, "back-1"), (front, "front-1")] {
+        assert_eq!((line["instance"].as_str(), line["kind"].as_str()), (Some(instance), Some("counter")));
+        assert_eq!(line["points"][0][1], 1.0, "{told:#}");
+    }
 }

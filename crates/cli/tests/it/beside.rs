@@ -3,11 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use faultscope_testkit::{Faultscope, Running, wait_until};
+use faultscope_testkit::{Faultscope, Running, python, wait_until};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::tool;
+use crate::{tool, tool_with};
 
 /// A moment on which nothing depends, in seconds since 1970.
 const T: u64 = 1_700_000_000;
@@ -228,4 +228,60 @@ fn what_services_tell_stands_beside_their_spans() {
     ");
     server.running.interrupt();
     server.running.wait().expect(0);
+}
+
+/// A service that sends metrics by OTLP before it answers, under names that are not those of its slot.
+const SENDER: &str = r#"
+import http.server, json, os, time, urllib.request
+jobs = 0
+def send():
+    point = {"timeUnixNano": str(time.time_ns()), "asInt": str(jobs)}
+    text = lambda key, value: {"key": key, "value": {"stringValue": value}}
+    body = {"resourceMetrics": [{"resource": {"attributes": [text("service.name", "Unknown"), text("service.instance.id", "x")]},
+        "scopeMetrics": [{"metrics": [{"name": "jobs", "gauge": {"dataPoints": [point]}}, {"name": ""}]}]}]}
+    request = urllib.request.Request(os.environ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"], json.dumps(body).encode(), {"content-type": "application/json"})
+    answer = json.load(urllib.request.urlopen(request, timeout=10))
+    assert answer["partialSuccess"]["rejectedDataPoints"] == "1", answer
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *args): pass
+    def do_GET(self):
+        global jobs
+        jobs += 1
+        send()
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+http.server.ThreadingHTTPServer(("0.0.0.0", 8080), Handler).serve_forever()
+"#;
+
+#[test]
+fn instances_send_metrics_to_their_slot() {
+    let fixture = python().file("sender.py", SENDER).application(
+        r#"
+name: sending
+services:
+  sender: { command: ["python3", "sender.py"], ports: [8080], ready: { tcp: 8080 } }
+tests:
+  - { name: first, http: { get: "http://sender:8080/first", expect: { status: 200 } } }
+  - { name: second, http: { get: "http://sender:8080/second", expect: { status: 200 } } }
+"#,
+    );
+    let tool = tool_with(&fixture);
+    tool.tested([] as [&str; 0], 0);
+    let told = tool.json(["metrics", "show", "jobs", "--run", "last"], 0);
+    assert_eq!((&told[0]["service"], &told[0]["instance"]), (&json!("sender"), &json!("sender-1")));
+    assert_eq!((&told[0]["source"], told.as_array().unwrap().len()), (&json!("told"), 1));
+    let values: Vec<_> = told[0]["points"].as_array().unwrap().iter().map(|point| &point[1]).collect();
+    assert_eq!(values, [1.0, 2.0]);
+    // Nothing was told before the first call, and once before the second.
+    let run = tool.json(["runs", "show", "--metric", "jobs"], 0);
+    let [used] = &run["used"].as_array().unwrap()[..] else { panic!("{run:#}") };
+    assert_eq!(used["series"][0]["value"], 1.0);
+    let second = run["spans"].as_array().unwrap().iter().find(|span| span["path"] == "/second").unwrap();
+    assert_eq!(used["span"], second["id"]);
+    let shown = tool.run(["runs", "show", "--metrics", "--metric", "jobs"]).expect(0).stdout;
+    let call = shown.lines().find(|line| line.contains("GET /second")).expect("a call");
+    assert!(call.contains(" threads, ") && call.contains("[jobs 1, "), "{call}");
+    // What goes to the collector is no call of the application.
+    assert_eq!(run["spans"].as_array().unwrap().len(), 2);
 }

@@ -169,4 +169,8 @@ fn services_are_left_alone_where_tracing_is_off() {
     let on = tool_with(&python().application(&file(""))).run(["test"]);
     let said = format!("{}{}", on.stdout, on.stderr);
     assert!(said.contains("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), "{said}");
+    assert!(said.contains("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"), "{said}");
+    let spans_only = tool_with(&python().application(&file("record: { metrics: off }\n"))).run(["test"]);
+    let said = format!("{}{}", spans_only.stdout, spans_only.stderr);
+    assert!(said.contains("OTLP_TRACES_ENDPOINT") && !said.contains("OTLP_METRICS_ENDPOINT"), "{said}");
 }

@@ -1,7 +1,8 @@
-//! The collector of a slot: takes the spans that its instances report themselves, beside what the mesh sees.
+//! The collector of a slot: takes the spans and metrics that its instances report themselves, beside what the mesh
+//! sees and the platform measures.
 //!
 //! It speaks what exporters speak (OTLP over HTTP and gRPC, Zipkin), knows who sends by the address or the
-//! listener, and keeps the spans with the campaign, under the trial that runs.
+//! listener, and keeps everything with the campaign, under the trial that runs.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,6 +18,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use faultscope_model::{InstanceId, SlotId, TrialId};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::answer::Failure;
@@ -24,19 +26,29 @@ use super::body::{Intake, Whole};
 use super::grpc;
 use super::ingest::{self, Taken};
 use crate::campaign::SpanSink;
-use crate::interop::{DecodeError, Decoded, Limits, SpanFormat};
+use crate::interop::otlp::MetricPoint;
+use crate::interop::{Batch, DecodeError, Decoded, Limits, MetricFormat, Room, SpanFormat};
+use crate::samples::SampleWriter;
+use crate::slices::{Point, points_of};
 
 /// Bytes of all bodies that may be in memory at once; there are several slots.
 const BODIES_BYTES: usize = 64 << 20;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
+/// Reports of metrics that may wait to be written.
+const MOST_WRITING: usize = 8;
+/// The label that says which instance told something.
+const INSTANCE: &str = "service.instance.id";
 
-/// Takes the spans that the instances of a slot report.
+/// Takes the spans and metrics that the instances of a slot report.
 #[derive(Debug)]
 pub struct Collector {
     sink: SpanSink,
+    /// Where metrics go; nowhere where they are not wanted.
+    samples: Option<Arc<SampleWriter>>,
     slot: SlotId,
     intake: Intake,
+    writing: Arc<Semaphore>,
     now: Mutex<Now>,
     heard: AtomicU64,
 }
@@ -52,11 +64,12 @@ struct Now {
 type Asked = (Arc<Collector>, Option<InstanceId>);
 
 impl Collector {
-    /// A collector that keeps spans with a campaign.
-    pub fn new(sink: SpanSink, slot: SlotId) -> Arc<Self> {
+    /// A collector that keeps spans with a campaign, and metrics where they are wanted.
+    pub fn new(sink: SpanSink, samples: Option<Arc<SampleWriter>>, slot: SlotId) -> Arc<Self> {
         let (now, heard) = (Mutex::default(), AtomicU64::new(0));
         let intake = Intake::new(Limits::default(), BODY_TIME, BODIES_BYTES);
-        Arc::new(Self { sink, slot, intake, now, heard })
+        let writing = Arc::new(Semaphore::new(MOST_WRITING));
+        Arc::new(Self { sink, samples, slot, intake, writing, now, heard })
     }
 
     /// Spans from now on belong to this trial; instances are told apart by their addresses.
@@ -77,6 +90,8 @@ impl Collector {
             .route("/api/v2/spans", post(zipkin_v2))
             .route("/api/v1/spans", post(zipkin_v1))
             .route(grpc::TRACES, post(over_grpc))
+            .route("/v1/metrics", post(otlp_metrics))
+            .route(grpc::METRICS, post(metrics_over_grpc))
             .with_state((Arc::clone(self), caller))
             .into_make_service_with_connect_info::<SocketAddr>();
         Ok(tokio::spawn(async move {
@@ -101,16 +116,46 @@ impl Collector {
         if decoded.items.is_empty() {
             return Ok(taken);
         }
-        let (trial, instance) = {
-            let now = self.lock();
-            (now.trial, caller.or_else(|| now.callers.get(&from.ip().to_canonical()).cloned()))
-        };
+        let (trial, instance) = self.who(caller, from);
         let count = decoded.items.len() as u64;
         if !self.sink.report(trial, self.slot, instance, decoded.items).await {
             return Err(Failure::busy());
         }
         self.heard.fetch_add(count, Ordering::Relaxed);
         Ok(taken)
+    }
+
+    async fn take_metrics(
+        &self,
+        caller: Option<InstanceId>,
+        from: SocketAddr,
+        decoded: Batch<MetricPoint>,
+    ) -> Result<Taken, Failure> {
+        let taken = Taken::of(&decoded);
+        let Some(samples) = self.samples.clone().filter(|_| !decoded.items.is_empty()) else {
+            return Ok(taken);
+        };
+        let Ok(turn) = Arc::clone(&self.writing).try_acquire_owned() else { return Err(Failure::busy()) };
+        let ((trial, instance), slot) = (self.who(caller, from), self.slot);
+        let writing = tokio::task::spawn_blocking(move || {
+            let mut points: Vec<Point> = decoded.items.iter().flat_map(points_of).collect();
+            if let Some(instance) = &instance {
+                points.iter_mut().for_each(|point| sign(point, instance));
+            }
+            let written = samples.write(trial, slot, &[], &points);
+            drop(turn);
+            written
+        });
+        match writing.await {
+            Ok(written) => written.map(|()| taken).map_err(Failure::from),
+            Err(_) => Err(Failure::internal("the metrics could not be written")),
+        }
+    }
+
+    /// The trial that runs, and who sends where that is known.
+    fn who(&self, caller: Option<InstanceId>, from: SocketAddr) -> (TrialId, Option<InstanceId>) {
+        let now = self.lock();
+        (now.trial, caller.or_else(|| now.callers.get(&from.ip().to_canonical()).cloned()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Now> {
@@ -169,6 +214,46 @@ async fn over_grpc(
         collector.take(caller, from, decoded).await
     };
     grpc::answer(take.await)
+}
+
+/// `POST /v1/metrics`
+async fn otlp_metrics(
+    State((collector, caller)): State<Asked>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let format = MetricFormat::otlp(ingest::content_type(&headers));
+    let is_json = matches!(format, Ok(MetricFormat::OtlpJson));
+    let take = async {
+        let format = format?;
+        let whole = Whole::read(&collector.intake, &headers, body).await?;
+        let read = move |body: &[u8], limits: &Limits, _: Room<'_>| format.decode(body, limits);
+        collector.take_metrics(caller, from, whole.decode(&collector.intake, read).await?).await
+    };
+    ingest::otlp(is_json, "rejectedDataPoints", take.await)
+}
+
+async fn metrics_over_grpc(
+    State((collector, caller)): State<Asked>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let take = async {
+        let whole = Whole::read(&collector.intake, &headers, body).await?;
+        let decoded = whole.decode(&collector.intake, grpc::metrics_of(&headers)).await?;
+        collector.take_metrics(caller, from, decoded).await
+    };
+    grpc::answer(take.await)
+}
+
+/// Writes on a point whose it is: in a slot that is known, whatever services call themselves.
+fn sign(point: &mut Point, instance: &InstanceId) {
+    point.series.service = instance.service.to_string();
+    point.series.about.retain(|(key, _)| key != INSTANCE);
+    point.series.about.push((INSTANCE.to_owned(), instance.to_string()));
+    point.series.about.sort();
 }
 
 async fn spans(

@@ -13,7 +13,8 @@ use super::answer::Failure;
 use super::body::Whole;
 use super::ingest::{self, Taken};
 use super::{Served, add};
-use crate::interop::{DecodeError, Decoded, Limits, MetricFormat, Room, SpanFormat, grpc_message};
+use crate::interop::otlp::MetricPoint;
+use crate::interop::{Batch, DecodeError, Decoded, Limits, MetricFormat, Room, SpanFormat, grpc_message};
 
 /// Where traces are sent.
 pub(super) const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -38,11 +39,7 @@ pub(super) async fn traces(State(served): State<Arc<Served>>, headers: HeaderMap
 pub(super) async fn metrics(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
     let take = async {
         let whole = read(&served, &headers, body).await?;
-        let encoding = encoding(&headers);
-        let read = move |body: &[u8], limits: &Limits, room: Room<'_>| {
-            MetricFormat::OtlpProto.decode(&grpc_message(body, &encoding, limits, room)?, limits)
-        };
-        ingest::put_points(&served, &whole.decode(&served.intake, read).await?).await
+        ingest::put_points(&served, &whole.decode(&served.intake, metrics_of(&headers)).await?).await
     };
     answer(ingest::count(&served, take.await))
 }
@@ -54,6 +51,16 @@ pub(super) fn message_of(
     let encoding = encoding(headers);
     move |body, limits, room| {
         SpanFormat::OtlpProto.decode(&grpc_message(body, &encoding, limits, room)?, limits)
+    }
+}
+
+/// The same for metrics.
+pub(super) fn metrics_of(
+    headers: &HeaderMap,
+) -> impl FnOnce(&[u8], &Limits, Room<'_>) -> Result<Batch<MetricPoint>, DecodeError> + Send + use<> {
+    let encoding = encoding(headers);
+    move |body, limits, room| {
+        MetricFormat::OtlpProto.decode(&grpc_message(body, &encoding, limits, room)?, limits)
     }
 }
 
