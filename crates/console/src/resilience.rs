@@ -52,10 +52,11 @@ fn test_part(test: &TestReport) -> Markup {
         div.sheet {
             table {
                 tr { th { "calls seen" } th { "without perturbations" } th { "neutral" } th { "changing" }
-                     th { "unresolved" } th { "time" } }
+                     th { "confirming" } th { "unresolved" } th { "time" } }
                 tr {
                     td.number { (test.seen) } td.number { (trials.baseline) } td.number { (trials.neutral) }
-                    td.number { (trials.changing) } td.number { (trials.unresolved) }
+                    td.number { (trials.changing) } td.number { (trials.confirming) }
+                    td.number { (trials.unresolved) }
                     td.number { (show_duration(test.took)) }
                 }
             }
@@ -88,6 +89,7 @@ fn defect_part(defect: &Defect, number: usize) -> Markup {
                 }
             }
             @if defect.perturbations.len() > 1 { p.soft { "Only together." } }
+            @for also in &defect.also { p.soft { "Also alone: " code { (also) } } }
             @if let Some(signature) = &defect.signature {
                 p { @if defect.invariant { "Invariant that does not hold: " } @else { "Failure: " } code { (signature) } }
             }

@@ -61,7 +61,7 @@ pub enum Stop {
 }
 
 /// What a campaign came to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Finished {
     /// The stored runs, in the order in which they finished; those of before an interruption first.
     pub runs: Vec<Run>,

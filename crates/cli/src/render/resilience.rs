@@ -19,6 +19,9 @@ const MOST_STEPS: usize = 40;
 /// What was not applied and is named one by one.
 const MOST_MISSED: usize = 5;
 
+/// What breaks a test as well and is named one by one.
+const MOST_ALSO: usize = 8;
+
 /// One test: its defects, and what it took.
 pub(crate) fn test(test: &TestReport, printer: &Printer) {
     let verdict = match &test.verdict {
@@ -71,6 +74,7 @@ fn cost(test: &TestReport) -> String {
         (trials.baseline, "without perturbations"),
         (trials.neutral, "neutral"),
         (trials.changing, "changing"),
+        (trials.confirming, "confirming"),
         (trials.unresolved, "unresolved"),
         (trials.earlier, "from before"),
     ];
@@ -92,6 +96,13 @@ fn show(defect: &Defect, number: usize, printer: &Printer) {
     for perturbation in &defect.perturbations {
         let kind = format!("{:<11}", perturbation.kind);
         printer.line(format!("    {} {}", printer.bad(&kind), plain(perturbation.target.as_str())));
+    }
+    for perturbation in defect.also.iter().take(MOST_ALSO) {
+        let text = format!("also alone: {:<11} {}", perturbation.kind, plain(perturbation.target.as_str()));
+        printer.line(format!("    {text}"));
+    }
+    if defect.also.len() > MOST_ALSO {
+        printer.line(format!("    also alone: {} more", defect.also.len() - MOST_ALSO));
     }
     if let Some(signature) = &defect.signature {
         let what = if defect.invariant { "invariant " } else { "" };
@@ -172,6 +183,9 @@ pub(crate) fn junit(report: &ResilienceReport) -> String {
         for defect in &test.defects {
             let names: Vec<_> = defect.perturbations.iter().map(ToString::to_string).collect();
             let _ = writeln!(text, "{}", names.join(" and "));
+            for also in &defect.also {
+                let _ = writeln!(text, "  also alone: {also}");
+            }
             if let Some(signature) = &defect.signature {
                 let _ = writeln!(text, "  {signature}");
             }

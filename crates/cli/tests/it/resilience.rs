@@ -96,7 +96,7 @@ fn repaired() -> Fixture {
         .replace("durable: true", "durable: [data/]")
 }
 
-fn defects(report: &serde_json::Value) -> Vec<String> {
+pub(crate) fn defects(report: &serde_json::Value) -> Vec<String> {
     let defects = report["tests"][0]["defects"].as_array().unwrap();
     let name =
         |p: &serde_json::Value| format!("{} {}", p["kind"].as_str().unwrap(), p["target"].as_str().unwrap());
@@ -220,7 +220,7 @@ fn a_test_that_fails_by_itself_is_refused() {
 }
 
 /// A test process that speaks the formats: `a` tells `b` and `c`; a repeated `b` is a defect.
-const PROCESS: &str = r#"
+pub(crate) const PROCESS: &str = r#"
 import json, os, sys
 asked = json.load(open(os.environ["FAULTSCOPE_PERTURB"]))["perturbations"]
 trace = open(os.environ["FAULTSCOPE_TRACE"], "w")

@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::trial::TrialEnd;
 
 /// How often a test that passes at times only is tried.
-const FLAKY_TRIES: u32 = 8;
+pub(super) const FLAKY_TRIES: u32 = 8;
 
 /// How probable it may be that a defect is nothing but chance.
 const CHANCE: f64 = 0.01;
@@ -88,7 +88,7 @@ pub(super) async fn baseline(
 }
 
 /// How often in a row a set must fail before that is hardly chance.
-fn must_fail(failed: u32, tried: u32) -> u32 {
+pub(super) fn must_fail(failed: u32, tried: u32) -> u32 {
     // One failure more than was seen: a rate that is thought too low makes defects of nothing.
     let rate = (f64::from(failed) + 1.0) / (f64::from(tried) + 2.0);
     (CHANCE.ln() / rate.ln()).ceil().clamp(2.0, 12.0) as u32

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::baseline::{Based, Baseline, baseline};
 use super::ground::{Ground, counts, seen_calls};
 use super::phase::{Answers, Found, Phase};
-use super::report::{Defect, TestReport, Trials, Verdict};
+use super::report::{Defect, Flaky, TestReport, Trials, Verdict};
 use super::trace::{location_in, trace_of};
 use super::{ResilienceOptions, Strategy};
 use crate::campaign::{self, Brief, Finished, Stop};
@@ -41,14 +41,14 @@ pub(super) struct Explorer<'a> {
 }
 
 /// One test under exploration.
-struct Tested<'t> {
-    test: &'t TestCase,
-    must_fail: u32,
+pub(super) struct Tested<'t> {
+    pub(super) test: &'t TestCase,
+    pub(super) must_fail: u32,
     /// What callers see without perturbations, where that is always the same.
-    usual: HashMap<TargetId, String>,
-    found: Found,
-    report: TestReport,
-    stopped: Option<Stop>,
+    pub(super) usual: HashMap<TargetId, String>,
+    pub(super) found: Found,
+    pub(super) report: TestReport,
+    pub(super) stopped: Option<Stop>,
 }
 
 impl Explorer<'_> {
@@ -66,7 +66,15 @@ impl Explorer<'_> {
         let count = &mut tested.report.trials.baseline;
         let based = baseline(self.session, test, &mut self.checks, count, self.stop).await?;
         match based {
-            Based::Fine(baseline) => self.search(*baseline, &mut tested).await?,
+            Based::Fine(mut baseline) => {
+                if let Some(flaky) = self.search(&baseline, &mut tested).await? {
+                    // Chance may have led the search astray: it is done once more, with more care.
+                    let report = TestReport { trials: tested.report.trials, ..empty(test) };
+                    tested = Tested { report, found: Found::default(), ..tested };
+                    baseline.flaky = Some(flaky);
+                    self.search(&baseline, &mut tested).await?;
+                }
+            }
             Based::Refused(verdict, signature) => {
                 (tested.report.verdict, tested.report.signature) = (verdict, signature);
             }
@@ -79,33 +87,51 @@ impl Explorer<'_> {
         Ok(report)
     }
 
-    async fn search(&mut self, baseline: Baseline, tested: &mut Tested<'_>) -> Result<(), EngineError> {
+    /// Searches everything; where the test turns out to fail by itself at times, says how often.
+    async fn search(
+        &mut self,
+        baseline: &Baseline,
+        tested: &mut Tested<'_>,
+    ) -> Result<Option<Flaky>, EngineError> {
         let Baseline { first, second, calls, usual, flaky } = baseline;
-        tested.usual = usual;
-        let ground = Ground::new(self.session.application(), self.options, &first, &second);
+        tested.usual = usual.clone();
+        let ground = Ground::new(self.session.application(), self.options, first, second);
         let report = &mut tested.report;
         (report.seen, report.unstable) = (ground.seen, ground.unstable);
-        (report.candidates, report.flaky) = (counts(&ground.targets), flaky);
+        (report.candidates, report.flaky) = (counts(&ground.targets), *flaky);
         tested.must_fail = flaky.map_or(1, |flaky| flaky.must_fail);
         let changing: Vec<Kind> = self.options.kinds.iter().copied().filter(|k| !k.is_neutral()).collect();
         let reaches = calls.iter().any(|call| call.target.cause().is_some());
         if ground.targets.candidates.is_empty() && (changing.is_empty() || !reaches) {
             report.verdict = Verdict::NothingToPerturb;
-            return Ok(());
+            return Ok(None);
         }
         if !ground.targets.candidates.is_empty() {
             self.neutral(&ground.targets, tested).await?;
+            if self.options.strategy == Strategy::Screen {
+                self.missed_alone(&ground.targets, tested).await?;
+            } else if tested.report.defects.is_empty() && tested.stopped.is_none() {
+                let note = "all neutral perturbations at once passed, and this strategy looks no further: \
+                            what one of them covers up of another is not excluded";
+                tested.report.notes.push(note.into());
+            }
         }
         if tested.stopped.is_none() && !changing.is_empty() && reaches {
-            self.changing(changing, &calls, tested).await?;
+            self.changing(changing, calls, tested).await?;
         }
         if tested.stopped.is_none() && self.options.kinds.contains(&Kind::ErrorFirst) {
-            let targets = retried(&ground, &tested.found, &calls);
+            let targets = retried(&ground, &tested.found, calls);
             if !targets.candidates.is_empty() {
                 let counts = counts(&targets);
                 tested.report.candidates.extend(counts);
                 self.neutral(&targets, tested).await?;
             }
+        }
+        if let Some(flaky) = self.confirm(tested).await? {
+            return Ok(Some(flaky));
+        }
+        if self.options.strategy == Strategy::Screen {
+            self.siblings(&ground.targets, tested).await?;
         }
         tested.report.verdict = match tested.stopped {
             Some(Stop::Asked) => Verdict::Stopped,
@@ -118,7 +144,7 @@ impl Explorer<'_> {
             },
             None => Verdict::Defects,
         };
-        Ok(())
+        Ok(None)
     }
 
     /// Perturbations that a correct system bears all at once. What a defect may have hidden is searched again:
@@ -200,7 +226,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    async fn run(
+    pub(super) async fn run(
         &mut self,
         targets: Option<&Targets>,
         tolerant: bool,
@@ -231,7 +257,7 @@ impl Explorer<'_> {
     }
 
     /// Adds what a search found, with the run that shows it.
-    async fn add(
+    pub(super) async fn add(
         &self,
         perturbations: Vec<Perturbation>,
         cause: &Cause,
@@ -246,6 +272,7 @@ impl Explorer<'_> {
         });
         let mut defect = Defect {
             perturbations,
+            also: Vec::new(),
             minimal: cause.proof == Proof::Minimal,
             signature: None,
             invariant: false,

@@ -1,6 +1,7 @@
 //! Resilience as a campaign: existing tests, perturbed; every defect found, each minimal (paper 2, and beyond).
 
 mod baseline;
+mod confirm;
 mod explore;
 mod ground;
 mod options;

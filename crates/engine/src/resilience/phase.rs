@@ -10,6 +10,7 @@ use faultscope_model::{DeltaSet, Outcome, Run, Span, TrialId};
 use faultscope_search::Search;
 use faultscope_search::resilience::{Clues, Targets};
 
+use super::confirm::borne;
 use super::ground::{rules, seen_calls};
 use crate::campaign::Meaning;
 use crate::error::EngineError;
@@ -46,6 +47,10 @@ pub(super) struct Found {
     pub(super) missed: BTreeMap<Perturbation, String>,
     /// What was carried out at some time.
     pub(super) applied: BTreeSet<Perturbation>,
+    /// What a run had alone.
+    pub(super) alone: BTreeSet<Perturbation>,
+    /// What a run passed with.
+    pub(super) bore: BTreeSet<Perturbation>,
     /// Calls that were tried again after an error.
     pub(super) retried: BTreeSet<TargetId>,
     /// Messages of failing runs.
@@ -84,6 +89,12 @@ impl Meaning for Phase<'_> {
             if asked.kind == Kind::Error && attempts.is_some_and(|call| call.attempts > 1) {
                 self.found.retried.insert(asked.target.clone());
             }
+        }
+        if let [only] = perturbed.asked.as_slice() {
+            self.found.alone.insert(only.clone());
+        }
+        if run.outcome == Outcome::Pass {
+            self.found.bore.extend(borne(&perturbed.asked).iter().cloned());
         }
         let blamed = match divergent(&seen.spans, self.usual) {
             deepest if deepest.is_empty() => perturbed.blamed.clone(),

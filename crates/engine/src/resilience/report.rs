@@ -109,6 +109,9 @@ pub struct Trials {
     pub neutral: usize,
     /// With perturbations that may change an answer.
     pub changing: usize,
+    /// That made sure of what was found, or tried alone what had no chance beside others.
+    #[serde(default)]
+    pub confirming: usize,
     /// Those that could not be judged.
     pub unresolved: usize,
     /// Those from before an interruption.
@@ -122,7 +125,7 @@ pub struct Trials {
 impl Trials {
     /// All of them.
     pub fn all(&self) -> usize {
-        self.baseline + self.neutral + self.changing
+        self.baseline + self.neutral + self.changing + self.confirming
     }
 }
 
@@ -131,6 +134,9 @@ impl Trials {
 pub struct Defect {
     /// What is done; all of it.
     pub perturbations: Vec<Perturbation>,
+    /// Others at the same receiver that make the test fail as well, each alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Perturbation>,
     /// Whether a trial showed that none of them can be left out.
     pub minimal: bool,
     /// How the test fails then.
@@ -182,7 +188,15 @@ impl ResilienceReport {
         let tests = self.tests.len();
         let of = if tests == 1 { "1 test".into() } else { format!("{tests} tests") };
         match &self.verdict {
-            Verdict::Clean => format!("{of} passed with everything that was done to them"),
+            Verdict::Clean => {
+                let missed: usize = self.tests.iter().map(|test| test.missed.len()).sum();
+                let but = match missed {
+                    0 => String::new(),
+                    1 => "; 1 perturbation could not be carried out".into(),
+                    n => format!("; {n} perturbations could not be carried out"),
+                };
+                format!("{of} passed with everything that was done to them{but}")
+            }
             Verdict::NothingToPerturb => "there is nothing that could be perturbed".into(),
             Verdict::Defects if defects == 1 => format!("1 defect in {of}"),
             Verdict::Defects => format!("{defects} defects in {of}"),
