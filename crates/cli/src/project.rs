@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use faultscope_engine::{Cases, SessionOptions};
-use faultscope_model::application::{IsolationChoice, TestBody, TestCase, nearest};
+use faultscope_model::application::{FixedName, IsolationChoice, TestBody, TestCase, nearest};
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{Application, Circumstance, DeltaSet, ServiceName, Space};
-use faultscope_platform::Platform;
 #[cfg(feature = "docker")]
 use faultscope_platform::docker::{DockerOptions, DockerPlatform};
 use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
+use faultscope_platform::{Isolation, Platform};
 use faultscope_store::secrets::SecretOptions;
 
 use crate::args::{IsolationArg, PlatformChoice, RecordArg, Target, Under};
@@ -21,6 +21,9 @@ use crate::printer::Printer;
 
 /// The file name that is looked for in a folder.
 pub(crate) const FILE_NAME: &str = "faultscope.yaml";
+
+/// Larger programs are not looked into.
+const MOST_PROGRAM: u64 = 1 << 20;
 
 /// An application and the folder it lies in.
 #[derive(Debug)]
@@ -116,6 +119,26 @@ impl Project {
                 platform.reap_orphans().await?;
                 Ok(Arc::new(platform))
             }
+        }
+    }
+
+    /// Says which services cannot find others by their names, where ports of this machine stand for networks.
+    pub(crate) fn say_fixed_names(&self, platform: &dyn Platform, printer: &Printer) {
+        if platform.capabilities().isolation != Isolation::Ports {
+            return;
+        }
+        let read = |path: &str| {
+            let path = self.root.join(path);
+            let is_small = std::fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= MOST_PROGRAM);
+            is_small.then(|| std::fs::read_to_string(path).ok())?
+        };
+        for FixedName { service, host, place } in self.application.fixed_names(read) {
+            let host = crate::render::waterfall::plain(&host);
+            printer.warn(format!(
+                "{service} calls `{host}` by the name in {place}, which leads nowhere with isolation by ports: \
+                 let it read the address from its environment (`{}_URL` is set), or use --isolation netns",
+                host.split(':').next().unwrap_or_default().to_ascii_uppercase().replace(['-', '.'], "_")
+            ));
         }
     }
 

@@ -164,6 +164,7 @@ async fn probe(
     printer: &Printer,
 ) -> Result<Probed, CommandError> {
     let platform = project.platform(&args.target).await?;
+    project.say_fixed_names(&*platform, printer);
     let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: 1 };
     let options = project.session("probe", &under)?;
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);

@@ -43,6 +43,7 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
         }
     };
     let platform = project.platform(&args.target).await?;
+    project.say_fixed_names(&*platform, printer);
     let under =
         Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: args.seed };
     let mut options = project.session("debug", &under)?;

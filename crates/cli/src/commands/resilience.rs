@@ -47,6 +47,7 @@ pub(crate) async fn run(
         }
     };
     let platform = project.platform(&target).await?;
+    project.say_fixed_names(&*platform, printer);
     let under =
         Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: args.seed };
     let mut options = project.session("resilience", &under)?;

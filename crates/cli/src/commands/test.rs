@@ -40,6 +40,7 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
     options.slots = args.slots;
     options.sentinel_every = args.sentinel_every;
     let platform = project.platform(&args.target).await?;
+    project.say_fixed_names(&*platform, printer);
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
     let progress = Progress::start(&session, global, printer);
     let sets: Vec<DeltaSet> = (0..args.repeat).map(|_| set.clone()).collect();

@@ -34,6 +34,7 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     // Ports are taken before anything starts: a taken one is an error of the command line.
     let sockets = bind(&project, args.publish_from)?;
     let platform = project.platform(&args.target).await?;
+    project.say_fixed_names(&*platform, printer);
     let options = project.session("up", &args.under)?;
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
     let progress = Progress::start(&session, global, printer);

@@ -32,6 +32,31 @@ fn by_ports() {
 }
 
 #[test]
+fn names_in_programs_are_warned_of_where_ports_stand_for_networks() {
+    let program = "import urllib.request as r; print(r.urlopen('http://stock:8081/').status)";
+    let fixture = python().file("ask.py", program).application(
+        r#"name: asking
+services:
+  ask: { command: ["python3", "ask.py"], ports: [8080], env: { STOCK_HOST: stock }, ready: { within: 200ms } }
+  told: { command: ["python3", "ask.py"], ports: [8082], ready: { within: 200ms } }
+  stock: { command: ["python3", "-m", "http.server", "8081"], ports: [8081] }
+tests:
+  - { name: t, http: { get: "http://stock:8081/" } }
+"#,
+    );
+    let tool = tool_with(&fixture);
+    let warnings = |isolation: &str| -> Vec<String> {
+        let said = tool.run(["test", "--isolation", isolation]).stderr;
+        said.lines().filter(|line| line.starts_with("warning: ")).map(ToOwned::to_owned).collect()
+    };
+    assert_snapshot!(warnings("ports").join("\n"), @"
+    warning: ask calls `stock` by the name in STOCK_HOST, which leads nowhere with isolation by ports: let it read the address from its environment (`STOCK_URL` is set), or use --isolation netns
+    warning: told calls `stock:8081` by the name in ask.py, which leads nowhere with isolation by ports: let it read the address from its environment (`STOCK_URL` is set), or use --isolation netns
+    ");
+    assert_eq!(warnings("netns"), [] as [&str; 0]);
+}
+
+#[test]
 fn fixed_ports_cannot_be_shared() {
     let output = tool_with(&cells()).run(["test", "--isolation", "ports", "--set", "instances.back=2"]);
     assert_snapshot!(output.exact(), @"

@@ -4,6 +4,7 @@
 //! the file's own form. [`Application::plan`] says what must run under a circumstance.
 
 mod blanks;
+mod fixed;
 mod locate;
 mod planning;
 mod raw;
@@ -15,6 +16,7 @@ mod read_tests;
 mod resilience;
 
 pub use blanks::{blanks, fill_blanks};
+pub use fixed::FixedName;
 pub(crate) use locate::Tree;
 pub use planning::{Expansion, PlanError, Unreachable};
 pub(crate) use read::nearest_hint;
