@@ -89,7 +89,9 @@ fn defect_part(defect: &Defect, number: usize) -> Markup {
                 }
             }
             @if defect.perturbations.len() > 1 { p.soft { "Only together." } }
-            @for also in &defect.also { p.soft { "Also alone: " code { (also) } } }
+            @for also in &defect.also {
+                p.soft { "Also: " @for perturbation in also { code { (perturbation) } " " } }
+            }
             @if let Some(signature) = &defect.signature {
                 p { @if defect.invariant { "Invariant that does not hold: " } @else { "Failure: " } code { (signature) } }
             }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use faultscope_engine::resilience::{Defect, ResilienceReport, TestReport, TraceStep, Verdict};
+use faultscope_model::perturbation::Perturbation;
 use faultscope_model::units::show_duration;
 
 use super::report::escape;
@@ -97,12 +98,11 @@ fn show(defect: &Defect, number: usize, printer: &Printer) {
         let kind = format!("{:<11}", perturbation.kind);
         printer.line(format!("    {} {}", printer.bad(&kind), plain(perturbation.target.as_str())));
     }
-    for perturbation in defect.also.iter().take(MOST_ALSO) {
-        let text = format!("also alone: {:<11} {}", perturbation.kind, plain(perturbation.target.as_str()));
-        printer.line(format!("    {text}"));
+    for also in defect.also.iter().take(MOST_ALSO) {
+        printer.line(format!("    also: {}", plain(&named(also))));
     }
     if defect.also.len() > MOST_ALSO {
-        printer.line(format!("    also alone: {} more", defect.also.len() - MOST_ALSO));
+        printer.line(format!("    also: {} more", defect.also.len() - MOST_ALSO));
     }
     if let Some(signature) = &defect.signature {
         let what = if defect.invariant { "invariant " } else { "" };
@@ -119,6 +119,10 @@ fn show(defect: &Defect, number: usize, printer: &Printer) {
     if let Some(command) = &defect.reproduce {
         printer.line(format!("    reproduce with `{command}`"));
     }
+}
+
+fn named(perturbations: &[Perturbation]) -> String {
+    perturbations.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 /// The calls of a failing run, with what was done to them drawn in.
@@ -181,10 +185,9 @@ pub(crate) fn junit(report: &ResilienceReport) -> String {
         };
         let mut text = String::new();
         for defect in &test.defects {
-            let names: Vec<_> = defect.perturbations.iter().map(ToString::to_string).collect();
-            let _ = writeln!(text, "{}", names.join(" and "));
+            let _ = writeln!(text, "{}", named(&defect.perturbations));
             for also in &defect.also {
-                let _ = writeln!(text, "  also alone: {also}");
+                let _ = writeln!(text, "  also: {}", named(also));
             }
             if let Some(signature) = &defect.signature {
                 let _ = writeln!(text, "  {signature}");

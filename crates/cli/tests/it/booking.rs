@@ -35,12 +35,16 @@ fn found(name: &str) -> Value {
     let report = tool.json(["resilience", &case.file, "--slots", "2", "--kinds", &case.quick], code);
     let test = &report["tests"][0];
     let shown = |p: &Value| format!("{} {}", p["kind"].as_str().unwrap(), p["target"].as_str().unwrap());
-    let names = |defect: &Value| {
-        let mut names: Vec<_> = defect["perturbations"].as_array().unwrap().iter().map(shown).collect();
+    let names = |set: &Value| {
+        let mut names: Vec<_> = set.as_array().unwrap().iter().map(shown).collect();
         names.sort();
         names
     };
-    let mut found: Vec<Vec<String>> = test["defects"].as_array().unwrap().iter().map(names).collect();
+    let sets = |defect: &'_ Value| -> Vec<Vec<String>> {
+        let also = defect["also"].as_array().into_iter().flatten().map(names);
+        std::iter::once(names(&defect["perturbations"])).chain(also).collect()
+    };
+    let mut found: Vec<Vec<String>> = test["defects"].as_array().unwrap().iter().flat_map(sets).collect();
     found.sort();
     wanted.sort();
     assert_eq!(found, wanted, "{report:#}");

@@ -56,7 +56,7 @@ fn others_at_the_same_receiver_are_told_with_a_defect() {
     let report = process(more, defect).json(RUN, 1);
     let test = &report["tests"][0];
     let found = &test["defects"][0];
-    let mut names = vec![found["perturbations"][0]["target"].clone(), found["also"][0]["target"].clone()];
+    let mut names = vec![found["perturbations"][0]["target"].clone(), found["also"][0][0]["target"].clone()];
     names.sort_by_key(ToString::to_string);
     assert_eq!(names, ["a.Go#2/b.Go", "a.Go/b.Go"], "{test}");
     assert_eq!((test["defects"].as_array().unwrap().len(), found["also"].as_array().unwrap().len()), (1, 1));

@@ -129,7 +129,7 @@ impl Explorer<'_> {
             let failing = book.perturbations(&run.deltas);
             let place = asked.iter().find(|(_, p)| failing.contains(p)).map(|(place, _)| *place);
             if let Some(defect) = place.and_then(|place| tested.report.defects.get_mut(place)) {
-                defect.also.extend(failing);
+                defect.also.push(failing);
             }
         }
         tested.report.defects.iter_mut().for_each(|defect| defect.also.sort());

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::baseline::{Based, Baseline, baseline};
+use super::gather::gather;
 use super::ground::{Ground, counts, seen_calls};
 use super::phase::{Answers, Found, Phase};
 use super::report::{Defect, Flaky, TestReport, Trials, Verdict};
@@ -133,6 +134,7 @@ impl Explorer<'_> {
         if self.options.strategy == Strategy::Screen {
             self.siblings(&ground.targets, tested).await?;
         }
+        tested.report.defects = gather(std::mem::take(&mut tested.report.defects));
         tested.report.verdict = match tested.stopped {
             Some(Stop::Asked) => Verdict::Stopped,
             Some(Stop::OutOfTrials) => Verdict::OutOfBudget,
@@ -270,18 +272,8 @@ impl Explorer<'_> {
             let larger = runs.iter().filter(fails).filter(|run| cause.witness.is_subset(&run.deltas));
             larger.min_by_key(|run| run.deltas.len())
         });
-        let mut defect = Defect {
-            perturbations,
-            also: Vec::new(),
-            minimal: cause.proof == Proof::Minimal,
-            signature: None,
-            invariant: false,
-            blamed: Vec::new(),
-            location: None,
-            run: None,
-            trace: Vec::new(),
-            reproduce: None,
-        };
+        let mut defect =
+            Defect { perturbations, minimal: cause.proof == Proof::Minimal, ..Defect::default() };
         if let Some(run) = run {
             if let Outcome::Fail { signature } = &run.outcome {
                 defect.signature = Some(signature.clone());

@@ -3,6 +3,7 @@
 mod baseline;
 mod confirm;
 mod explore;
+mod gather;
 mod ground;
 mod options;
 mod phase;

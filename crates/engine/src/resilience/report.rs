@@ -130,13 +130,14 @@ impl Trials {
 }
 
 /// Perturbations that make a test fail, and nothing less does.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Defect {
     /// What is done; all of it.
     pub perturbations: Vec<Perturbation>,
-    /// Others at the same receiver that make the test fail as well, each alone.
+    /// Other sets that break the test at the same place: of other kinds to the same calls, or to other calls of
+    /// the same receiver.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub also: Vec<Perturbation>,
+    pub also: Vec<Vec<Perturbation>>,
     /// Whether a trial showed that none of them can be left out.
     pub minimal: bool,
     /// How the test fails then.

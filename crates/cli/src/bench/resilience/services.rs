@@ -7,6 +7,7 @@ use std::sync::Arc;
 use faultscope_engine::Session;
 use faultscope_engine::resilience::{self, ResilienceOptions, TestReport, Verdict};
 use faultscope_model::figures::{Figure, FigureTable};
+use faultscope_model::perturbation::Perturbation;
 use faultscope_model::units::show_duration;
 use serde::Deserialize;
 
@@ -52,7 +53,7 @@ pub(super) async fn run(
         if !is_right {
             printer.warn(format!("{}: found {:?}", case.case, found(&test)));
         }
-        let trials = test.trials.neutral + test.trials.changing;
+        let trials = test.trials.all() - test.trials.baseline;
         let sets = test.candidates.values().sum::<usize>() + test.trials.changing + test.trials.pruned;
         largest = largest.max(100.0 * trials as f64 / sets.max(1) as f64);
         table.rows.push(vec![
@@ -98,12 +99,14 @@ impl Case {
 }
 
 fn found(test: &TestReport) -> Vec<Vec<String>> {
-    let names = |defect: &resilience::Defect| {
-        let mut names: Vec<_> = defect.perturbations.iter().map(ToString::to_string).collect();
+    let names = |set: &Vec<Perturbation>| {
+        let mut names: Vec<_> = set.iter().map(ToString::to_string).collect();
         names.sort();
         names
     };
-    let mut found: Vec<_> = test.defects.iter().map(names).collect();
+    let sets =
+        test.defects.iter().flat_map(|defect| std::iter::once(&defect.perturbations).chain(&defect.also));
+    let mut found: Vec<_> = sets.map(names).collect();
     found.sort();
     found
 }
