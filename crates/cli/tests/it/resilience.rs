@@ -261,7 +261,7 @@ fn a_process_that_speaks_the_formats() {
     let report = tool.json(run, 1);
     assert_eq!(defects(&report), ["duplicate a.Go/b.Go"]);
     let test = &report["tests"][0];
-    assert_eq!(test["candidates"], serde_json::json!({ "duplicate": 2, "restart": 1 }));
+    assert_eq!(test["candidates"], serde_json::json!({ "duplicate": 3, "restart": 1 }));
     assert_eq!(test["defects"][0]["blamed"], serde_json::json!(["b"]));
     assert_eq!(test["defects"][0]["location"], "process.py:7");
     for strategy in ["rt-r", "rt-dd", "rt-dd-o"] {

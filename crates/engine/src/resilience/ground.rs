@@ -47,7 +47,6 @@ impl Ground {
         let mut targets = Targets::new(&events, &scope);
         let all = std::mem::take(&mut targets.candidates);
         let messages = |seen: &Seen| -> BTreeSet<Perturbation> {
-            let scope = Scope { from_test: false, ..scope.clone() };
             Targets::new(&seen.events, &scope).candidates.into_iter().map(|c| c.perturbation).collect()
         };
         let (stable, known) = (messages(second), messages(first));

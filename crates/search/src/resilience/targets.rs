@@ -46,7 +46,7 @@ const MOST_STEPS: usize = 1_000;
 pub struct Scope {
     /// Of which kinds; of these, [`Targets::new`] knows duplicates and restarts.
     pub kinds: Vec<Kind>,
-    /// Whether messages of the test itself are perturbed, too.
+    /// Whether messages of the test itself are perturbed, too; the paper leaves them alone.
     pub from_test: bool,
 }
 
@@ -77,12 +77,15 @@ impl Targets {
         let mut ids: HashMap<u64, TargetId> = HashMap::new();
         let mut actors: BTreeMap<&str, usize> = BTreeMap::new();
         let mut seen: BTreeSet<Perturbation> = BTreeSet::new();
+        // Turns in which something was sent.
+        let mut busy: BTreeSet<usize> = BTreeSet::new();
         for event in events {
             match event {
                 Event::Create { child, persistent: true, .. } => {
                     persistent.insert(child);
                 }
                 Event::Send { from, to, message, send, turn, at_least_once, target } => {
+                    busy.extend(turn.and_then(|turn| places.get(&turn).copied()));
                     let ordinal = ordinals.entry((*turn, to.as_str(), message.as_str())).or_default();
                     *ordinal += 1;
                     let root = TargetId::root();
@@ -124,7 +127,21 @@ impl Targets {
                 _ => {}
             }
         }
+        targets.leave_last_questions(&busy);
         targets
+    }
+
+    /// Takes out restarts after messages of the test that caused nothing and after which their receivers
+    /// handle nothing, such as the question for a result: nobody could see them, and the test's process may
+    /// have ended before.
+    fn leave_last_questions(&mut self, busy: &BTreeSet<usize>) {
+        let last: HashMap<usize, usize> =
+            self.turns.iter().enumerate().map(|(place, turn)| (turn.actor, place)).collect();
+        let (turns, candidates) = (&self.turns, &mut self.candidates);
+        candidates.retain(|c| {
+            let asks = turns[c.turn].cause.is_none() && !busy.contains(&c.turn);
+            c.perturbation.kind != Kind::Restart || !asks || last.get(&c.actor) != Some(&c.turn)
+        });
     }
 
     /// All candidates.
@@ -256,6 +273,25 @@ mod tests {
         assert_eq!(targets.set_of(&all), targets.full());
         let scope = Scope { from_test: true, kinds: vec![Kind::Restart] };
         assert_eq!(Targets::new(&diamond(), &scope).candidates.len(), 4);
+    }
+
+    #[test]
+    fn messages_of_the_test_are_perturbed_but_for_its_last_question() {
+        let create = Event::Create { parent: None, child: "stock".into(), persistent: true };
+        let question = Event::Send {
+            from: String::new(),
+            to: "stock".into(),
+            message: "Left".into(),
+            send: 2,
+            turn: None,
+            at_least_once: false,
+            target: None,
+        };
+        let events = [create, send("", "stock", 1, None), turn("stock", 1, 1), question, turn("stock", 2, 2)];
+        let targets = Targets::new(&events, &Scope { from_test: true, ..Scope::default() });
+        let names: Vec<String> = targets.candidates.iter().map(|c| c.perturbation.to_string()).collect();
+        assert_eq!(names, ["duplicate stock.Update", "restart stock.Update"]);
+        assert_eq!(Targets::new(&events, &Scope::default()).candidates, []);
     }
 
     #[test]
