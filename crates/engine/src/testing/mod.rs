@@ -3,6 +3,7 @@
 mod cases;
 mod junit;
 mod steps;
+mod telling;
 
 pub use cases::{CaseError, Cases, find_cases};
 
@@ -16,6 +17,7 @@ use faultscope_model::application::{Expansion, TestBody, TestCase, TestCommand, 
 use faultscope_model::outcome::{Ending, Failure, TestResult};
 use faultscope_model::{Application, SlotId};
 use faultscope_platform::{Execution, Exit, MeshPlace, Place, Platform, PlatformError, PlatformErrorKind};
+use regex::Regex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -112,7 +114,7 @@ impl TestBed<'_> {
         let exit = self.exec(test, command, cancel).await?;
         Ok(TestResult {
             test: test.name.clone(),
-            failure: failure_of(&exit),
+            failure: self.failure_of(&exit),
             took: exit.took,
             output: both_outputs(&exit),
         })
@@ -193,7 +195,7 @@ impl TestBed<'_> {
         };
         let whole = |message: String| TestResult {
             test: test.name.clone(),
-            failure: Some(Failure { ending: failure_of(&exit).map_or(Ending::Case, |f| f.ending), message }),
+            failure: Some(Failure { ending: ending_of(&exit).unwrap_or(Ending::Case), message }),
             took: exit.took,
             output: both_outputs(&exit),
         };
@@ -208,6 +210,15 @@ impl TestBed<'_> {
             }
             Ok(cases) => cases.into_iter().map(junit::Case::into_result).collect(),
         })
+    }
+
+    fn failure_of(&self, exit: &Exit) -> Option<Failure> {
+        let ending = ending_of(exit)?;
+        // The pattern was checked when the file was read.
+        let blame = Regex::new(&self.application.resilience.blame).ok();
+        let told = telling::telling(&exit.stdout, &exit.stderr, blame.as_ref());
+        let said = || if exit.stderr.trim().is_empty() { exit.stdout.clone() } else { exit.stderr.clone() };
+        Some(Failure { ending, message: told.unwrap_or_else(said) })
     }
 
     async fn exec(
@@ -308,15 +319,13 @@ fn not_started(error: &PlatformError) -> Exit {
     }
 }
 
-fn failure_of(exit: &Exit) -> Option<Failure> {
-    let ending = match exit {
-        Exit { timed_out: true, .. } => Ending::TimedOut,
-        Exit { code: Some(0), .. } => return None,
-        Exit { code: Some(code), .. } => Ending::Code(*code),
-        Exit { signal, .. } => Ending::Signal(signal.unwrap_or_default()),
-    };
-    let said = if exit.stderr.trim().is_empty() { &exit.stdout } else { &exit.stderr };
-    Some(Failure { ending, message: said.clone() })
+fn ending_of(exit: &Exit) -> Option<Ending> {
+    match exit {
+        Exit { timed_out: true, .. } => Some(Ending::TimedOut),
+        Exit { code: Some(0), .. } => None,
+        Exit { code: Some(code), .. } => Some(Ending::Code(*code)),
+        Exit { signal, .. } => Some(Ending::Signal(signal.unwrap_or_default())),
+    }
 }
 
 fn both_outputs(exit: &Exit) -> String {
