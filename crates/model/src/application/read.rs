@@ -166,7 +166,7 @@ impl Reader<'_> {
 
     fn application(&self, raw: RawApplication) -> Result<Application, SpecError> {
         // Tests of one process, such as those of actors, need no service.
-        let runs_alone = raw.tests.iter().flatten().any(|test| test.run.is_some());
+        let runs_alone = raw.tests.iter().flatten().any(|test| test.run.is_some() || test.discover.is_some());
         if raw.services.is_empty() && !runs_alone {
             return Err(self.error(&["services"], "an application has at least one service"));
         }

@@ -240,6 +240,7 @@ fn empty_and_broken_files() {
     assert!(read("").unwrap_err().hint.unwrap().contains("faultscope init"));
     assert!(read("services: [").unwrap_err().line.is_some());
     assert!(read("name: x\n").unwrap_err().problem.contains("at least one service"));
+    assert!(read("name: x\ntests: [{ discover: cargo }]\n").unwrap().services.is_empty());
     assert!(read(&"a".repeat(5 << 20)).unwrap_err().problem.contains("larger than"));
 }
 
