@@ -14,6 +14,7 @@ mod evidence;
 mod exits;
 mod judging;
 mod live;
+mod missing;
 mod perturbing;
 pub mod resilience;
 mod resume;

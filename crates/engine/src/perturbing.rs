@@ -1,7 +1,7 @@
 //! Trials whose calls and messages are perturbed: what is handed to the test's process, what is looked at
 //! after the test, and how all of it is judged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
@@ -11,13 +11,14 @@ use faultscope_model::outcome::{Ending, TestResult, normalise};
 use faultscope_model::perturbation::{
     Configuration, Event, PERTURBATION_FILE, Perturbation, TRACE_FILE, TargetId, read_trace,
 };
-use faultscope_model::run::{CallSeen, Missed, Perturbed};
+use faultscope_model::run::{CallSeen, Perturbed};
 use faultscope_model::{CampaignId, Outcome, SlotId, Span, TrialId};
 use faultscope_platform::PlatformError;
 use regex::Regex;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::EngineError;
+use crate::missing::missed;
 use crate::session::{Session, SlotState};
 use crate::testing::{REPORTS, Report, report_folder};
 use crate::trial::{TrialEnd, TrialRequest};
@@ -272,37 +273,6 @@ fn is_degraded(tests: &[TestCase], result: &TestResult) -> bool {
             .is_ok_and(|pattern| pattern.is_match(&failure.message) || pattern.is_match(&result.output)),
         None => matches!(failure.ending, Ending::Step(_)) && failure.message.contains(": status 5"),
     }
-}
-
-/// What was asked for and not carried out: neither by the mesh nor by the test's process.
-fn missed(
-    request: &TrialRequest,
-    perturbing: &Perturbing,
-    reports: &MeshReports,
-    seen: &Seen,
-) -> Vec<Missed> {
-    let mut applied: BTreeSet<&Perturbation> = BTreeSet::new();
-    for event in &seen.events {
-        if let Event::Applied { perturbation } = event {
-            applied.insert(perturbation);
-        }
-    }
-    let rules: BTreeMap<u32, _> = reports.rules.iter().map(|hits| (hits.rule, hits)).collect();
-    let mut missed = Vec::new();
-    for (perturbation, rule) in perturbing.perturbations.iter().zip(&request.circumstance.perturbations) {
-        let hits = rules.get(&rule.id);
-        if applied.contains(perturbation) || hits.is_some_and(|hits| hits.applied > 0) {
-            continue;
-        }
-        let why = match hits {
-            Some(hits) if hits.matched > 0 => {
-                hits.note.clone().unwrap_or_else(|| "the call did not get that far".into())
-            }
-            _ => "no such call or message came".into(),
-        };
-        missed.push(Missed { perturbation: perturbation.clone(), why });
-    }
-    missed
 }
 
 /// What callers saw of the calls that the test led to, in the order of their first attempts.

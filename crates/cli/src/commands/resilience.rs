@@ -1,9 +1,12 @@
 //! `faultscope resilience`
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use faultscope_engine::Session;
 use faultscope_engine::resilience::{self, Defect, ResilienceOptions, ResilienceReport, TestReport, Verdict};
+use faultscope_model::outcome::Ending;
+use faultscope_model::units::show_duration;
 use faultscope_model::{Application, Outcome, Run};
 use faultscope_store::Store;
 
@@ -17,6 +20,9 @@ use crate::progress::Progress;
 use crate::project::Project;
 use crate::render;
 use crate::shell::{self, quote};
+
+/// What a trial may take beside its test.
+const AROUND_TEST: Duration = Duration::from_secs(120);
 
 /// What a test without an application file is called.
 const COMMAND: &str = "command";
@@ -53,6 +59,9 @@ pub(crate) async fn run(
     let mut options = project.session("resilience", &under)?;
     options.slots = args.slots;
     options.resume = resume;
+    // A test that takes long is no broken trial.
+    let longest = project.application.tests.iter().map(|test| test.within).chain(args.within).max();
+    options.trial_within = options.trial_within.max(longest.unwrap_or_default() + AROUND_TEST);
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
     let progress = Progress::start(&session, global, printer);
     let stop = super::test::interrupted();
@@ -67,9 +76,9 @@ pub(crate) async fn run(
     progress.finish().await;
     if let Ok(report) = &mut report {
         for test in &mut report.tests {
-            let name = test.test.clone();
+            let (name, within) = (test.test.clone(), test.within);
             for defect in &mut test.defects {
-                defect.reproduce = Some(reproduce(defect, &name, &args));
+                defect.reproduce = Some(reproduce(defect, &name, within, &args));
             }
         }
         session.campaign().put_report(report)?;
@@ -109,6 +118,7 @@ fn chosen(args: &ResilienceArgs, tests: Vec<String>) -> ResilienceOptions {
         strategy: args.strategy.chosen(),
         all_deliveries: args.all_deliveries,
         most_together: usize::from(args.together),
+        within: args.within,
         most_time,
         most_trials,
     }
@@ -143,7 +153,7 @@ async fn again(
                 .hint(format!("name it with --test: {}", known.join(", "))));
         }
     };
-    Ok(resilience::reproduce(session, &test, args.reproduce.clone(), stop).await?)
+    Ok(resilience::reproduce(session, &test, args.reproduce.clone(), args.within, stop).await?)
 }
 
 fn shown_again(run: Option<Run>, printer: &Printer) -> Result<Exit, CommandError> {
@@ -174,7 +184,7 @@ fn shown_again(run: Option<Run>, printer: &Printer) -> Result<Exit, CommandError
 }
 
 /// The command that shows a defect again.
-fn reproduce(defect: &Defect, test: &str, args: &ResilienceArgs) -> String {
+fn reproduce(defect: &Defect, test: &str, within: Option<Duration>, args: &ResilienceArgs) -> String {
     let mut words = vec!["faultscope resilience".to_owned()];
     match &args.command {
         Some(command) => words.push(format!("--command {}", quote(command))),
@@ -185,6 +195,10 @@ fn reproduce(defect: &Defect, test: &str, args: &ResilienceArgs) -> String {
     }
     for perturbation in &defect.perturbations {
         words.push(format!("--reproduce {}", quote(&perturbation.to_string())));
+    }
+    let hangs = defect.signature.as_ref().is_some_and(|signature| signature.ending == Ending::TimedOut);
+    if let Some(within) = within.filter(|_| hangs) {
+        words.push(format!("--within {}", show_duration(within)));
     }
     words.join(" ")
 }

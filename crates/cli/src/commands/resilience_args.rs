@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use faultscope_engine::resilience::{ResilienceOptions, Strategy};
 use faultscope_model::perturbation::{Kind, Perturbation};
+use faultscope_model::units::parse_duration;
 
 use super::debug_args::Budget;
 use super::report::Wanted;
@@ -22,7 +25,7 @@ pub(crate) struct ResilienceArgs {
     #[arg(long = "test", value_name = "NAME")]
     pub(crate) tests: Vec<String>,
     /// Take this command as the only test, without an application file: tests of actors.
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["words", "tests"])]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["words", "tests"], value_parser = NonEmptyStringValueParser::new())]
     pub(crate) command: Option<String>,
     /// What is done to calls and messages: duplicate, restart, delay, reorder, error_first, lost_answer,
     /// error, timeout, truncate; or usual, neutral, all.
@@ -37,6 +40,10 @@ pub(crate) struct ResilienceArgs {
     /// How many errors, lost answers and the like are tried together, at most.
     #[arg(long, default_value_t = 2, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=4))]
     pub(crate) together: u8,
+    /// How long a perturbed test may take before that is a failure; by default 20 times as long as without
+    /// perturbations, at least 30s, at most the test's own `within`.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) within: Option<Duration>,
     /// Run one trial with exactly this, as a report names it; repeat for several.
     #[arg(long, value_name = "PERTURBATION", conflicts_with_all = ["resume", "budget", "reports"])]
     pub(crate) reproduce: Vec<Perturbation>,

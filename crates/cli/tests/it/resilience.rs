@@ -279,14 +279,52 @@ fn a_process_that_speaks_nonsense() {
     command: unresolved: the trace of the test's process cannot be read: line 11: expected ident at line 1 column 2
       0 calls seen; 1 trials (1 without perturbations); <time>
     ");
+    let tool = process("if asked: trace.write('nonsense\\n')");
+    let report = tool.json(["resilience", "--command", "python3 process.py", "--kinds", "restart"], 5);
+    let why = report["tests"][0]["missed"][0]["why"].as_str().unwrap();
+    assert!(why.contains("cannot be read: line 12"), "{why}");
     let tool = process("if asked: os.remove(os.environ['FAULTSCOPE_TRACE']); os.kill(os.getpid(), 9)");
     assert_snapshot!(tool.run(["resilience", "-q", "--command", "python3 process.py", "--kinds", "restart"]).shown(), @"
     exit code 5
     --- stdout
     command: unresolved: nothing could be applied: restart a.Go/c.Go (no such call or message came)
       not applied: restart a.Go/c.Go (no such call or message came)
-      2 calls seen; 1 restart; 3 trials (2 without perturbations, 1 neutral, 1 unresolved); <time>
+      3 calls seen; 1 restart; 3 trials (2 without perturbations, 1 neutral, 1 unresolved); <time>
     ");
+}
+
+#[test]
+fn a_test_that_hangs_or_dies_when_perturbed_shows_a_defect() {
+    // What comes after the first perturbation is never reached, so it cannot be applied.
+    let tool = process("");
+    let process = tool.read("process.py");
+    let die = "bad.append((p[\"kind\"], to))";
+    assert!(process.contains(die));
+    tool.write("process.py", &process.replace(die, "print(\"dying\", flush=True); os._exit(139)"));
+    let run = ["resilience", "--command", "exec python3 process.py", "--kinds", "duplicate"];
+    let report = tool.json(run, 1);
+    let first = &report["tests"][0]["defects"][0];
+    assert_eq!(first["signature"]["ending"], serde_json::json!({ "code": 139 }), "{report}");
+    assert_eq!(first["signature"]["message"], "dying");
+    assert!(first["run"].is_string() && first["perturbations"][0]["target"] == "a.Go", "{first}");
+    let file = tool.temporary().join("pid");
+    let hang = format!("open({file:?}, \"w\").write(str(os.getpid())); import time; time.sleep(1000)");
+    tool.write("process.py", &process.replace(die, &hang));
+    let report = tool.json([&run[..], &["--within", "4s", "--budget", "1 trial"]].concat(), 7);
+    let first = &report["tests"][0]["defects"][0];
+    assert_eq!(first["signature"]["message"], "did not end within 4.0s", "{report}");
+    assert!(first["reproduce"].as_str().unwrap().ends_with("--within 4.0s"), "{first}");
+    let pid = std::fs::read_to_string(file).unwrap();
+    assert!(!std::path::Path::new("/proc").join(pid).exists(), "nothing is left running");
+}
+
+#[test]
+fn kinds_that_messages_do_not_know_are_refused_with_a_reason() {
+    let tool = process("");
+    let run = ["resilience", "--command", "python3 process.py"];
+    let report = tool.json([&run[..], &["--kinds", "lost_answer,error"]].concat(), 0);
+    assert_eq!(report["tests"][0]["notes"][0], "messages of actors know only duplicate and restart");
+    tool.run(["resilience", "--command", ""]).expect(2);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use faultscope_model::application::TestCase;
 use faultscope_model::outcome::Signature;
@@ -31,6 +32,8 @@ pub(super) struct Baseline {
     /// What callers saw, where both runs agree.
     pub(super) usual: HashMap<TargetId, String>,
     pub(super) flaky: Option<Flaky>,
+    /// How long the test took, the quicker of the runs: the first one may have had to build something.
+    pub(super) took: Duration,
 }
 
 /// What came of the runs without perturbations.
@@ -50,7 +53,7 @@ pub(super) async fn baseline(
 ) -> Result<Based, EngineError> {
     let mut passed: Vec<(Seen, Vec<CallSeen>)> = Vec::new();
     let (mut failed, mut tried) = (0, 0);
-    let mut signature = None;
+    let (mut signature, mut took) = (None, Duration::MAX);
     while tried < 2 || (failed > 0 && tried < FLAKY_TRIES && !(passed.is_empty() && tried >= 3)) {
         *checks += 1;
         let request = request(session, test, TrialId::check_simplest(*checks), Vec::new(), false);
@@ -61,7 +64,10 @@ pub(super) async fn baseline(
         *count += 1;
         let seen = session.take_seen(run.trial).unwrap_or_default();
         match run.outcome {
-            Outcome::Pass => passed.push((seen, run.perturbed.map(|p| p.calls).unwrap_or_default())),
+            Outcome::Pass => {
+                took = took.min(run.evidence.tests.iter().map(|result| result.took).sum());
+                passed.push((seen, run.perturbed.map(|p| p.calls).unwrap_or_default()));
+            }
             Outcome::Fail { signature: found } => {
                 failed += 1;
                 signature = Some(found);
@@ -81,7 +87,7 @@ pub(super) async fn baseline(
             let again: HashMap<&TargetId, &String> = again.iter().map(|c| (&c.target, &c.answer)).collect();
             let agree = calls.iter().filter(|call| again.get(&call.target) == Some(&&call.answer));
             let usual = agree.map(|call| (call.target.clone(), call.answer.clone())).collect();
-            Ok(Based::Fine(Box::new(Baseline { first, second, calls, usual, flaky })))
+            Ok(Based::Fine(Box::new(Baseline { first, second, calls, usual, flaky, took })))
         }
         _ => Ok(Based::Refused(Verdict::FailsAlready, signature)),
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use faultscope_model::application::TestCase;
 use faultscope_model::perturbation::{Kind, Perturbation, TargetId};
 use faultscope_model::run::{CallSeen, Missed};
-use faultscope_model::{DeltaSet, Outcome, Run};
+use faultscope_model::{Outcome, Run};
 use faultscope_search::resilience::{
     Candidate, Grow, GrowOptions, RtDd, RtR, Screen, ScreenOptions, Targets,
 };
@@ -17,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::baseline::{Based, Baseline, baseline};
 use super::gather::gather;
-use super::ground::{Ground, counts, seen_calls};
+use super::ground::{Ground, counts, nothing, seen_calls};
 use super::phase::{Answers, Found, Phase};
 use super::report::{Defect, Flaky, TestReport, Trials, Verdict};
+use super::shown::{failing_run, told};
 use super::trace::{location_in, trace_of};
 use super::{ResilienceOptions, Strategy};
 use crate::campaign::{self, Brief, Finished, Stop};
@@ -56,6 +57,7 @@ impl Explorer<'_> {
     /// Finds out what one test does not bear.
     pub(super) async fn explore(&mut self, test: &TestCase) -> Result<TestReport, EngineError> {
         let started = Instant::now();
+        let limited;
         let mut tested = Tested {
             test,
             must_fail: 1,
@@ -68,6 +70,9 @@ impl Explorer<'_> {
         let based = baseline(self.session, test, &mut self.checks, count, self.stop).await?;
         match based {
             Based::Fine(mut baseline) => {
+                let within = self.options.limit(test, baseline.took);
+                limited = TestCase { within, ..test.clone() };
+                tested.test = &limited;
                 if let Some(flaky) = self.search(&baseline, &mut tested).await? {
                     // Chance may have led the search astray: it is done once more, with more care.
                     let report = TestReport { trials: tested.report.trials, ..empty(test) };
@@ -75,6 +80,7 @@ impl Explorer<'_> {
                     baseline.flaky = Some(flaky);
                     self.search(&baseline, &mut tested).await?;
                 }
+                tested.report.within = Some(within);
             }
             Based::Refused(verdict, signature) => {
                 (tested.report.verdict, tested.report.signature) = (verdict, signature);
@@ -94,7 +100,7 @@ impl Explorer<'_> {
         baseline: &Baseline,
         tested: &mut Tested<'_>,
     ) -> Result<Option<Flaky>, EngineError> {
-        let Baseline { first, second, calls, usual, flaky } = baseline;
+        let Baseline { first, second, calls, usual, flaky, .. } = baseline;
         tested.usual = usual.clone();
         let ground = Ground::new(self.session.application(), self.options, first, second);
         let report = &mut tested.report;
@@ -105,6 +111,7 @@ impl Explorer<'_> {
         let reaches = calls.iter().any(|call| call.target.cause().is_some());
         if ground.targets.candidates.is_empty() && (changing.is_empty() || !reaches) {
             report.verdict = Verdict::NothingToPerturb;
+            report.notes.extend(nothing(first, &self.options.kinds).map(str::to_owned));
             return Ok(None);
         }
         if !ground.targets.candidates.is_empty() {
@@ -266,18 +273,11 @@ impl Explorer<'_> {
         runs: &[Run],
         tested: &mut Tested<'_>,
     ) -> Result<(), EngineError> {
-        let fails = |run: &&Run| matches!(run.outcome, Outcome::Fail { .. });
-        let shown = |set: &DeltaSet| runs.iter().filter(fails).find(|run| run.deltas == *set);
-        let run = shown(&cause.witness).or_else(|| {
-            let larger = runs.iter().filter(fails).filter(|run| cause.witness.is_subset(&run.deltas));
-            larger.min_by_key(|run| run.deltas.len())
-        });
+        let run = failing_run(&perturbations, runs);
         let mut defect =
             Defect { perturbations, minimal: cause.proof == Proof::Minimal, ..Defect::default() };
-        if let Some(run) = run {
-            if let Outcome::Fail { signature } = &run.outcome {
-                defect.signature = Some(signature.clone());
-            }
+        if let Some((run, signature)) = run {
+            defect.signature = Some(told(signature, tested.test.within));
             let perturbed = run.perturbed.as_deref();
             let invariants = perturbed.map(|p| p.invariants.as_slice()).unwrap_or_default();
             defect.invariant = invariants.iter().any(|result| result.failure.is_some());
@@ -347,6 +347,7 @@ fn empty(test: &TestCase) -> TestReport {
         test: test.name.clone(),
         verdict: Verdict::Stopped,
         signature: None,
+        within: None,
         seen: 0,
         unstable: 0,
         candidates: Default::default(),

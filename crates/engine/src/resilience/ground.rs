@@ -223,6 +223,18 @@ pub(super) fn seen_calls(calls: &[CallSeen]) -> Vec<SeenCall> {
     calls.iter().map(of).collect()
 }
 
+/// Why there is nothing to perturb, where what was chosen or how the test runs explains it.
+pub(super) fn nothing(seen: &Seen, kinds: &[Kind]) -> Option<&'static str> {
+    let for_messages = kinds.iter().any(|kind| matches!(kind, Kind::Duplicate | Kind::Restart));
+    if seen.spans.is_empty() && seen.events.is_empty() {
+        Some("no call came through the mesh, and the test's process told of no message")
+    } else if seen.spans.is_empty() && !for_messages {
+        Some("messages of actors know only duplicate and restart")
+    } else {
+        None
+    }
+}
+
 /// How many candidates there are of each kind.
 pub(super) fn counts(targets: &Targets) -> BTreeMap<Kind, usize> {
     let mut counts = BTreeMap::new();

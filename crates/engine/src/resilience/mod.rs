@@ -9,6 +9,7 @@ mod options;
 mod phase;
 mod report;
 mod resume;
+mod shown;
 mod trace;
 
 pub use options::{ResilienceOptions, Strategy};
@@ -17,6 +18,7 @@ pub use resume::unfinished;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::event::Event;
@@ -92,15 +94,18 @@ async fn explore(
     Ok(reports)
 }
 
-/// Runs a test once with exactly these perturbations; none when it was stopped.
+/// Runs a test once with exactly these perturbations, within a time other than its own if one is given; none
+/// when it was stopped.
 pub async fn reproduce(
     session: &Arc<Session>,
     test: &str,
     perturbations: Vec<Perturbation>,
+    within: Option<Duration>,
     stop: &CancellationToken,
 ) -> Result<Option<Run>, EngineError> {
     let test = test_named(&session.application().tests, test);
-    let test = &test.ok_or_else(|| EngineError::Internal("the test is not there".into()))?;
+    let test = test.ok_or_else(|| EngineError::Internal("the test is not there".into()))?;
+    let test = &TestCase { within: within.unwrap_or(test.within), ..test.clone() };
     let tolerant = perturbations.iter().any(|perturbation| !perturbation.kind.is_neutral());
     let request = phase::request(session, test, TrialId(1), perturbations, tolerant);
     match session.trial(SlotId(0), &request, stop).await? {

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use faultscope_model::application::{TestBody, TestCase};
 use faultscope_model::perturbation::Kind;
 use serde::{Deserialize, Serialize};
+
+/// A command is given at least so long when it is perturbed.
+const LEAST_LIMIT: Duration = Duration::from_secs(30);
 
 /// How the next trials are chosen, for perturbations that a correct system bears all at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -46,6 +50,9 @@ pub struct ResilienceOptions {
     pub all_deliveries: bool,
     /// How many perturbations that may change an answer are tried together, at most.
     pub most_together: usize,
+    /// How long a perturbed test may take; as long as its unperturbed runs suggest when none.
+    #[serde(with = "faultscope_model::units::duration::option")]
+    pub within: Option<Duration>,
     /// After how long it stops with what it has.
     #[serde(skip)]
     pub most_time: Option<Duration>,
@@ -59,6 +66,16 @@ impl ResilienceOptions {
     /// or depend on limits that only the application knows.
     pub const USUAL: [Kind; 6] =
         [Kind::Duplicate, Kind::Restart, Kind::Reorder, Kind::ErrorFirst, Kind::LostAnswer, Kind::Error];
+
+    /// How long a perturbed test may take, given how long it took unperturbed. A command that hangs is found
+    /// out long before the test's own limit; steps end by themselves.
+    pub(super) fn limit(&self, test: &TestCase, usual: Duration) -> Duration {
+        match (self.within, &test.body) {
+            (Some(within), _) => within,
+            (None, TestBody::Steps(_)) => test.within,
+            (None, _) => test.within.min(LEAST_LIMIT.max(usual.saturating_mul(20))),
+        }
+    }
 }
 
 impl Default for ResilienceOptions {
@@ -69,8 +86,28 @@ impl Default for ResilienceOptions {
             strategy: Strategy::default(),
             all_deliveries: false,
             most_together: 2,
+            within: None,
             most_time: None,
             most_trials: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faultscope_model::Application;
+
+    use super::*;
+
+    #[test]
+    fn commands_are_given_a_multiple_of_what_they_usually_take() {
+        let text = "name: x\ntests: [{ name: t, run: [t], within: 30m }]\n";
+        let test = Application::read_alone(text, "x.yaml").unwrap().tests.remove(0);
+        let mut options = ResilienceOptions::default();
+        let seconds =
+            |options: &ResilienceOptions, usual| options.limit(&test, Duration::from_secs(usual)).as_secs();
+        assert_eq!([1, 5, 600].map(|usual| seconds(&options, usual)), [30, 100, 1800]);
+        options.within = Some(Duration::from_secs(3));
+        assert_eq!(seconds(&options, 5), 3);
     }
 }

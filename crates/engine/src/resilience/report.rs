@@ -64,6 +64,13 @@ pub struct TestReport {
     /// How it fails without perturbations, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
+    /// How long it was given when it was perturbed.
+    #[serde(
+        default,
+        with = "faultscope_model::units::duration::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub within: Option<Duration>,
     /// Calls and messages that were seen without perturbations.
     pub seen: usize,
     /// Those that only one of two runs had, and that were left alone.

@@ -1,0 +1,84 @@
+//! What was asked for and not carried out, and why.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultscope_mesh::MeshReports;
+use faultscope_model::perturbation::{Event, Kind, Perturbation};
+use faultscope_model::run::Missed;
+
+use crate::perturbing::{Perturbing, Seen};
+use crate::trial::TrialRequest;
+
+/// What neither the mesh nor the test's process carried out.
+pub(crate) fn missed(
+    request: &TrialRequest,
+    perturbing: &Perturbing,
+    reports: &MeshReports,
+    seen: &Seen,
+) -> Vec<Missed> {
+    let mut applied: BTreeSet<&Perturbation> = BTreeSet::new();
+    for event in &seen.events {
+        if let Event::Applied { perturbation } = event {
+            applied.insert(perturbation);
+        }
+    }
+    let rules: BTreeMap<u32, _> = reports.rules.iter().map(|hits| (hits.rule, hits)).collect();
+    let mut missed = Vec::new();
+    for (perturbation, rule) in perturbing.perturbations.iter().zip(&request.circumstance.perturbations) {
+        let hits = rules.get(&rule.id);
+        if applied.contains(perturbation) || hits.is_some_and(|hits| hits.applied > 0) {
+            continue;
+        }
+        let why = match hits {
+            Some(hits) if hits.matched > 0 => {
+                hits.note.clone().unwrap_or_else(|| "the call did not get that far".into())
+            }
+            _ => why(perturbation, seen),
+        };
+        missed.push(Missed { perturbation: perturbation.clone(), why });
+    }
+    missed
+}
+
+/// Why something was not done that the mesh knows nothing of.
+fn why(perturbation: &Perturbation, seen: &Seen) -> String {
+    let is_it = |event: &Event| matches!(event, Event::Send { target: Some(target), .. } if *target == perturbation.target);
+    let known = matches!(perturbation.kind, Kind::Duplicate | Kind::Restart);
+    // Names of calls have a method in them, set off by a space.
+    let is_message = !perturbation.target.as_str().contains(' ');
+    if let Some(problem) = &seen.unreadable {
+        format!("the trace of the test's process cannot be read: {problem}")
+    } else if is_message && !known {
+        "messages of actors know only duplicate and restart".into()
+    } else if seen.events.iter().any(is_it) {
+        "the message came, but its adapter did not write `applied`".into()
+    } else {
+        "no such call or message came".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_applied_has_a_reason_that_helps() {
+        let of = |text: &str| text.parse::<Perturbation>().unwrap();
+        let event = Event::Send {
+            from: String::new(),
+            to: "b".into(),
+            message: "Go".into(),
+            send: 1,
+            turn: None,
+            at_least_once: true,
+            target: Some(of("restart b.Go").target),
+        };
+        let seen = Seen { events: vec![event], ..Seen::default() };
+        assert!(why(&of("restart b.Go"), &seen).contains("`applied`"));
+        assert!(why(&of("lost_answer b.Go"), &seen).contains("only duplicate and restart"));
+        assert_eq!(why(&of("restart c.Go"), &seen), "no such call or message came");
+        assert_eq!(why(&of("error shop GET /"), &seen), "no such call or message came");
+        let broken = Seen { unreadable: Some("line 1: x".into()), ..Seen::default() };
+        assert!(why(&of("restart b.Go"), &broken).ends_with("cannot be read: line 1: x"));
+    }
+}
