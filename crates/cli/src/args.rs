@@ -14,6 +14,7 @@ use crate::commands::{
 };
 use crate::comparison::Comparison;
 use crate::exit;
+use crate::folder::{FileArg, FolderArg};
 
 /// Finds out why a microservice system fails.
 ///
@@ -137,9 +138,8 @@ pub(crate) enum Command {
 /// Where the application is and what it runs on.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Target {
-    /// The application file, or the folder it is in.
-    #[arg(value_name = "FILE", default_value = "faultscope.yaml")]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) file: FileArg,
     /// What runs the application.
     #[arg(long, value_enum, default_value_t = PlatformChoice::Process)]
     pub(crate) platform: PlatformChoice,
@@ -153,7 +153,7 @@ pub(crate) struct Target {
 impl Target {
     /// One application file.
     pub(crate) fn of(file: PathBuf, platform: PlatformChoice, isolation: Option<IsolationArg>) -> Self {
-        Self { file, platform, isolation, comparison: Comparison::default() }
+        Self { file: file.into(), platform, isolation, comparison: Comparison::default() }
     }
 
     /// The words that name the same application again.
@@ -315,9 +315,8 @@ pub(crate) struct RunsKeepArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsLsArgs {
-    /// The application's folder or file.
-    #[arg(value_name = "FOLDER", default_value = ".")]
-    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) folder: FolderArg,
     /// How many campaigns.
     #[arg(long, default_value_t = 20)]
     pub(crate) limit: usize,
@@ -343,9 +342,8 @@ pub(crate) struct RunsShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CleanArgs {
-    /// The application's folder or file.
-    #[arg(value_name = "FOLDER", default_value = ".")]
-    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) folder: FolderArg,
     /// Also remove stored campaigns, all but this many of the newest.
     #[arg(long, value_name = "COUNT")]
     pub(crate) keep: Option<usize>,

@@ -23,10 +23,10 @@ const MOST_BYTES: u64 = 256 << 20;
 pub(crate) struct Comparison {
     /// A deployment that works: an application file, a folder, or Compose files (repeat for overrides).
     /// Every difference to `--bad` is a delta.
-    #[arg(long, value_name = "FILE", requires = "bad", conflicts_with = "file")]
+    #[arg(long, value_name = "FILE", requires = "bad", conflicts_with_all = ["file", "folder"])]
     pub(crate) good: Vec<PathBuf>,
     /// A deployment that fails.
-    #[arg(long, value_name = "FILE", requires = "good", conflicts_with = "file")]
+    #[arg(long, value_name = "FILE", requires = "good", conflicts_with_all = ["file", "folder"])]
     pub(crate) bad: Vec<PathBuf>,
     /// An application file whose tests are used instead of those of `--bad`.
     #[arg(long = "tests", value_name = "FILE", requires = "bad")]

@@ -6,6 +6,7 @@ mod commands;
 mod comparison;
 mod error;
 mod exit;
+mod folder;
 mod printer;
 mod progress;
 mod project;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use faultscope_engine::Session;
 use faultscope_model::TrialId;
 use faultscope_model::event::{Event, SearchStands};
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{count, show_duration};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
@@ -53,7 +53,7 @@ impl Progress {
         let style = ProgressStyle::with_template("{spinner} {elapsed}  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
         bar.set_style(style);
-        let unit = if session.purpose() == "resilience" { "perturbations" } else { "deltas" };
+        let unit = if session.purpose() == "resilience" { "perturbation" } else { "delta" };
         let mut events = session.events().subscribe();
         let task = tokio::spawn({
             let (bar, printer) = (bar.clone(), printer.clone());
@@ -135,7 +135,7 @@ impl State {
                 self.running.insert(*trial, "starting".into());
             }
             Event::InstanceReady { trial, ready, all, .. } => {
-                self.running.insert(*trial, format!("{ready} of {all} instances ready"));
+                self.running.insert(*trial, format!("{ready} of {} ready", count(*all, "instance")));
             }
             Event::TestStarted { trial, test } => {
                 self.running.insert(*trial, format!("testing: {test}"));
@@ -160,7 +160,7 @@ impl State {
         }
         let mut parts = Vec::new();
         if self.finished + self.cancelled > 0 {
-            parts.push(format!("{} trials done", self.finished));
+            parts.push(format!("{} done", count(self.finished, "trial")));
         }
         if self.cancelled > 0 {
             parts.push(format!("{} cancelled", self.cancelled));
@@ -180,18 +180,16 @@ impl State {
         let SearchStands { round, left, unproven, causes, finished, cancelled, reused, busy, slots, .. } =
             *search;
         let mut parts = vec![format!("round {round}")];
-        match causes {
-            0 => {}
-            1 => parts.push("1 cause found".into()),
-            n => parts.push(format!("{n} causes found")),
+        if causes > 0 {
+            parts.push(format!("{} found", count(causes, "cause")));
         }
         if left > 0 {
-            parts.push(format!("{left} {} left", self.unit));
+            parts.push(format!("{} left", count(left, self.unit)));
         }
         if left > 0 && unproven > 0 && unproven < left {
             parts.push(format!("{unproven} to prove"));
         }
-        let mut trials = format!("{finished} trials done");
+        let mut trials = format!("{} done", count(finished, "trial"));
         if cancelled > 0 {
             trials += &format!(", {cancelled} cancelled");
         }
@@ -199,7 +197,7 @@ impl State {
             trials += &format!(", {reused} reused");
         }
         parts.push(trials);
-        parts.push(format!("{busy} of {slots} slots busy"));
+        parts.push(format!("{busy} of {} busy", count(slots, "slot")));
         if let Some(time) = self.time_left(search) {
             parts.push(format!("about {} left", show_duration(time)));
         }
@@ -249,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_search_tells_where_it_stands_and_how_long_it_will_take() {
-        let mut state = State { unit: "deltas", ..State::default() };
+        let mut state = State { unit: "delta", ..State::default() };
         for event in [finished(1), finished(2), stands(12, 0, 8.0)] {
             state.apply(&event);
         }

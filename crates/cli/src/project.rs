@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use faultscope_engine::{Cases, SessionOptions};
 use faultscope_model::application::{FixedName, IsolationChoice, TestBody, TestCase, nearest};
+use faultscope_model::units::count;
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{Application, Circumstance, DeltaSet, ServiceName, Space};
 #[cfg(feature = "docker")]
@@ -82,7 +83,8 @@ impl Project {
         })?;
         for Cases { test, left_out, .. } in found.iter().filter(|cases| cases.left_out > 0) {
             printer.warn(format!(
-                "{test}: {left_out} cases are left out, their names would be taken for something else"
+                "{test}: {} left out: such a name would be taken for something else",
+                count(*left_out, "case")
             ));
         }
         Ok(found)

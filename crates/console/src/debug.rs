@@ -6,7 +6,7 @@ use faultscope_engine::debug::{
     Bar, Course, DebugReport, Difference, Document, FoundCause, InputReport, NamedDelta, RoundCounts,
     StartReport, TreeCall, ValueBoundary, Verdict,
 };
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{count, nouns, show_duration};
 use maud::{Markup, html};
 
 use crate::frame;
@@ -41,7 +41,7 @@ pub fn debug_report(document: &Document) -> String {
         h2 { "How it was run" }
         div.sheet {
             pre { (document.command_line.join(" ")) }
-            p.soft { "Seed " (document.seed) " · strategy " (report.strategy.name()) " · " (report.deltas) " deltas" }
+            p.soft { "Seed " (document.seed) " · strategy " (report.strategy.name()) " · " (count(report.deltas, "delta")) }
         }
     };
     frame::page(&format!("{}: {}", report.application, headline(report)), &body)
@@ -51,8 +51,8 @@ pub fn debug_report(document: &Document) -> String {
 fn headline(report: &DebugReport) -> String {
     match (&report.verdict, report.causes.as_slice()) {
         (Verdict::Reduced, [only]) => {
-            let count = only.deltas.len();
-            format!("{count} of {} deltas {}", report.deltas, report.effect(count))
+            let own = only.deltas.len();
+            format!("{own} of {} {}", count(report.deltas, "delta"), report.effect(own))
         }
         (Verdict::Reduced, several) => {
             format!("{} independent causes among {} deltas", several.len(), report.deltas)
@@ -70,11 +70,11 @@ fn facts(document: &Document) -> Markup {
     let slots = document.course.bars.iter().map(|bar| bar.slot).collect::<std::collections::BTreeSet<_>>();
     html! {
         div.facts {
-            div { b { (report.deltas) } "deltas" }
-            div { b { (total.finished) } "trials finished" }
+            div { b { (report.deltas) } (nouns(&report.deltas, "delta")) }
+            div { b { (total.finished) } (nouns(&total.finished, "trial")) " finished" }
             div { b { (total.cancelled) } "cancelled" }
             div { b { (report.trials.unresolved) } "unresolved" }
-            div { b { (slots.len()) } "slots" }
+            div { b { (slots.len()) } (nouns(&slots.len(), "slot")) }
             div { b { (show_duration(report.took)) } "in all" }
         }
     }
@@ -94,8 +94,8 @@ fn cause_part(cause: &FoundCause, number: usize, report: &DebugReport) -> Markup
                 p.soft { "Only together: without any one of them " (report.passing()) " or it fails in another way." }
             }
             @if cause.witness.len() > cause.deltas.len() {
-                p.soft { "The failing trial also had " (cause.witness.len() - cause.deltas.len())
-                    " pairs of calls that these imply." }
+                p.soft { "The failing trial also had " (count(cause.witness.len() - cause.deltas.len(), "pair"))
+                    " of calls that these imply." }
             }
             @if let Some(run) = &cause.run { p { "Failing run " code { (run) } } }
             @if let Some(command) = &cause.reproduce {
@@ -227,7 +227,7 @@ fn timeline(course: &Course) -> Markup {
     let place = |us: u64| LEFT + us.min(whole) * (WIDTH - LEFT - 4) / whole;
     let title = |bar: &Bar| {
         let took = show_duration(Duration::from_micros(bar.to_us.saturating_sub(bar.from_us)));
-        format!("{}: {} deltas, {}, {took}", bar.trial, bar.deltas, bar.end)
+        format!("{}: {}, {}, {took}", bar.trial, count(bar.deltas, "delta"), bar.end)
     };
     let height = lanes * LANE + 22;
     html! {

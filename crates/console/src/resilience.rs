@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use faultscope_engine::resilience::{Defect, ResilienceReport, TestReport, TraceStep, Verdict};
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{nouns, show_duration};
 use maud::{Markup, html};
 
 use crate::frame;
@@ -17,9 +17,9 @@ pub fn resilience_report(report: &ResilienceReport) -> String {
         p.soft { "Faultscope " (env!("CARGO_PKG_VERSION")) " · resilience campaign " (report.campaign) " of " (report.application) }
         h1 { (headline) }
         div.facts {
-            div { b { (report.tests.len()) } "tests" }
-            div { b { (defects) } "defects" }
-            div { b { (trials) } "trials" }
+            div { b { (report.tests.len()) } (nouns(&report.tests.len(), "test")) }
+            div { b { (defects) } (nouns(&defects, "defect")) }
+            div { b { (trials) } (nouns(&trials, "trial")) }
             div { b { (show_duration(report.took)) } "in all" }
         }
         @for test in &report.tests { (test_part(test)) }

@@ -66,6 +66,13 @@ impl FromStr for ByteSize {
     }
 }
 
+impl ByteSize {
+    /// Whether no process can run in so little: nobody means 64 bytes.
+    pub fn is_tiny(self) -> bool {
+        self.0 < 64 << 10
+    }
+}
+
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 4] =

@@ -1,23 +1,24 @@
 //! `faultscope capture`
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use faultscope_model::Application;
 use faultscope_model::capture::{self, Captured};
+use faultscope_model::units::count;
 use serde::Serialize;
 
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::folder::FileArg;
 use crate::printer::Printer;
 use crate::project::{FILE_NAME, Project};
 
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("source").required(true))]
 pub(crate) struct CaptureArgs {
-    /// The application file, or the folder it is in.
-    #[arg(value_name = "FILE", default_value = "faultscope.yaml")]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) file: FileArg,
     /// A recorded run of `up`, `test` or `debug`; `last` for the newest.
     #[arg(long, value_name = "RUN", group = "source")]
     pub(crate) from_run: Option<String>,
@@ -46,7 +47,7 @@ struct Told<'a> {
 }
 
 pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let file = if args.file.is_dir() { args.file.join(FILE_NAME) } else { args.file.clone() };
+    let file = if args.file.is_dir() { args.file.join(FILE_NAME) } else { args.file.to_path_buf() };
     let project = Project::read(&file)?;
     let application = &project.application;
     let mut captured = seen(&args, &project).await?;
@@ -80,14 +81,18 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
         let written = args.write.then_some(file.as_path());
         printer.result(&Told { captured: &captured, deltas, written })?;
     } else if args.write {
-        printer.line(format!("wrote the failing circumstance of {}: {deltas} deltas", file.display()));
+        printer.line(format!(
+            "wrote the failing circumstance of {}: {}",
+            file.display(),
+            count(deltas, "delta")
+        ));
         printer.line(format!("next: `faultscope check {0}`, then `faultscope debug {0}`", file.display()));
     } else {
         printer.line(capture::section(&captured.failing).trim_end());
         for (service, image) in &captured.images {
             printer.talk(format!("`{service}` also gets the version `{}`: {}", image.version, image.image));
         }
-        printer.talk(format!("{deltas} deltas; `--write` puts it into {}", file.display()));
+        printer.talk(format!("{}; `--write` puts it into {}", count(deltas, "delta"), file.display()));
     }
     Ok(Exit::Done)
 }

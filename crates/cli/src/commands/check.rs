@@ -6,7 +6,7 @@ use std::sync::Arc;
 use faultscope_engine::debug::Costs;
 use faultscope_engine::{Cases, Session, TrialEnd, TrialRequest};
 use faultscope_model::space::Delta;
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{count, show_duration};
 use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -97,7 +97,6 @@ pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> 
 }
 
 fn show(checked: &Checked, project: &Project, printer: &Printer) {
-    let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     printer.line(format!(
         "{}: {}, {}, {} between simplest and failing",
         printer.strong(&checked.application),
@@ -132,7 +131,7 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
         printer.line(format!("{} {warning}", printer.bad("warning:")));
     }
     let Some(probe) = &checked.probe else { return };
-    printer.line(format!("\nprobe: {} calls seen, outcome {}", probe.calls, probe.outcome.word()));
+    printer.line(format!("\nprobe: {} seen, outcome {}", count(probe.calls, "call"), probe.outcome.word()));
     if let Outcome::Unresolved { reason } = &probe.outcome {
         printer.line(format!("{} {reason}", printer.bad("not probed:")));
     } else if probe.calls == 0 {
@@ -148,11 +147,14 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
             "{} does not hand on trace context in {}: their parents are inferred where only one request \
              is in flight",
             printer.strong(service),
-            count(usize::try_from(*calls).unwrap_or(usize::MAX), "call"),
+            count(*calls, "call"),
         ));
     }
     for (host, calls) in &probe.external_calls_refused {
-        printer.line(format!("{calls} calls to {host} were refused: it is outside, and `allow` is false"));
+        printer.line(format!(
+            "{} to {host} refused: it is outside, and `allow` is false",
+            count(*calls, "call")
+        ));
     }
     printer.line(format!("see them with `faultscope runs show {}`", probe.run));
 }

@@ -1,6 +1,7 @@
 //! `faultscope clean`
 
 use faultscope_model::units;
+use faultscope_model::units::count;
 use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 use faultscope_platform::{Platform, Reaped};
 use faultscope_store::{Retention, Store};
@@ -43,9 +44,13 @@ pub(crate) async fn run(args: CleanArgs, printer: &Printer) -> Result<Exit, Comm
     }
     let Reaped { processes, cgroups, mounts, containers, folders } = &cleaned.left_over;
     printer.line(format!(
-        "removed {processes} processes, {cgroups} control groups, {mounts} mounts, {containers} containers, \
-         {folders} folders that a dead tool had left, and {} campaigns",
-        cleaned.campaigns.len()
+        "removed {}, {}, {}, {}, {} that a dead tool had left, and {}",
+        count(*processes, "process"),
+        count(*cgroups, "control group"),
+        count(*mounts, "mount"),
+        count(*containers, "container"),
+        count(*folders, "folder"),
+        count(cleaned.campaigns.len(), "campaign")
     ));
     Ok(Exit::Done)
 }

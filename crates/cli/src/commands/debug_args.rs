@@ -55,7 +55,8 @@ pub(crate) struct DebugArgs {
     /// Decides every random choice.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Also write the report as html, json, md or junit, beside the campaign or to a file; repeat for several.
+    /// Also write the report as html, json, md or junit, beside the campaign or to a file, whose folder
+    /// is made; repeat for several.
     #[arg(long = "report", value_name = "FORMAT[=FILE]")]
     pub(crate) reports: Vec<Wanted>,
     /// Where the reproduction bundle goes; beside the campaign otherwise.

@@ -1,25 +1,24 @@
 //! `faultscope deps`
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{count, nouns, show_duration};
 use faultscope_store::interop::trace::CallEdge;
 
 use super::services;
 use super::traces::now_us;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::folder::FolderArg;
 use crate::printer::Printer;
 use crate::render::waterfall::plain;
 
 #[derive(Debug, Args)]
 pub(crate) struct DepsArgs {
-    /// The application's folder or file.
-    #[arg(value_name = "FOLDER", default_value = ".")]
-    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) folder: FolderArg,
     /// How far back: `1h`, `24h`.
     #[arg(long, default_value = "24h", value_name = "DURATION")]
     pub(crate) since: String,
@@ -65,12 +64,13 @@ fn picture(edges: &[CallEdge], printer: &Printer) {
             };
             let errors = match way.error_count {
                 0 => String::new(),
-                n => printer.bad(&format!("  {n} errors ({:.1} %)", way.error_share * 100.0)),
+                n => printer.bad(&format!("  {} ({:.1} %)", count(n, "error"), way.error_share * 100.0)),
             };
             printer.line(format!(
-                " {branch} {:<widest$}  {:>7} calls  {:>8}/s  p50 {:>7}  p99 {:>7}{errors}",
+                " {branch} {:<widest$}  {:>7} {:<5}  {:>8}/s  p50 {:>7}  p99 {:>7}{errors}",
                 plain(&way.child),
                 way.call_count,
+                nouns(&way.call_count, "call"),
                 rate(way.calls_per_second),
                 time(way.p50_us),
                 time(way.p99_us),
@@ -89,14 +89,14 @@ fn dot(edges: &[CallEdge]) -> String {
     for edge in edges {
         let errors = match edge.error_count {
             0 => String::new(),
-            n => format!("\\n{n} errors"),
+            n => format!("\\n{}", count(n, "error")),
         };
         let colour = if edge.error_count == 0 { "" } else { ", color=red" };
         text += &format!(
-            "  {} -> {} [label=\"{} calls\\n{}/s{errors}\"{colour}];\n",
+            "  {} -> {} [label=\"{}\\n{}/s{errors}\"{colour}];\n",
             quoted(&edge.parent),
             quoted(&edge.child),
-            edge.call_count,
+            count(edge.call_count, "call"),
             rate(edge.calls_per_second),
         );
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use faultscope_model::Application;
 use faultscope_model::import::{ComposeInput, ImportError, Imported, from_compose, from_procfile};
+use faultscope_model::units::count;
 use serde::Serialize;
 
 use crate::args::InitArgs;
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandErr
     if printer.json {
         printer.result(&written)?;
     } else {
-        printer.line(format!("wrote {} with {} services", written.file, written.services));
+        printer.line(format!("wrote {} with {}", written.file, count(written.services, "service")));
         printer.line(format!("next: add tests to it, then `faultscope check {}`", written.file));
     }
     Ok(Exit::Done)

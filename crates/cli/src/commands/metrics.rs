@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::metrics_source::lines;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::folder::FolderArg;
 use crate::printer::Printer;
 use crate::render;
 use crate::render::spark::sparkline;
@@ -52,9 +53,8 @@ pub(super) struct Where {
 struct LsArgs {
     #[command(flatten)]
     of: Where,
-    /// The application's folder or file.
-    #[arg(value_name = "FOLDER", default_value = ".")]
-    folder: PathBuf,
+    #[command(flatten)]
+    folder: FolderArg,
 }
 
 #[derive(Debug, Args)]

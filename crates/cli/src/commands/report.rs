@@ -24,7 +24,7 @@ pub(crate) struct ReportArgs {
     /// The form; as text with the rounds of the search when none is named.
     #[arg(long, value_enum)]
     pub(crate) format: Option<Format>,
-    /// The file to write; printed when none is named.
+    /// The file to write, in a folder that is made where there is none; printed when no file is named.
     #[arg(long, short, value_name = "FILE", requires = "format")]
     pub(crate) output: Option<PathBuf>,
     /// The application's folder or file.

@@ -225,7 +225,7 @@ pub(crate) fn write_bundles(
     let runs = stored::runs(&stored.reader()?)?;
     let file = match target.file.is_dir() {
         true => target.file.join(crate::project::FILE_NAME),
-        false => target.file.clone(),
+        false => target.file.to_path_buf(),
     };
     let mut files = Vec::new();
     for (cause, number) in report.causes.iter().zip(1..) {

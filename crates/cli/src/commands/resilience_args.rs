@@ -21,6 +21,9 @@ pub(crate) struct ResilienceArgs {
     /// The application file or its folder, then the tests; `faultscope.yaml` and all tests by default.
     #[arg(value_name = "FILE|TEST")]
     pub(crate) words: Vec<String>,
+    /// The application file or its folder; all words are tests then.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
+    pub(crate) folder: Option<PathBuf>,
     /// Perturb this test; repeat for several.
     #[arg(long = "test", value_name = "NAME")]
     pub(crate) tests: Vec<String>,
@@ -59,7 +62,8 @@ pub(crate) struct ResilienceArgs {
     /// Decides every random choice.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Also write the report as html, json or junit, beside the campaign or to a file; repeat for several.
+    /// Also write the report as html, json or junit, beside the campaign or to a file, whose
+    /// folder is made; repeat for several.
     #[arg(long = "report", value_name = "FORMAT[=FILE]")]
     pub(crate) reports: Vec<Wanted<Format>>,
     /// What runs the application.
@@ -113,13 +117,15 @@ impl StrategyArg {
 impl ResilienceArgs {
     /// The application file; the first word when that is one.
     pub(crate) fn target(&self) -> Target {
-        let first = self.words.first().map(PathBuf::from).filter(|path| is_application(path));
-        Target::of(first.unwrap_or_else(|| FILE_NAME.into()), self.platform, self.isolation)
+        let first = || self.words.first().map(PathBuf::from).filter(|path| is_application(path));
+        let file = self.folder.clone().or_else(first).unwrap_or_else(|| FILE_NAME.into());
+        Target::of(file, self.platform, self.isolation)
     }
 
     /// The tests that were named.
     pub(crate) fn named(&self) -> Vec<String> {
-        let files = usize::from(self.words.first().is_some_and(|word| is_application(Path::new(word))));
+        let is_first = self.words.first().is_some_and(|word| is_application(Path::new(word)));
+        let files = usize::from(self.folder.is_none() && is_first);
         self.words.iter().skip(files).chain(&self.tests).cloned().collect()
     }
 

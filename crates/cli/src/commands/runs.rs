@@ -21,6 +21,7 @@ use crate::printer::Printer;
 use crate::project;
 use crate::render;
 use crate::render::table::Table;
+use crate::render::waterfall::plain;
 
 #[derive(Debug, Serialize)]
 struct Listed {
@@ -93,13 +94,14 @@ async fn list(args: &RunsLsArgs, printer: &Printer) -> Result<Exit, CommandError
         printer.line("no runs yet");
         return Ok(Exit::Done);
     }
-    let mut table =
-        Table::new(&["run", "purpose", "application", "when", "deltas", "outcome", "tests", "calls", "took"]);
+    let names =
+        ["run", "purpose", "application", "when", "deltas", "outcome", "tests", "calls", "took", "failed"];
+    let mut table = Table::new(&names);
     for Listed { campaign, runs } in &listed {
         let when = render::time::ago(campaign.started_us);
         if runs.is_empty() {
             let row = [campaign.id.to_string(), campaign.kind.clone(), campaign.application.clone(), when];
-            let rest = ["", "no runs", "", "", ""].map(ToOwned::to_owned);
+            let rest = ["", "no runs", "", "", "", ""].map(ToOwned::to_owned);
             table.row(row.into_iter().chain(rest));
             continue;
         }
@@ -115,11 +117,34 @@ async fn list(args: &RunsLsArgs, printer: &Printer) -> Result<Exit, CommandError
                 format!("{}/{}", run.evidence.tests.len() - failed, run.evidence.tests.len()),
                 run.evidence.spans.to_string(),
                 faultscope_model::units::show_duration(run.cost.total),
+                what_failed(run),
             ]);
         }
     }
     printer.line(table);
     Ok(Exit::Done)
+}
+
+/// The tests that failed in a run, or the service that did not come up, in short.
+fn what_failed(run: &Run) -> String {
+    const WIDTH: usize = 48;
+    if let Some(start) = run.evidence.start_failure() {
+        return start.to_string();
+    }
+    let failed = run.evidence.tests.iter().filter(|test| test.failure.is_some());
+    let names: Vec<String> = failed.map(|test| plain(&test.test)).collect();
+    let mut shown = String::new();
+    for (index, name) in names.iter().enumerate() {
+        let longer = if index == 0 { name.clone() } else { format!("{shown}, {name}") };
+        if index > 0 && longer.chars().count() > WIDTH {
+            return format!("{shown} and {} more", names.len() - index);
+        }
+        shown = longer;
+    }
+    if shown.chars().count() > WIDTH {
+        shown = shown.chars().take(WIDTH - 1).chain(['…']).collect();
+    }
+    shown
 }
 
 async fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandError> {

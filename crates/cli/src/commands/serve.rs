@@ -1,12 +1,11 @@
 //! `faultscope serve`
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use faultscope_model::units::{self, ByteSize};
+use faultscope_model::units::{self, ByteSize, count};
 use faultscope_store::serve::{
     Access, Forward, ForwardCounts, ForwardOptions, ServeOptions, Served, otlp_router, router,
 };
@@ -19,6 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::scrape::{self, ScrapeTarget};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::folder::FolderArg;
 use crate::printer::Printer;
 use crate::project;
 
@@ -29,9 +29,8 @@ const MOST_OFTEN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The application's folder or file; spans are kept in `.faultscope` beside it.
-    #[arg(value_name = "FOLDER", default_value = ".")]
-    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) folder: FolderArg,
     /// Where Zipkin's and Jaeger's clients find it.
     #[arg(long, default_value = "127.0.0.1:9411", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
@@ -195,9 +194,9 @@ async fn finish(forward: &Forward, handing_on: JoinHandle<()>, printer: &Printer
         ending.abort();
     }
     let ForwardCounts { sent, dropped, waiting, .. } = forward.counts();
-    printer.talk(format!("{sent} spans handed on"));
+    printer.talk(format!("{} handed on", count(sent, "span")));
     if dropped + waiting > 0 {
-        printer.warn(format!("{} spans were not handed on; they are kept here", dropped + waiting));
+        printer.warn(format!("{} not handed on, but kept here", count(dropped + waiting, "span")));
     }
 }
 
@@ -278,7 +277,7 @@ async fn close(served: Arc<Served>, printer: &Printer) {
         counts
     });
     let Ok(counts) = closing.await else { return };
-    printer.talk(format!("{} spans and {} points kept", counts.stored, counts.points));
+    printer.talk(format!("{} and {} kept", count(counts.stored, "span"), count(counts.points, "point")));
     if counts.refused + counts.lost > 0 {
         let message = "spans refused while too many waited, and";
         printer.warn(format!("{} {message} {} could not be written", counts.refused, counts.lost));

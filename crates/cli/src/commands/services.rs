@@ -1,15 +1,17 @@
 //! `faultscope services`
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use faultscope_model::metrics::Metric;
+use faultscope_model::units::count;
 use faultscope_store::slices::SpanReader;
 use serde::Serialize;
 
 use super::metrics_source::{Latest, latest};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::folder::FolderArg;
 use crate::printer::Printer;
 use crate::project;
 use crate::render;
@@ -18,9 +20,8 @@ use crate::render::waterfall::plain;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServicesArgs {
-    /// The application's folder or file.
-    #[arg(value_name = "FOLDER", default_value = ".")]
-    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) folder: FolderArg,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,8 +84,7 @@ fn used(metrics: &[Latest]) -> String {
         let values = &latest.used.values;
         values.get(Metric::MemoryWorkingSet).or(values.get(Metric::MemoryResident))
     });
-    let instances =
-        if metrics.len() == 1 { "1 instance".to_owned() } else { format!("{} instances", metrics.len()) };
+    let instances = count(metrics.len(), "instance");
     let parts = [Some(instances), cores, memory.map(render::usage::bytes), Some(render::time::ago(at_us))];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use faultscope_engine::campaign::{self, Brief};
 use faultscope_engine::{EngineError, Session};
 use faultscope_model::application::{TestCase, test_named};
+use faultscope_model::units::count;
 use faultscope_model::{DeltaSet, Outcome, Run};
 use faultscope_search::Fixed;
 use serde::Serialize;
@@ -55,19 +56,19 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
     let id = session.id().to_string();
     let seed = args.under.seed;
     let summary = match &finished {
-        Ok(done) => format!("{} trials", done.runs.len()),
+        Ok(done) => count(done.runs.len(), "trial"),
         Err(error) => error.to_string(),
     };
     let closed = close(session, &summary).await;
     let finished = finished?;
     closed?;
-    let count = |word: &str| finished.runs.iter().filter(|run| run.outcome.word() == word).count();
+    let judged = |word: &str| finished.runs.iter().filter(|run| run.outcome.word() == word).count();
     let tested = Tested {
         campaign: id,
         seed,
-        passed: count("pass"),
-        failed: count("fail"),
-        unresolved: count("unresolved"),
+        passed: judged("pass"),
+        failed: judged("fail"),
+        unresolved: judged("unresolved"),
         stopped: finished.stopped.is_some(),
         runs: finished.runs,
     };

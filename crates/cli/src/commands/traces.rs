@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
 use faultscope_model::trace::{ReportedSpan, TraceQuery};
-use faultscope_model::units::{self, show_duration};
+use faultscope_model::units::{self, count, show_duration};
 use faultscope_store::interop::query::{annotation_query, matches};
 use faultscope_store::interop::trace::{failed, start_us};
 use faultscope_store::interop::{self, otlp, read_trace_id, zipkin, zipkin_trace_id};
@@ -17,6 +17,7 @@ use super::services::open;
 use super::traces_import::{self, ImportArgs};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::folder::FolderArg;
 use crate::printer::Printer;
 use crate::render;
 use crate::render::table::Table;
@@ -58,9 +59,8 @@ enum TracesCommand {
 struct LsArgs {
     #[command(flatten)]
     search: Search,
-    /// The application's folder or file.
-    #[arg(value_name = "FOLDER", default_value = ".")]
-    folder: PathBuf,
+    #[command(flatten)]
+    folder: FolderArg,
 }
 
 #[derive(Debug, Args)]
@@ -275,7 +275,7 @@ fn export(args: &ExportArgs, printer: &Printer) -> Result<Exit, CommandError> {
     bytes.and_then(|bytes| std::fs::write(&args.output, bytes)).map_err(|e| {
         CommandError::new(Exit::Environment, format!("cannot write {}", args.output.display())).because(e)
     })?;
-    printer.talk(format!("{} spans written to {}", spans.len(), args.output.display()));
+    printer.talk(format!("{} written to {}", count(spans.len(), "span"), args.output.display()));
     Ok(Exit::Done)
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use faultscope_model::trace::ReportedSpan;
+use faultscope_model::units::count;
 use faultscope_store::interop::trace::group;
 use faultscope_store::interop::{DecodeError, Decoded, Limits, SpanFormat, inflate, jaeger, zipkin};
 use faultscope_store::secrets::{Redactor, SecretOptions};
@@ -93,7 +94,7 @@ pub(crate) async fn run(args: ImportArgs, printer: &Printer) -> Result<Exit, Com
             printer.warn(complaint);
         }
         let Imported { spans, rejected, known, .. } = imported;
-        printer.line(format!("{spans} spans imported, {rejected} not taken, {known} were here before"));
+        printer.line(format!("{} imported, {rejected} not taken, {known} here before", count(spans, "span")));
     }
     Ok(if imported.rejected == 0 { Exit::Done } else { Exit::Found })
 }
@@ -119,7 +120,7 @@ async fn from_server(
         importer.take(url, decoded).await?;
         if told.elapsed() > TELL {
             told = Instant::now();
-            printer.talk(format!("{} spans so far", importer.imported.spans));
+            printer.talk(format!("{} so far", count(importer.imported.spans, "span")));
         }
     }
     if remote.cut > 0 {

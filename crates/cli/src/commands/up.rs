@@ -91,7 +91,8 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let id = session.id().to_string();
     session.take_down(SlotId(0), &request).await?;
     super::test::close(session, "ended").await?;
-    printer.talk(format!("{calls} calls recorded; see them with `faultscope runs show {id}`"));
+    printer
+        .talk(format!("{} recorded; see them with `faultscope runs show {id}`", units::count(calls, "call")));
     Ok(Exit::Done)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{count, nouns, show_duration};
 use faultscope_store::Edge;
 
 use crate::printer::Printer;
@@ -29,7 +29,7 @@ fn blocks(edges: &[Edge], wanted: impl Fn(&str) -> bool, most_callers: usize, pr
         callers.entry((depth.get(caller).copied().unwrap_or(usize::MAX), caller)).or_default().push(edge);
     }
     let services: std::collections::BTreeSet<_> = edges.iter().flat_map(|e| [&e.caller, &e.callee]).collect();
-    let heading = format!("service map: {} services, {} ways", services.len(), edges.len());
+    let heading = format!("service map: {}, {}", count(services.len(), "service"), count(edges.len(), "way"));
     printer.line(format!("\n{}", printer.strong(&heading)));
     let widest = edges.iter().map(|e| e.callee.as_str().len()).max().unwrap_or_default();
     let all = callers.len();
@@ -43,19 +43,24 @@ fn blocks(edges: &[Edge], wanted: impl Fn(&str) -> bool, most_callers: usize, pr
             let branch = if index == last { "└─▶" } else { "├─▶" };
             let errors = match way.errors {
                 0 => String::new(),
-                n => printer.bad(&format!("  {n} errors")),
+                n => printer.bad(&format!("  {}", count(n, "error"))),
             };
             printer.line(format!(
-                "   {branch} {:<widest$}  {:>5} calls  p50 {:>7}  p99 {:>7}{errors}",
+                "   {branch} {:<widest$}  {:>5} {:<5}  p50 {:>7}  p99 {:>7}{errors}",
                 way.callee.as_str(),
                 way.calls,
+                nouns(&way.calls, "call"),
                 show_duration(Duration::from_micros(way.p50_us)),
                 show_duration(Duration::from_micros(way.p99_us)),
             ));
         }
     }
     if more > 0 {
-        printer.line(format!("  ... and {more} more services that call others"));
+        printer.line(format!(
+            "  ... and {} that call{} others",
+            count(more, "more service"),
+            if more == 1 { "s" } else { "" }
+        ));
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use faultscope_engine::resilience::{Defect, ResilienceReport, TestReport, TraceStep, Verdict};
 use faultscope_model::perturbation::Perturbation;
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{count, show_duration};
 
 use super::report::escape;
 use super::waterfall::plain;
@@ -27,13 +27,12 @@ const MOST_ALSO: usize = 8;
 pub(crate) fn test(test: &TestReport, printer: &Printer) {
     let verdict = match &test.verdict {
         Verdict::Clean => printer.good("clean"),
-        Verdict::Defects if test.defects.len() == 1 => printer.bad("1 defect"),
-        Verdict::Defects => printer.bad(&format!("{} defects", test.defects.len())),
+        Verdict::Defects => printer.bad(&defects(test)),
         Verdict::FailsAlready => printer.bad("fails without any perturbation"),
         Verdict::NothingToPerturb => "nothing to perturb".into(),
         Verdict::Unresolved { reason } => format!("{}: {reason}", printer.bad("unresolved")),
-        Verdict::Stopped => format!("stopped, {} defects so far", test.defects.len()),
-        Verdict::OutOfBudget => format!("out of budget, {} defects so far", test.defects.len()),
+        Verdict::Stopped => format!("stopped, {} so far", defects(test)),
+        Verdict::OutOfBudget => format!("out of budget, {} so far", defects(test)),
     };
     printer.line(format!("{}: {verdict}", printer.strong(&test.test)));
     if let Some(signature) = &test.signature {
@@ -50,12 +49,15 @@ pub(crate) fn test(test: &TestReport, printer: &Printer) {
     }
     if let Some(flaky) = test.flaky {
         printer.line(format!(
-            "  It fails by itself at times ({} of {} runs): what fails was tried {} times",
-            flaky.failed, flaky.tried, flaky.must_fail
+            "  It fails by itself at times ({} of {}): what fails was tried {}",
+            flaky.failed,
+            count(flaky.tried, "run"),
+            count(flaky.must_fail, "time")
         ));
     }
     if test.unstable > 0 {
-        printer.line(format!("  {} calls come at times only and were left alone", test.unstable));
+        let calls = count(test.unstable, "call");
+        printer.line(format!("  {calls} left alone: not made in every run"));
     }
     for note in &test.notes {
         printer.line(format!("  {note}"));
@@ -63,14 +65,18 @@ pub(crate) fn test(test: &TestReport, printer: &Printer) {
     printer.line(printer.dim(&format!("  {}", cost(test))));
 }
 
+fn defects(test: &TestReport) -> String {
+    count(test.defects.len(), "defect")
+}
+
 fn cost(test: &TestReport) -> String {
     let trials = &test.trials;
-    let mut parts = vec![format!("{} calls seen", test.seen)];
+    let mut parts = vec![format!("{} seen", count(test.seen, "call"))];
     if !test.candidates.is_empty() {
-        let kinds: Vec<_> = test.candidates.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let kinds: Vec<_> = test.candidates.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
         parts.push(kinds.join(", "));
     }
-    let mut counted = format!("{} trials", trials.all());
+    let mut counted = count(trials.all(), "trial");
     let split = [
         (trials.baseline, "without perturbations"),
         (trials.neutral, "neutral"),
@@ -174,11 +180,11 @@ pub(crate) fn junit(report: &ResilienceReport) -> String {
     for test in &report.tests {
         let (element, message) = match &test.verdict {
             Verdict::Clean | Verdict::NothingToPerturb => (None, String::new()),
-            Verdict::Defects => (Some("failure"), format!("{} defects", test.defects.len())),
+            Verdict::Defects => (Some("failure"), defects(test)),
             Verdict::FailsAlready => (Some("failure"), "fails without any perturbation".into()),
             Verdict::Unresolved { reason } => (Some("error"), reason.clone()),
             Verdict::Stopped | Verdict::OutOfBudget if !test.defects.is_empty() => {
-                (Some("failure"), format!("{} defects so far", test.defects.len()))
+                (Some("failure"), format!("{} so far", defects(test)))
             }
             Verdict::Stopped => (Some("error"), "stopped before all was tried".into()),
             Verdict::OutOfBudget => (Some("error"), "the budget was used up before all was tried".into()),

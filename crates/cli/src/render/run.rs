@@ -1,7 +1,7 @@
 //! A run: its tests and what it left behind.
 
 use faultscope_model::outcome::Ending;
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{count, show_duration};
 use faultscope_model::{Outcome, Run};
 
 use crate::printer::Printer;
@@ -28,10 +28,10 @@ pub(crate) fn summary(run: &Run, printer: &Printer) {
     let mut said = Vec::new();
     // `up` runs no tests, and an instance that did not come up leaves nothing to count.
     if !tests.is_empty() {
-        said.push(format!("{} of {} tests passed", tests.len() - failed, tests.len()));
+        said.push(format!("{} of {} passed", tests.len() - failed, count(tests.len(), "test")));
     }
     if !tests.is_empty() || run.evidence.spans > 0 {
-        said.push(format!("{} calls seen", run.evidence.spans));
+        said.push(format!("{} seen", count(run.evidence.spans, "call")));
         said.push(format!("ready after {}", show_duration(run.cost.deploy)));
     }
     said.push(format!("took {}", show_duration(run.cost.total)));
@@ -95,8 +95,10 @@ pub(crate) fn evidence(run: &Run, printer: &Printer) {
     }
     for rule in &evidence.rules {
         printer.line(format!(
-            "  rule {}: matched {} calls, applied to {}",
-            rule.rule, rule.matched, rule.applied
+            "  rule {}: matched {}, applied to {}",
+            rule.rule,
+            count(rule.matched, "call"),
+            rule.applied
         ));
     }
     if let Some(perturbed) = &run.perturbed {
@@ -114,8 +116,10 @@ pub(crate) fn evidence(run: &Run, printer: &Printer) {
         printer.line(format!("  note: {note}"));
     }
     if evidence.spans_dropped > 0 {
-        printer
-            .line(format!("  {} calls could not be stored: the disk was too slow", evidence.spans_dropped));
+        printer.line(format!(
+            "  {} could not be stored: the disk was too slow",
+            count(evidence.spans_dropped, "call")
+        ));
     }
     let circumstance = &run.circumstance;
     if circumstance.nodes > 1 || !circumstance.instances.is_empty() || !circumstance.config.is_empty() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use faultscope_model::span::Parentage;
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{count, show_duration};
 use faultscope_model::{Span, SpanId, TraceId};
 
 use super::usage;
@@ -55,8 +55,11 @@ fn tree(id: TraceId, spans: &[&Span], beside: &Beside<'_>, printer: &Printer) {
         drawing.lines.push((String::new(), root));
         drawing.descend(root.id, "", 0);
     }
-    let heading =
-        format!("trace {id}: {} calls in {}", spans.len(), show_duration(Duration::from_micros(end - start)));
+    let heading = format!(
+        "trace {id}: {} in {}",
+        count(spans.len(), "call"),
+        show_duration(Duration::from_micros(end - start))
+    );
     printer.line(format!("\n{}", printer.strong(&heading)));
     let label = |prefix: &str, span: &Span| format!("{prefix}{} {}", callee(span), span.operation());
     let widest =

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use faultscope_model::metrics::{Metric, Moment, SeriesValue, Summary};
-use faultscope_model::units::{ByteSize, show_duration};
+use faultscope_model::units::{ByteSize, count, show_duration};
 
 use super::spark::number;
 use super::waterfall::plain;
@@ -19,7 +19,8 @@ const MOST_SHOWN: usize = 3;
 /// One line for each instance.
 pub(crate) fn summaries(summaries: &[Summary], printer: &Printer) {
     let Some(most) = summaries.iter().map(|summary| summary.samples).max() else { return };
-    let heading = format!("use of {} instances, up to {most} samples of each", summaries.len());
+    let heading =
+        format!("use of {}, up to {} of each", count(summaries.len(), "instance"), count(most, "sample"));
     printer.line(format!("\n{}", printer.strong(&heading)));
     let widest = summaries.iter().map(|s| s.instance.to_string().chars().count()).max().unwrap_or_default();
     for summary in summaries {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use faultscope_model::trace::{ReportedSpan, SpanKind};
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{count, show_duration};
 use faultscope_store::interop::mesh::is_mesh;
 use faultscope_store::interop::trace::{Tree, corrections, critical_path, failed};
 use faultscope_store::interop::zipkin_trace_id;
@@ -43,7 +43,7 @@ pub(crate) fn waterfall(spans: Vec<ReportedSpan>, raw: bool, beside: &Beside<'_>
     let id = tree.spans.first().map_or_else(String::new, |span| zipkin_trace_id(span.trace));
     let errors = if n_failed == 0 { String::new() } else { format!(", {n_failed} with errors") };
     let took = show_duration(Duration::from_micros(end - start));
-    let heading = format!("trace {id}: {} spans in {took}{errors}", tree.spans.len());
+    let heading = format!("trace {id}: {} in {took}{errors}", count(tree.spans.len(), "span"));
     printer.line(printer.strong(&heading));
     let lines = lines(&tree);
     let widest = lines.iter().map(|(text, _)| text.chars().count()).max().unwrap_or_default();

@@ -28,13 +28,13 @@ fn repeated_for_people() {
     assert_snapshot!(tool.run(["test", "--repeat", "2", "--failing"]).shown(), @r#"
     exit code 1
     --- stdout
-    run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+    run <run>.1 fail: 0 of 1 test passed, 2 calls seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/hello: status 502 != 200
             answer:
             | {"error":"back GET /word: 503 no words today","kind":"call","operation":"GET /hello","service":"front"}
-    run <run>.2 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+    run <run>.2 fail: 0 of 1 test passed, 2 calls seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/hello: status 502 != 200

@@ -14,7 +14,7 @@ fn single_settings() {
     assert_snapshot!(tool.run(["runs", "show", "--traces", "0"]).shown(), @r#"
     exit code 0
     --- stdout
-    run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+    run <run>.1 fail: 0 of 1 test passed, 2 calls seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/hello: said: `bye world` does not match `hello world`
@@ -24,9 +24,9 @@ fn single_settings() {
 
     service map: 3 services, 2 ways
       test
-       └─▶ front      1 calls  p50 <time>  p99 <time>
+       └─▶ front      1 call   p50 <time>  p99 <time>
       front
-       └─▶ back       1 calls  p50 <time>  p99 <time>
+       └─▶ back       1 call   p50 <time>  p99 <time>
     "#);
 }
 
@@ -110,7 +110,7 @@ fn a_memory_limit_kills_and_is_named() {
     assert_snapshot!(tool.run(["runs", "show"]).shown(), @r#"
     exit code 0
     --- stdout
-    run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+    run <run>.1 fail: 0 of 1 test passed, 2 calls seen, ready after <time>, took <time>
       FAIL  heap <time>
             step 1
             | GET http://front:8080/heap: status 502
@@ -121,9 +121,9 @@ fn a_memory_limit_kills_and_is_named() {
 
     service map: 3 services, 2 ways
       test
-       └─▶ front      1 calls  p50 <time>  p99 <time>  1 errors
+       └─▶ front      1 call   p50 <time>  p99 <time>  1 error
       front
-       └─▶ back       1 calls  p50 <time>  p99 <time>  1 errors
+       └─▶ back       1 call   p50 <time>  p99 <time>  1 error
 
     trace <trace>: 2 calls in <time>
       front-1 GET /heap <time> <bar> 502

@@ -18,7 +18,7 @@ fn a_passing_test() {
     assert_snapshot!(tool_with(&cells()).run(["test"]).shown(), @"
     exit code 0
     --- stdout
-    run <run>.1 pass: 1 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+    run <run>.1 pass: 1 of 1 test passed, 2 calls seen, ready after <time>, took <time>
       pass  hello <time>
     see the calls with `faultscope runs show <run>.1`
     ");
@@ -30,7 +30,7 @@ fn a_failing_test() {
     assert_snapshot!(tool.run(["test", "--failing"]).shown(), @r#"
     exit code 1
     --- stdout
-    run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+    run <run>.1 fail: 0 of 1 test passed, 2 calls seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/hello: status 502 != 200
@@ -243,7 +243,7 @@ sys.exit(1)
     assert_snapshot!(tool.run(["test"]).shown(), @"
     exit code 1
     --- stdout
-    run <run>.1 fail: 0 of 1 tests passed, 0 calls seen, ready after <time>, took <time>
+    run <run>.1 fail: 0 of 1 test passed, 0 calls seen, ready after <time>, took <time>
       FAIL  discovered-1 <time>
             exit code 1
             | no report: No such file or directory (os error 2)
@@ -273,7 +273,7 @@ fn cases_that_are_listed_run_alone() {
     let listed =
         "discovered-1: 2 cases: tests/test_shop.py::test_opens, tests/test_shop.py::test_sells[two 2]\n";
     assert!(checked.stdout.contains(listed), "{}", checked.stdout);
-    assert!(checked.stderr.contains("discovered-1: 1 cases are left out"), "{}", checked.stderr);
+    assert!(checked.stderr.contains("discovered-1: 1 case left out"), "{}", checked.stderr);
     assert_snapshot!(tool.run(["test", "--quiet"]).expect(1).shown(), @"
     exit code 1
     --- stdout
@@ -285,10 +285,10 @@ fn cases_that_are_listed_run_alone() {
       pass  ends <time>
     see the calls with `faultscope runs show <run>.1`
     --- stderr
-    warning: discovered-1: 1 cases are left out, their names would be taken for something else
+    warning: discovered-1: 1 case left out: such a name would be taken for something else
     ");
     let one = tool.run(["test", "--test", "tests/test_shop.py::test_opens"]).expect(0);
-    assert!(one.stdout.contains("1 of 1 tests passed"), "{}", one.stdout);
+    assert!(one.stdout.contains("1 of 1 test passed"), "{}", one.stdout);
     tool.write("pytest.py", "raise SystemExit('tests/test_shop.py: no module named shop')");
     let broken = tool.run(["test"]).expect(3);
     assert!(broken.stderr.contains("no module named shop"), "{}", broken.stderr);

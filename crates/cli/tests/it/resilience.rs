@@ -192,7 +192,7 @@ fn what_is_not_there_is_not_applied() {
     assert_snapshot!(tool.run(["resilience", "-q", "--reproduce", "restart shop POST /sell > stock POST /take"]).shown(), @"
     exit code 5
     --- stdout
-    run <run>.1 unresolved (not applied: restart shop POST /sell > stock POST /take (no such call or message came)): 1 of 1 tests passed, 7 calls seen, ready after <time>, took <time>
+    run <run>.1 unresolved (not applied: restart shop POST /sell > stock POST /take (no such call or message came)): 1 of 1 test passed, 7 calls seen, ready after <time>, took <time>
       pass  buy <time>
       not applied: restart shop POST /sell > stock POST /take (no such call or message came)
     see the calls with `faultscope runs show <run>.1`

@@ -6,6 +6,30 @@ use insta::assert_snapshot;
 use crate::{tool, tool_with};
 
 #[test]
+fn the_folder_is_a_word_or_an_option() {
+    let tool = tool_with(&cells());
+    for file in ["faultscope.yaml", "cells.yaml"] {
+        tool.write(&format!("shop/{file}"), &tool.read(file));
+        std::fs::remove_file(tool.folder().join(file)).unwrap();
+    }
+    tool.run(["test", "--folder", "shop"]).expect(0);
+    tool.run(["test", "shop"]).expect(0);
+    tool.run(["check", "--folder", "shop/faultscope.yaml"]).expect(0);
+    let listed = |words: &[&str]| tool.json(words.iter().copied(), 0).as_array().map(Vec::len);
+    assert_eq!(listed(&["runs", "ls", "--folder", "shop"]), Some(2));
+    assert_eq!(listed(&["runs", "ls", "shop"]), Some(2));
+    for words in [&["services"][..], &["deps"], &["traces", "ls"], &["metrics", "ls"]] {
+        let (word, option) = ([words, &["shop"]].concat(), [words, &["--folder", "shop"]].concat());
+        assert_eq!(tool.run(word).expect(0).stdout, tool.run(option).expect(0).stdout, "{words:?}");
+    }
+    tool.run(["resilience", "--folder", "shop", "hello", "--kinds", "error"]).expect(0);
+    let both = tool.run(["test", "shop", "--folder", "shop"]).expect(2).stderr;
+    assert!(both.contains("cannot be used with"), "{both}");
+    let elsewhere = tool.run(["clean", "--folder", "shop", "--keep", "0"]).expect(0).stdout;
+    assert!(elsewhere.ends_with("and 3 campaigns\n"), "{elsewhere}");
+}
+
+#[test]
 fn lists_and_shows() {
     let tool = tool_with(&cells());
     tool.run(["test"]).expect(0);
@@ -13,20 +37,20 @@ fn lists_and_shows() {
     assert_snapshot!(tool.run(["runs", "ls"]).shown(), @"
     exit code 0
     --- stdout
-    run     purpose  application  when     deltas  outcome  tests  calls  took
-    <run>.1  test     cells        <ago>  3       fail     0/1    2 <time>
+    run     purpose  application  when     deltas  outcome  tests  calls  took   failed
+    <run>.1  test     cells        <ago>  3       fail     0/1    2 <time>  hello
     <run>.1  test     cells        <ago>          pass     1/1    2 <time>
     ");
     assert_snapshot!(tool.run(["runs", "ls", "--limit", "1"]).shown(), @"
     exit code 0
     --- stdout
-    run     purpose  application  when     deltas  outcome  tests  calls  took
-    <run>.1  test     cells        <ago>  3       fail     0/1    2 <time>
+    run     purpose  application  when     deltas  outcome  tests  calls  took   failed
+    <run>.1  test     cells        <ago>  3       fail     0/1    2 <time>  hello
     ");
     assert_snapshot!(tool.run(["runs", "show"]).shown(), @r#"
     exit code 0
     --- stdout
-    run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+    run <run>.1 fail: 0 of 1 test passed, 2 calls seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/hello: status 502 != 200
@@ -36,9 +60,9 @@ fn lists_and_shows() {
 
     service map: 3 services, 2 ways
       test
-       └─▶ front      1 calls  p50 <time>  p99 <time>  1 errors
+       └─▶ front      1 call   p50 <time>  p99 <time>  1 error
       front
-       └─▶ back       1 calls  p50 <time>  p99 <time>  1 errors
+       └─▶ back       1 call   p50 <time>  p99 <time>  1 error
 
     trace <trace>: 2 calls in <time>
       front-1 GET /hello <time> <bar> 502
@@ -50,14 +74,14 @@ fn lists_and_shows() {
     assert_snapshot!(tool.run(["runs", "show", &first]).shown(), @"
     exit code 0
     --- stdout
-    run <run>.1 pass: 1 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+    run <run>.1 pass: 1 of 1 test passed, 2 calls seen, ready after <time>, took <time>
       pass  hello <time>
 
     service map: 3 services, 2 ways
       test
-       └─▶ front      1 calls  p50 <time>  p99 <time>
+       └─▶ front      1 call   p50 <time>  p99 <time>
       front
-       └─▶ back       1 calls  p50 <time>  p99 <time>
+       └─▶ back       1 call   p50 <time>  p99 <time>
 
     trace <trace>: 2 calls in <time>
       front-1 GET /hello <time> <bar> 200

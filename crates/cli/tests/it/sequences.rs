@@ -48,26 +48,26 @@ fn a_synchronous_caller_is_unresolved() {
     assert_snapshot!(output.shown(), @"
     exit code 5
     --- stdout
-    run <run>.1 unresolved (the order of desk POST /in-turn could not be imposed: the calls are made one after another: log POST /third, front GET /hello came only after an answer): 1 of 1 tests passed, 5 calls seen, ready after <time>, took <time>
+    run <run>.1 unresolved (the order of desk POST /in-turn could not be imposed: the calls are made one after another: log POST /third, front GET /hello came only after an answer): 1 of 1 test passed, 5 calls seen, ready after <time>, took <time>
       pass  desk <time>
     see the calls with `faultscope runs show <run>.1`
     ");
     assert_snapshot!(tool.run(["runs", "show", "--traces", "0"]).shown(), @"
     exit code 0
     --- stdout
-    run <run>.1 unresolved (the order of desk POST /in-turn could not be imposed: the calls are made one after another: log POST /third, front GET /hello came only after an answer): 1 of 1 tests passed, 5 calls seen, ready after <time>, took <time>
+    run <run>.1 unresolved (the order of desk POST /in-turn could not be imposed: the calls are made one after another: log POST /third, front GET /hello came only after an answer): 1 of 1 test passed, 5 calls seen, ready after <time>, took <time>
       pass  desk <time>
       gate 1: the calls are made one after another: log POST /third, front GET /hello came only after an answer
 
     service map: 5 services, 5 ways
       test
-       └─▶ desk       1 calls  p50 <time>  p99 <time>
+       └─▶ desk       1 call   p50 <time>  p99 <time>
       desk
-       ├─▶ back       1 calls  p50 <time>  p99 <time>
-       ├─▶ front      1 calls  p50 <time>  p99 <time>
-       └─▶ log        1 calls  p50 <time>  p99 <time>
+       ├─▶ back       1 call   p50 <time>  p99 <time>
+       ├─▶ front      1 call   p50 <time>  p99 <time>
+       └─▶ log        1 call   p50 <time>  p99 <time>
       front
-       └─▶ back       1 calls  p50 <time>  p99 <time>
+       └─▶ back       1 call   p50 <time>  p99 <time>
     ");
 }
 

@@ -118,8 +118,17 @@ fn help_of_commands_has_examples() {
               [default: faultscope.yaml]
 
     Options:
+          --folder <FOLDER>
+              The same as FILE, as commands that read what was stored have it
+
           --json
               Print results as JSON
+
+          --color <WHEN>
+              When to use colours; NO_COLOR works too
+
+              [default: auto]
+              [possible values: auto, always, never]
 
           --platform <PLATFORM>
               What runs the application
@@ -130,12 +139,6 @@ fn help_of_commands_has_examples() {
 
               [default: process]
 
-          --color <WHEN>
-              When to use colours; NO_COLOR works too
-
-              [default: auto]
-              [possible values: auto, always, never]
-
           --isolation <ISOLATION>
               How processes are kept apart; as the file says by default
 
@@ -144,18 +147,18 @@ fn help_of_commands_has_examples() {
               - netns: Network, mount and process namespaces
               - ports: Ports of the loopback interface
 
+      -q, --quiet
+              Show no progress
+
           --good <FILE>
               A deployment that works: an application file, a folder, or Compose files (repeat for
               overrides). Every difference to `--bad` is a delta
 
-      -q, --quiet
-              Show no progress
+      -v, --verbose...
+              Say more about what happens inside; repeat for more
 
           --bad <FILE>
               A deployment that fails
-
-      -v, --verbose...
-              Say more about what happens inside; repeat for more
 
           --tests <FILE>
               An application file whose tests are used instead of those of `--bad`

@@ -66,7 +66,7 @@ fn a_service_that_ends_during_a_test() {
     assert_snapshot!(tool.run(["test"]).shown(), @"
     exit code 1
     --- stdout
-    run <run>.1 fail: 0 of 1 tests passed, 1 calls seen, ready after <time>, took <time>
+    run <run>.1 fail: 0 of 1 test passed, 1 call seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/end: the connection was closed before an answer
@@ -78,7 +78,7 @@ fn a_service_that_ends_during_a_test() {
     assert_snapshot!(tool.run(["runs", "show"]).shown(), @"
     exit code 0
     --- stdout
-    run <run>.1 fail: 0 of 1 tests passed, 1 calls seen, ready after <time>, took <time>
+    run <run>.1 fail: 0 of 1 test passed, 1 call seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/end: the connection was closed before an answer
@@ -86,11 +86,11 @@ fn a_service_that_ends_during_a_test() {
       last lines of front-1:
         | front-1 GET /end: crashed
 
-    service map: 2 services, 1 ways
+    service map: 2 services, 1 way
       test
-       └─▶ front      1 calls  p50 <time>  p99 <time>  1 errors
+       └─▶ front      1 call   p50 <time>  p99 <time>  1 error
 
-    trace <trace>: 1 calls in <time>
+    trace <trace>: 1 call in <time>
       front-1 GET /end <time> <bar> closed by callee
     ");
 }
@@ -102,7 +102,7 @@ fn a_service_that_answers_with_errors() {
     assert_snapshot!(tool.run(["runs", "show"]).shown(), @r#"
     exit code 0
     --- stdout
-    run <run>.1 fail: 0 of 1 tests passed, 2 calls seen, ready after <time>, took <time>
+    run <run>.1 fail: 0 of 1 test passed, 2 calls seen, ready after <time>, took <time>
       FAIL  hello <time>
             step 1
             | GET http://front:8080/hello: status 502 != 200
@@ -112,9 +112,9 @@ fn a_service_that_answers_with_errors() {
 
     service map: 3 services, 2 ways
       test
-       └─▶ front      1 calls  p50 <time>  p99 <time>  1 errors
+       └─▶ front      1 call   p50 <time>  p99 <time>  1 error
       front
-       └─▶ back       1 calls  p50 <time>  p99 <time>  1 errors
+       └─▶ back       1 call   p50 <time>  p99 <time>  1 error
 
     trace <trace>: 2 calls in <time>
       front-1 GET /hello <time> <bar> 502

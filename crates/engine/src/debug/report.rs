@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use faultscope_model::outcome::Signature;
 use faultscope_model::space::{Delta, Dimension};
+use faultscope_model::units::count;
 use faultscope_model::{RunId, Space};
 use faultscope_search::Proof;
 use serde::{Deserialize, Serialize};
@@ -305,10 +306,10 @@ impl DebugReport {
             Verdict::Reduced => {
                 let sizes: Vec<_> = self.causes.iter().map(|c| c.deltas.len().to_string()).collect();
                 format!(
-                    "reduced {} deltas to {} in {} trials",
-                    self.deltas,
+                    "reduced {} to {} in {}",
+                    count(self.deltas, "delta"),
                     sizes.join(" and "),
-                    self.trials.finished
+                    count(self.trials.finished, "trial")
                 )
             }
             Verdict::NoDeltas => "simplest and failing circumstance are the same".into(),
@@ -342,9 +343,9 @@ impl DebugReport {
             Verdict::OutOfBudget if self.best.is_empty() => {
                 "the budget was used up before the search began".into()
             }
-            Verdict::Stopped => format!("stopped at {} of {} deltas", self.best.len(), self.deltas),
+            Verdict::Stopped => format!("stopped at {} of {}", self.best.len(), count(self.deltas, "delta")),
             Verdict::OutOfBudget => {
-                format!("the budget is used up at {} of {} deltas", self.best.len(), self.deltas)
+                format!("the budget is used up at {} of {}", self.best.len(), count(self.deltas, "delta"))
             }
         }
     }

@@ -7,6 +7,7 @@ use faultscope_model::RunId;
 use faultscope_model::outcome::Signature;
 use faultscope_model::perturbation::{Kind, Perturbation};
 use faultscope_model::run::Missed;
+use faultscope_model::units::count;
 use serde::{Deserialize, Serialize};
 
 use super::Strategy;
@@ -193,25 +194,23 @@ impl ResilienceReport {
     /// What was found, in one line.
     pub fn summary(&self) -> String {
         let defects: usize = self.tests.iter().map(|test| test.defects.len()).sum();
-        let tests = self.tests.len();
-        let of = if tests == 1 { "1 test".into() } else { format!("{tests} tests") };
+        let defects = count(defects, "defect");
+        let of = count(self.tests.len(), "test");
         match &self.verdict {
             Verdict::Clean => {
                 let missed: usize = self.tests.iter().map(|test| test.missed.len()).sum();
                 let but = match missed {
                     0 => String::new(),
-                    1 => "; 1 perturbation could not be carried out".into(),
-                    n => format!("; {n} perturbations could not be carried out"),
+                    n => format!("; {} could not be carried out", count(n, "perturbation")),
                 };
-                format!("{of} passed with everything that was done to them{but}")
+                format!("{of} passed with everything that was done{but}")
             }
             Verdict::NothingToPerturb => "there is nothing that could be perturbed".into(),
-            Verdict::Defects if defects == 1 => format!("1 defect in {of}"),
-            Verdict::Defects => format!("{defects} defects in {of}"),
+            Verdict::Defects => format!("{defects} in {of}"),
             Verdict::FailsAlready => "a test fails without any perturbation".into(),
             Verdict::Unresolved { reason } => reason.clone(),
-            Verdict::Stopped => format!("stopped: {defects} defects so far"),
-            Verdict::OutOfBudget => format!("the budget is used up: {defects} defects so far"),
+            Verdict::Stopped => format!("stopped: {defects} so far"),
+            Verdict::OutOfBudget => format!("the budget is used up: {defects} so far"),
         }
     }
 }

@@ -331,7 +331,7 @@ fn some_words<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>,
 
 /// A limit in which nothing can start.
 pub(super) fn is_tiny(text: &str) -> bool {
-    text.parse::<ByteSize>().is_ok_and(|size| size.0 < 64 << 10)
+    text.parse::<ByteSize>().is_ok_and(ByteSize::is_tiny)
 }
 
 pub(super) fn is_size(text: &str) -> bool {

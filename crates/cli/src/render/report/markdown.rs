@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use faultscope_engine::debug::{Document, RoundCounts, TreeCall};
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{count, show_duration};
 
 pub(super) fn render(document: &Document) -> String {
     let report = &document.report;
@@ -81,8 +81,8 @@ pub(super) fn render(document: &Document) -> String {
     rounds(&document.course.rounds, &mut out);
     let _ = writeln!(
         out,
-        "{} deltas, {}, seed {}, Faultscope {}: {}",
-        report.deltas,
+        "{}, {}, seed {}, Faultscope {}: {}",
+        count(report.deltas, "delta"),
         show_duration(report.took),
         document.seed,
         document.version,

@@ -19,6 +19,7 @@ use super::asking::{Means, ask};
 use crate::error::EngineError;
 use crate::session::Session;
 use asker::Asker;
+use faultscope_model::units::count;
 
 /// After so many rounds over all stages the rest is taken as it is.
 const MOST_ROUNDS: u32 = 4;
@@ -65,8 +66,11 @@ impl InputReport {
             InputEnding::Stopped => "Smallest input so far",
         };
         format!(
-            "{how}: {} of {} bytes of {}, {} trials",
-            self.bytes, self.bytes_before, self.from, self.trials
+            "{how}: {} of {} of {}, {}",
+            self.bytes,
+            count(self.bytes_before, "byte"),
+            self.from,
+            count(self.trials, "trial")
         )
     }
 

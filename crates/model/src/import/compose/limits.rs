@@ -30,6 +30,9 @@ pub(super) fn note<'n>(
         let text = node.as_text().unwrap_or_default();
         let size: ByteSize =
             text.parse().map_err(|_| (node, format!("`{text}` is not a size like `64m`")))?;
+        if size.0 > 0 && size.is_tiny() {
+            return Err((node, format!("no process runs in {size}")));
+        }
         if size.0 > 0 {
             put("memory", exact_size(size.0));
         }
@@ -78,7 +81,8 @@ mod tests {
                 "3 cpu=2 memory=1536MiB pids=9",
             ),
             ("{scale: 1, mem_limit: 0, pids_limit: -1, cpus: 0}", "1"),
-            ("{mem_limit: 1000}", "1 memory=1000B"),
+            ("{mem_limit: 100000}", "1 memory=100000B"),
+            ("{mem_limit: 80}", "no process runs in 80B"),
             ("{deploy: {replicas: 1}, mem_limit: 1g}", "1 memory=1GiB"),
             ("{scale: many}", "`many` is not a number of instances"),
             ("{mem_limit: much}", "`much` is not a size like `64m`"),
