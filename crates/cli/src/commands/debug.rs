@@ -21,12 +21,16 @@ use crate::shell::{self, quote};
 pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let mut project = Project::of(&args.target, printer)?;
     project.find_cases(printer).await?;
-    super::test::choose(&project, args.test.as_slice())?;
     if args.all && args.strategy != StrategyArg::Bayes {
         return Err(CommandError::usage("only the strategy `bayes` looks for all causes")
             .hint("leave `--all` or `--strategy` out"));
     }
     let differs = project.application.space().is_ok_and(|space| !space.full().is_empty());
+    // A service that does not come up needs no test to be debugged.
+    let untested = project.application.tests.is_empty() && differs && args.test.is_none();
+    if !untested {
+        super::test::choose(&project, args.test.as_slice())?;
+    }
     if !differs && !args.input {
         let message = "simplest and failing circumstance are the same, so there is nothing to search";
         return Err(CommandError::new(Exit::Spec, message).hint(
@@ -57,7 +61,9 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
     let mut report = debug::debug(&session, &chosen, &stop).await;
     progress.finish().await;
     if let Ok(report) = &mut report {
-        let commands: Vec<_> = report.causes.iter().map(|cause| reproduce(cause, report, &args)).collect();
+        let verb = if untested { "up" } else { "test" };
+        let commands: Vec<_> =
+            report.causes.iter().map(|cause| reproduce(verb, cause, report, &args)).collect();
         report.causes.iter_mut().zip(commands).for_each(|(cause, command)| cause.reproduce = Some(command));
         session.campaign().put_report(report)?;
     }
@@ -65,6 +71,10 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
     let closed = super::test::close(session, &summary).await;
     let report = report?;
     closed?;
+    if untested && report.verdict == Verdict::NotReproduced {
+        // Everything comes up, and then there is nothing to look at.
+        super::test::choose(&project, &[])?;
+    }
     super::report::write_all(&project.root.join(".faultscope"), &report.campaign, &args.reports, printer)?;
     let bundles = bundles(&project, &args, &report, printer)?;
     if printer.json {
@@ -199,11 +209,11 @@ fn hint(report: &DebugReport, args: &DebugArgs) -> Option<String> {
     }
 }
 
-fn reproduce(cause: &FoundCause, report: &DebugReport, args: &DebugArgs) -> String {
+fn reproduce(verb: &str, cause: &FoundCause, report: &DebugReport, args: &DebugArgs) -> String {
     let deltas: Vec<_> = cause.witness.iter().map(|d| format!("--delta {}", quote(&d.name))).collect();
     // A service that does not come up needs no test.
     let test = report.signature.as_ref().and_then(|signature| signature.failing_test());
     let test = test.map(|test| format!(" {}", shell::option("--test", test))).unwrap_or_default();
     let target: Vec<_> = args.target.words().iter().map(|word| quote(word)).collect();
-    format!("faultscope test {} {}{test}", target.join(" "), deltas.join(" "))
+    format!("faultscope {verb} {} {}{test}", target.join(" "), deltas.join(" "))
 }

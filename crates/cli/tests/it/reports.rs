@@ -1,6 +1,6 @@
 //! What is left of a debug campaign: reports, and a bundle that shows the failure elsewhere.
 
-use faultscope_testkit::{nothing_left, wait_until};
+use faultscope_testkit::{cells, nothing_left, wait_until};
 
 use crate::cases::counter;
 use crate::tool;
@@ -85,6 +85,40 @@ fn reports_and_a_bundle_that_works_elsewhere() {
     elsewhere
         .run(["test", "kept/application/minimal.yaml", "--failing", "--test", "read the balance"])
         .expect(0);
+}
+
+#[test]
+fn causes_that_are_not_excluded_are_told_everywhere() {
+    // Without the cause another failure comes to light.
+    let other = "config: { back: { env.BROKEN: \"true\" }, front: { env.GREETING: bye } }";
+    let file = cells().replace("config: { back: { env.BROKEN: \"true\", memory: 64MiB } }", other);
+    let tool = crate::tool_with(&file);
+    let words = [
+        "debug",
+        "--all",
+        "--quiet",
+        "--report",
+        "html=r.html",
+        "--report",
+        "md=r.md",
+        "--report",
+        "json=r.json",
+    ];
+    let text = tool.run(words).expect(1).stdout;
+    let told =
+        "Further causes are not excluded: with all other deltas together something else happens in run ";
+    let line = text.lines().find(|line| line.starts_with(told)).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("another failure: hello: step 1:"), "{line}");
+    let look = text.lines().find_map(|line| line.strip_prefix("Look at it with `")).unwrap();
+    let shown = tool.pasted(look.trim_end_matches('`')).expect(0).stdout;
+    assert!(shown.contains("unresolved (another failure"), "{shown}");
+    let json: serde_json::Value = serde_json::from_str(&tool.read("r.json")).unwrap();
+    assert_eq!(json["report"]["rest"]["kind"], "unresolved");
+    for file in ["r.html", "r.md"] {
+        assert!(tool.read(file).contains("Further causes are not excluded"), "{file}");
+    }
+    let later = tool.run(["report"]).expect(0).stdout;
+    assert!(later.contains(told), "{later}");
 }
 
 #[test]

@@ -277,7 +277,7 @@ fn a_process_that_speaks_nonsense() {
     exit code 5
     --- stdout
     command: unresolved: the trace of the test's process cannot be read: line 11: expected ident at line 1 column 2
-      0 calls seen; 1 trials (1 without perturbations); <time>
+      0 calls seen; 1 trial (1 without perturbations); <time>
     ");
     let tool = process("if asked: trace.write('nonsense\\n')");
     let report = tool.json(["resilience", "--command", "python3 process.py", "--kinds", "restart"], 5);

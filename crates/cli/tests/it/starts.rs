@@ -66,3 +66,21 @@ fn what_keeps_a_service_from_coming_up() {
     assert_eq!(shown["reproduced"], true);
     assert_eq!(shown["passing"]["outcome"]["kind"], "pass");
 }
+
+#[test]
+fn an_application_without_tests() {
+    let tool = strict();
+    let text = tool.read("faultscope.yaml");
+    let (before, rest) = text.split_once("tests:\n").unwrap();
+    let (_, failing) = rest.split_once("failing:\n").unwrap();
+    tool.write("faultscope.yaml", &format!("{before}failing:\n{failing}"));
+    let output = tool.run(["debug", "--quiet", "--repeat", "1"]).expect(1).stdout;
+    let command = output.lines().find_map(|line| line.strip_prefix("Reproduce with `")).unwrap();
+    assert!(command.starts_with("faultscope up "), "{command}");
+    let again = tool.pasted(command.trim_end_matches('`')).expect(5).stderr;
+    assert!(again.contains("exited with 3") && again.contains("no cache, but strict"), "{again}");
+    // Where everything comes up there is nothing to look at.
+    tool.write("faultscope.yaml", &format!("{before}failing:\n{}", failing.replace("strict", "lax")));
+    let refused = tool.run(["debug", "--quiet"]).expect(3).stderr;
+    assert!(refused.contains("the application has no tests"), "{refused}");
+}

@@ -142,6 +142,8 @@ impl Checker<'_> {
             Flaky::Rate(rate) if tried >= calibrate::simplest_tries(rate) || undecided => Next::NotReproduced,
             Flaky::Rate(_) => Next::Again,
             Flaky::Auto if undecided && failed == 0 => Next::NotReproduced,
+            // Everything comes up, and there is no test that could fail.
+            Flaky::Auto if self.tests.is_empty() && failed == 0 => Next::NotReproduced,
             Flaky::Auto if undecided => known(f64::from(failed) / f64::from(tried)),
             Flaky::Auto => calibrate::decide(failed, tried, repeat),
         }
