@@ -6,7 +6,7 @@ use std::time::Duration;
 use faultscope_mesh::MeshReports;
 use faultscope_model::event::Event;
 use faultscope_model::run::{Evidence, InstanceExit};
-use faultscope_platform::{Deployment, PlatformError, PlatformErrorKind, PlatformEvent};
+use faultscope_platform::{Deployment, Isolation, PlatformError, PlatformErrorKind, PlatformEvent};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -37,6 +37,9 @@ impl Session {
         let mut plan = self.application.plan(&request.circumstance, &slot.expansion)?;
         if slot.collector.is_some() {
             collector::announce(&mut plan, self.measured_every());
+        }
+        if slot.mesh.is_some() && self.platform.capabilities().isolation == Isolation::Netns {
+            wire::answer_for_names(&mut plan);
         }
         let started = Instant::now();
         if let Some(mesh) = &slot.mesh {

@@ -6,11 +6,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_mesh::{Dialer, Recorder, Restarter};
 use faultscope_model::plan::Plan;
-use faultscope_model::wiring::{Balance, Caller, Endpoint, RecordLevel, Wiring};
+use faultscope_model::wiring::{Balance, Caller, Endpoint, ExternalHost, RESOLVER, RecordLevel, Wiring};
 use faultscope_model::{Application, InstanceId, ServiceName, SlotId, Span, TrialId};
 use faultscope_platform::{Action, Platform};
 use faultscope_store::SpanSink;
 use futures_util::future::BoxFuture;
+
+/// Adds a host to a plan that is asked for names which nobody declared, so that calls to hosts outside are seen
+/// although they never begin.
+pub(crate) fn answer_for_names(plan: &mut Plan) {
+    let Ok(service) = RESOLVER.parse::<ServiceName>() else { return };
+    plan.externals.push(ExternalHost {
+        host: RESOLVER.to_owned(),
+        service: service.clone(),
+        allow: false,
+        ports: vec![53],
+    });
+    plan.instances.iter_mut().for_each(|instance| instance.calls.push(service.clone()));
+}
 
 /// Dials instances of a slot by way of its platform.
 pub(crate) struct PlatformDialer {

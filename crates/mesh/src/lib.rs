@@ -21,6 +21,7 @@ mod hooks;
 mod http1;
 mod http2;
 mod mesh;
+mod names;
 mod naming;
 mod reports;
 mod rules;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use faultscope_model::Protocol;
 use faultscope_model::span::Wire;
-use faultscope_model::wiring::ListenerSpec;
+use faultscope_model::wiring::{ListenerSpec, RESOLVER};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::dial::{self, Dialling};
 use crate::slot::{Origin, Slot};
 use crate::stream::{Plain, Stream};
 use crate::tls::Greeting;
-use crate::{http1, http2, tunnel};
+use crate::{http1, http2, names, tunnel};
 
 /// Connections of one listener at a time; further ones wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 2048;
@@ -61,6 +61,9 @@ pub(crate) async fn accept(slot: Arc<Slot>, spec: Arc<ListenerSpec>, socket: Tcp
 /// Serves one connection to its end.
 pub(crate) async fn connection(origin: Origin, stream: Stream) {
     let started = Instant::now();
+    if origin.spec.callee.as_str() == RESOLVER {
+        return names::serve(origin, stream).await;
+    }
     match origin.spec.protocol {
         Protocol::Http | Protocol::Grpc => http(origin, stream, BytesMut::new(), Dialling::default()).await,
         Protocol::Detect => detect(origin, stream, started).await,

@@ -135,6 +135,10 @@ pub struct Link {
     pub loss: f64,
 }
 
+/// The host that instances ask for the addresses of hosts which nobody declared; the mesh answers for it. Where a plan
+/// has it among its externals, their resolver is told.
+pub const RESOLVER: &str = "faultscope-names";
+
 /// A host that is not part of the application.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalHost {

@@ -57,6 +57,39 @@ tests:
 }
 
 #[test]
+fn calls_to_hosts_that_nobody_declared_leave_a_span() {
+    let program = r#"
+import http.server, urllib.request
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *args): pass
+    def do_GET(self):
+        try: urllib.request.urlopen("http://payments.example/pay", timeout=10)
+        except urllib.error.URLError as error: text = str(error.reason).encode()
+        self.send_response(502)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+http.server.HTTPServer(("0.0.0.0", 8080), Handler).serve_forever()
+"#;
+    let fixture = python().file("pay.py", program).application(
+        r#"name: outside
+services:
+  pay: { command: ["python3", "pay.py"], ports: [8080], ready: { tcp: 8080 } }
+tests:
+  - { name: pay, http: { get: "http://pay:8080/", expect: { status: 502, body: "not known" } } }
+"#,
+    );
+    let tool = tool_with(&fixture);
+    let run = tool.tested(["--isolation", "netns"], 0);
+    let [span] = run.spans_to("payments.example")[..] else { panic!("{:?}", run.calls()) };
+    assert_eq!((&span["caller"], &span["error"]), (&"pay-1".into(), &"not declared under `external`".into()));
+    assert_eq!(span["parent"], run.spans_to("pay")[0]["id"], "it belongs to the request that was handled");
+    let shown = tool.run(["runs", "show"]).expect(0).stdout;
+    let line = shown.lines().find(|line| line.contains("payments.example? connection")).expect("a line");
+    assert!(line.contains("not declared under `external`"), "{line}");
+}
+
+#[test]
 fn fixed_ports_cannot_be_shared() {
     let output = tool_with(&cells()).run(["test", "--isolation", "ports", "--set", "instances.back=2"]);
     assert_snapshot!(output.exact(), @"

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use faultscope_model::plan::Plan;
+use faultscope_model::wiring::RESOLVER;
 
 /// Addresses given out so far; they stay the same as long as the slot's networks live.
 #[derive(Debug, Default)]
@@ -46,6 +47,11 @@ impl Addresses {
             let (address, _) = self.alias(external.service.as_str());
             self.names.insert(external.host.clone(), address);
         }
+    }
+
+    /// Who answers for names that no hosts file has.
+    pub(crate) fn resolver(&self) -> Option<Ipv4Addr> {
+        self.names.get(RESOLVER).copied()
     }
 
     /// The hosts file of a place.

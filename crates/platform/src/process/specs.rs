@@ -116,6 +116,9 @@ impl Slot {
         if !self.isolated {
             return Ok((None, directory));
         }
+        // Asked for one after the other: both hold the same lock.
+        let hosts = stage.addresses().hosts(&id.to_string());
+        let resolver = stage.addresses().resolver();
         let view = View {
             lower,
             target: application.clone(),
@@ -123,7 +126,8 @@ impl Slot {
             durable,
             hide,
             authority: self.spec.authority.clone().map(|text| (self.folder.join(AUTHORITY), text)),
-            hosts: stage.addresses().hosts(&id.to_string()),
+            hosts,
+            resolver,
             private_tmp: !self.needs_tmp(),
             user: self.shared.user,
             lasting: !own.starts_with(self.lives_folder()),

@@ -119,6 +119,8 @@ pub(crate) struct View {
     /// A file of that folder that they must see all the same, and its text.
     pub(crate) authority: Option<(PathBuf, String)>,
     pub(crate) hosts: String,
+    /// Who answers for other names, over TCP.
+    pub(crate) resolver: Option<Ipv4Addr>,
     /// Whether `/tmp` can be its own.
     pub(crate) private_tmp: bool,
     /// Whether overlays keep their notes in user attributes.

@@ -24,9 +24,12 @@ pub(super) fn furnish(view: &View) -> io::Result<()> {
     fs::create_dir_all(&view.own).map_err(|e| named("make its folder", &e))?;
     let (hosts, resolver) = (view.own.join("hosts"), view.own.join("resolv.conf"));
     fs::write(&hosts, &view.hosts).map_err(|e| named("write the hosts file", &e))?;
-    // Nothing listens there, so unknown names fail at once rather than after a time-out.
-    fs::write(&resolver, "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
-        .map_err(|e| named("write the resolver's file", &e))?;
+    // Where nobody answers, nothing listens either: unknown names fail at once rather than after a time-out.
+    let asked = match view.resolver {
+        Some(address) => format!("nameserver {address}\noptions use-vc timeout:1 attempts:1\n"),
+        None => "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n".to_owned(),
+    };
+    fs::write(&resolver, asked).map_err(|e| named("write the resolver's file", &e))?;
     // Before the application is covered: the instance's own folder may lie below it.
     if Path::new("/etc/hosts").exists() {
         mount_bind(&hosts, "/etc/hosts").map_err(|e| named("put the hosts file in place", &e.into()))?;
