@@ -3,6 +3,7 @@
 #![cfg(feature = "docker")]
 
 mod images;
+mod perturbed;
 mod projects;
 mod trials;
 
