@@ -12,6 +12,7 @@ mod error;
 mod events;
 mod evidence;
 mod exits;
+mod honest;
 mod judging;
 mod live;
 mod missing;

@@ -1,23 +1,24 @@
 //! Trials whose calls and messages are perturbed: what is handed to the test's process, what is looked at
 //! after the test, and how all of it is judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
 use faultscope_mesh::MeshReports;
-use faultscope_model::application::{TestBody, TestCase, test_named};
+use faultscope_model::application::{TestBody, TestCase};
 use faultscope_model::outcome::{Ending, TestResult, normalise};
 use faultscope_model::perturbation::{
     Configuration, Event, PERTURBATION_FILE, Perturbation, TRACE_FILE, TargetId, read_trace,
 };
 use faultscope_model::run::{CallSeen, Perturbed};
-use faultscope_model::{CampaignId, Outcome, SlotId, Span, TrialId};
-use faultscope_platform::PlatformError;
+use faultscope_model::{CampaignId, Outcome, ServiceName, SlotId, Span, TrialId};
+use faultscope_platform::{Execution, Place, PlatformError};
 use regex::Regex;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::EngineError;
+use crate::honest::{errors_of_test, is_degraded};
 use crate::missing::missed;
 use crate::session::{Session, SlotState};
 use crate::testing::{REPORTS, Report, report_folder};
@@ -41,6 +42,8 @@ pub struct Perturbing {
     pub invariants: Vec<TestCase>,
     /// Whether a degraded answer is good enough.
     pub tolerant: bool,
+    /// Calls of the test itself that end in an error without perturbations, too.
+    pub expected: BTreeSet<TargetId>,
 }
 
 /// What a perturbed trial showed.
@@ -52,6 +55,8 @@ pub(crate) struct Seen {
     pub(crate) events: Vec<Event>,
     /// Why these cannot be read.
     pub(crate) unreadable: Option<String>,
+    /// Durable folders in which nothing was after the test, by service; looked at without perturbations.
+    pub(crate) unused: BTreeSet<(ServiceName, String)>,
 }
 
 /// The files through which a test's process is perturbed and tells what happened.
@@ -157,15 +162,47 @@ impl Session {
             Ok(events) => seen.events = events,
             Err(problem) => seen.unreadable = Some(problem),
         }
+        if slot.mesh.is_some() && perturbing.perturbations.is_empty() {
+            seen.unused = self.unused_folders(slot, cancel).await;
+        }
+        let errors = errors_of_test(&seen.spans);
+        let was_told = errors.difference(&perturbing.expected).next().is_some();
         let failed: Vec<&TestResult> = results.iter().filter(|result| result.failure.is_some()).collect();
         let degraded = perturbing.tolerant
             && !failed.is_empty()
-            && failed.iter().all(|result| is_degraded(&request.tests, result));
+            && failed.iter().all(|result| is_degraded(&request.tests, result, was_told));
         let mut invariants = Vec::new();
         if failed.is_empty() || degraded {
             invariants = self.run_tests(slot, &perturbing.invariants, None, request.trial, cancel).await?;
         }
         Ok(Aftermath { seen, invariants, degraded })
+    }
+
+    /// Durable folders in which nothing is. Where that cannot be found out, nothing is said.
+    async fn unused_folders(
+        &self,
+        slot: &SlotState,
+        cancel: &CancellationToken,
+    ) -> BTreeSet<(ServiceName, String)> {
+        let mut unused = BTreeSet::new();
+        for (name, service) in &self.application.services {
+            for folder in &service.durable {
+                let Ok(instance) = format!("{name}-1").parse() else { continue };
+                let run = Execution {
+                    command: ["ls", "-A", "--", folder].map(str::to_owned).into(),
+                    env: BTreeMap::new(),
+                    directory: service.directory.clone(),
+                    within: QUIET_WITHIN,
+                    output_limit: 1 << 10,
+                    place: Place::Instance(instance),
+                };
+                let listed = self.platform.exec(slot.id, &run, cancel).await;
+                if listed.is_ok_and(|exit| exit.code == Some(0) && exit.stdout.trim().is_empty()) {
+                    unused.insert((name.clone(), folder.clone()));
+                }
+            }
+        }
+        unused
     }
 
     /// Judges a perturbed trial, given what its test showed.
@@ -260,18 +297,6 @@ impl Session {
             }
         }
         blamed
-    }
-}
-
-/// Whether a failure is an answer that the file calls degraded; where it says nothing, an honest error is.
-fn is_degraded(tests: &[TestCase], result: &TestResult) -> bool {
-    let Some(failure) = &result.failure else { return false };
-    let declared = test_named(tests, &result.test).and_then(|test| test.degraded);
-    match declared.as_deref() {
-        Some("") => false,
-        Some(pattern) => Regex::new(pattern)
-            .is_ok_and(|pattern| pattern.is_match(&failure.message) || pattern.is_match(&result.output)),
-        None => matches!(failure.ending, Ending::Step(_)) && failure.message.contains(": status 5"),
     }
 }
 

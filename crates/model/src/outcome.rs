@@ -240,7 +240,15 @@ pub fn normalise(message: &str) -> String {
     for (pattern, to) in MASKS.iter() {
         text = pattern.replace_all(&text, *to).into_owned();
     }
-    text.chars().take(MOST_MESSAGE).collect::<String>().trim().to_owned()
+    whole_lines(&text)
+}
+
+/// As many whole lines as count; of a first line that is too long, its beginning.
+fn whole_lines(text: &str) -> String {
+    let short: String = text.chars().take(MOST_MESSAGE).collect();
+    let is_cut = text.len() > short.len() && !text[short.len()..].starts_with('\n');
+    let whole = if is_cut { short.rsplit_once('\n').map(|(whole, _)| whole) } else { None };
+    whole.unwrap_or(&short).trim().to_owned()
 }
 
 #[cfg(test)]
@@ -267,6 +275,8 @@ mod tests {
             assert_eq!(normalise(a), normalise(b));
         }
         assert_ne!(normalise("balance 3 != 4"), normalise("balance 3 != 5"));
+        let long = format!("first\n{}\n{}", "b".repeat(300), "c".repeat(300));
+        assert_eq!(normalise(&long), format!("first\n{}", "b".repeat(300)), "no line is cut in its middle");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use faultscope_engine::debug::Costs;
 use faultscope_engine::{Cases, Session, TrialEnd, TrialRequest};
 use faultscope_model::space::Delta;
 use faultscope_model::units::{count, show_duration};
-use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
+use faultscope_model::{DeltaSet, Outcome, ServiceName, SlotId, TrialId};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +58,8 @@ struct Probed {
     not_propagating: BTreeMap<String, u64>,
     /// Services that were seen to hand it on.
     propagating: Vec<String>,
+    /// Services that made calls while they handled no request, and how many.
+    of_unknown_cause: BTreeMap<String, u64>,
     external_calls_refused: BTreeMap<String, u64>,
 }
 
@@ -136,10 +138,21 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
         printer.line(format!("{} {reason}", printer.bad("not probed:")));
     } else if probe.calls == 0 {
         printer.line("no test made a call, so nothing is known about trace context");
-    } else if probe.not_propagating.is_empty() {
+    } else if probe.not_propagating.is_empty() && !probe.propagating.is_empty() {
         printer.line(format!(
             "every service that makes calls hands on trace context ({})",
             count(probe.propagating.len(), "service")
+        ));
+    }
+    let silent = probe.propagating.is_empty() && probe.not_propagating.is_empty();
+    if silent && probe.of_unknown_cause.is_empty() && probe.calls > 0 {
+        printer.line("no service made a call, so nothing is known about trace context");
+    }
+    for (service, calls) in &probe.of_unknown_cause {
+        printer.line(format!(
+            "{} made {} of unknown cause: it handled no request then and handed on no trace context",
+            printer.strong(service),
+            count(*calls, "call"),
         ));
     }
     for (service, calls) in &probe.not_propagating {
@@ -185,6 +198,7 @@ async fn probe(
         Ok(TrialEnd::Finished(run)) => {
             let spans = session.spans_of(run.trial).await?;
             let mut not_propagating: BTreeMap<String, u64> = BTreeMap::new();
+            let mut of_unknown_cause: BTreeMap<String, u64> = BTreeMap::new();
             let mut propagating = std::collections::BTreeSet::new();
             for span in &spans {
                 use faultscope_model::span::Parentage;
@@ -194,6 +208,9 @@ async fn probe(
                     }
                     Parentage::Inferred | Parentage::Unknown => {
                         *not_propagating.entry(span.caller.service.to_string()).or_default() += 1;
+                    }
+                    Parentage::Root if span.caller.service.as_str() != ServiceName::TEST => {
+                        *of_unknown_cause.entry(span.caller.service.to_string()).or_default() += 1;
                     }
                     Parentage::Root => {}
                 }
@@ -211,6 +228,7 @@ async fn probe(
                 outcome: run.outcome,
                 not_propagating,
                 propagating: propagating.into_iter().collect(),
+                of_unknown_cause,
                 external_calls_refused: refused,
             })
         }

@@ -49,13 +49,20 @@ pub(crate) async fn run(
         Some(named) => {
             let store = Store::open(project.root.join(".faultscope"))?;
             let named = Some(named).filter(|named| !named.is_empty());
-            Some(resilience::unfinished(&store, &project.application.name, named)?)
+            let campaign = resilience::unfinished(&store, &project.application.name, named)?;
+            printer.talk(format!("going on with campaign {campaign}"));
+            Some(campaign)
         }
     };
+    let settings = args.settings.clone();
+    let under = Under { failing: false, deltas: Vec::new(), settings, record: None, seed: args.seed };
+    if !under.settings.is_empty() {
+        let (space, none) = project.under(&under)?;
+        let changed = space.circumstance(&none).map_err(|e| CommandError::usage(e.to_string()))?;
+        project.application.simplest = changed;
+    }
     let platform = project.platform(&target).await?;
     project.say_fixed_names(&*platform, printer);
-    let under =
-        Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: args.seed };
     let mut options = project.session("resilience", &under)?;
     options.slots = args.slots;
     options.resume = resume;
@@ -93,6 +100,9 @@ pub(crate) async fn run(
     } else {
         for test in &report.tests {
             render::resilience::test(test, printer);
+        }
+        for warning in &report.warnings {
+            printer.warn(warning);
         }
         hint(&report, &args, printer);
     }
@@ -195,6 +205,9 @@ fn reproduce(defect: &Defect, test: &str, within: Option<Duration>, args: &Resil
     }
     for perturbation in &defect.perturbations {
         words.push(format!("--reproduce {}", quote(&perturbation.to_string())));
+    }
+    for setting in &args.settings {
+        words.push(format!("--set {}", quote(setting)));
     }
     let hangs = defect.signature.as_ref().is_some_and(|signature| signature.ending == Ending::TimedOut);
     if let Some(within) = within.filter(|_| hangs) {

@@ -43,6 +43,10 @@ pub(crate) struct ResilienceArgs {
     /// How many errors, lost answers and the like are tried together, at most.
     #[arg(long, default_value_t = 2, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=4))]
     pub(crate) together: u8,
+    /// Change one setting: instances.order=2, config.order.memory=64MiB, config.order.env.TTL=5,
+    /// versions.order=v2.
+    #[arg(long = "set", value_name = "SETTING", conflicts_with = "command")]
+    pub(crate) settings: Vec<String>,
     /// How long a perturbed test may take before that is a failure; by default 20 times as long as without
     /// perturbations, at least 30s, at most the test's own `within`.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]

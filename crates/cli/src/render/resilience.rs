@@ -36,7 +36,9 @@ pub(crate) fn test(test: &TestReport, printer: &Printer) {
     };
     printer.line(format!("{}: {verdict}", printer.strong(&test.test)));
     if let Some(signature) = &test.signature {
-        printer.line(format!("  {}: {}", signature.ending, plain(&signature.message)));
+        // An invariant or a case of a suite has a name of its own.
+        let name = if signature.test == test.test { String::new() } else { format!("{}: ", signature.test) };
+        printer.line(format!("  {}{}: {}", plain(&name), signature.ending, plain(&signature.message)));
     }
     for (number, defect) in (1..).zip(&test.defects) {
         show(defect, number, printer);
@@ -46,6 +48,11 @@ pub(crate) fn test(test: &TestReport, printer: &Printer) {
     }
     if test.missed.len() > MOST_MISSED {
         printer.line(format!("  not applied: {} more", test.missed.len() - MOST_MISSED));
+    }
+    // What was never applied stands above.
+    let is_told = |reason: &str| test.missed.iter().any(|m| reason.contains(&m.perturbation.to_string()));
+    for (reason, trials) in test.unresolved.iter().filter(|(r, _)| !is_told(r)).take(MOST_MISSED) {
+        printer.line(format!("  unresolved: {} ({trials} of {} trials)", plain(reason), test.trials.all()));
     }
     if let Some(flaky) = test.flaky {
         printer.line(format!(
@@ -71,7 +78,11 @@ fn defects(test: &TestReport) -> String {
 
 fn cost(test: &TestReport) -> String {
     let trials = &test.trials;
-    let mut parts = vec![format!("{} seen", count(test.seen, "call"))];
+    let mut parts = Vec::new();
+    // A test that was refused was not looked at that far.
+    if test.seen > 0 || !matches!(test.verdict, Verdict::FailsAlready | Verdict::Unresolved { .. }) {
+        parts.push(format!("{} seen", count(test.seen, "call")));
+    }
     if !test.candidates.is_empty() {
         let kinds: Vec<_> = test.candidates.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
         parts.push(kinds.join(", "));
@@ -117,6 +128,9 @@ fn show(defect: &Defect, number: usize, printer: &Printer) {
     }
     if let Some(location) = &defect.location {
         printer.line(format!("    at {location}"));
+    }
+    for exit in &defect.exits {
+        printer.line(format!("    {}", plain(exit)));
     }
     trace(&defect.trace, printer);
     if let Some(run) = &defect.run {
@@ -189,7 +203,7 @@ pub(crate) fn junit(report: &ResilienceReport) -> String {
             Verdict::Stopped => (Some("error"), "stopped before all was tried".into()),
             Verdict::OutOfBudget => (Some("error"), "the budget was used up before all was tried".into()),
         };
-        let mut text = String::new();
+        let mut text = test.signature.as_ref().map(|signature| format!("{signature}\n")).unwrap_or_default();
         for defect in &test.defects {
             let _ = writeln!(text, "{}", named(&defect.perturbations));
             for also in &defect.also {

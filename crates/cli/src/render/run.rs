@@ -31,7 +31,10 @@ pub(crate) fn summary(run: &Run, printer: &Printer) {
         said.push(format!("{} of {} passed", tests.len() - failed, count(tests.len(), "test")));
     }
     if !tests.is_empty() || run.evidence.spans > 0 {
-        said.push(format!("{} seen", count(run.evidence.spans, "call")));
+        // What perturbed tests of actors do is no call.
+        if run.evidence.spans > 0 || run.perturbed.is_none() {
+            said.push(format!("{} seen", count(run.evidence.spans, "call")));
+        }
         said.push(format!("ready after {}", show_duration(run.cost.deploy)));
     }
     said.push(format!("took {}", show_duration(run.cost.total)));
@@ -93,7 +96,8 @@ pub(crate) fn evidence(run: &Run, printer: &Printer) {
     for gate in &evidence.gates {
         printer.line(format!("  gate {}: {}", gate.gate, gate.outcome));
     }
-    for rule in &evidence.rules {
+    // Perturbations are rules, too, and told below; those of messages match no call.
+    for rule in evidence.rules.iter().filter(|_| run.perturbed.is_none()) {
         printer.line(format!(
             "  rule {}: matched {}, applied to {}",
             rule.rule,

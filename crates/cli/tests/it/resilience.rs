@@ -187,6 +187,29 @@ fn repaired_services_are_clean() {
 }
 
 #[test]
+fn a_command_that_was_told_of_an_error_fails_honestly() {
+    let buy = "import json, urllib.request\nbody = json.dumps({'id': 'order-a'}).encode()\n\
+               urllib.request.urlopen(urllib.request.Request('http://shop:8080/buy', body))\n";
+    let steps = &SHOP[SHOP.find("    steps:").unwrap()..SHOP.find("invariants:").unwrap()];
+    let of = |test: &str| repaired().file("buy.py", buy).replace(steps, test);
+    let run = ["resilience", "--kinds", "error,duplicate", "--together", "1"];
+    let report = tool_with(&of("    run: [python3, buy.py]\n")).json(run, 0);
+    let notes = report["tests"][0]["notes"].to_string();
+    assert!(notes.contains("which is honest") && notes.contains("shop POST /buy"), "{report}");
+    assert!(report["warnings"].is_null(), "{report}");
+    let strict = of("    run: [python3, buy.py]\n    degraded: \"\"\n")
+        .replace("durable: [data/]", "durable: [dta/]")
+        .replace("\"POST /take\": at", "\"POST /takee\": at");
+    let report = tool_with(&strict).json(run, 1);
+    assert_eq!(defects(&report).len(), 2, "{report}");
+    let warnings = report["warnings"].to_string();
+    assert!(
+        warnings.contains("`POST /takee`") && warnings.contains("stock: no test led to anything"),
+        "{warnings}"
+    );
+}
+
+#[test]
 fn what_is_not_there_is_not_applied() {
     let tool = tool_with(&shop());
     assert_snapshot!(tool.run(["resilience", "-q", "--reproduce", "restart shop POST /sell > stock POST /take"]).shown(), @"
@@ -214,7 +237,7 @@ fn a_test_that_fails_by_itself_is_refused() {
     --- stdout
     buy: fails without any perturbation
       step 2: GET http://shop:8080/state: left: `9` does not match `12`
-      0 calls seen; 3 trials (3 without perturbations); <time>
+      3 trials (3 without perturbations); <time>
     See its calls with `faultscope runs show <run>.check-simplest`
     ");
 }
@@ -277,7 +300,7 @@ fn a_process_that_speaks_nonsense() {
     exit code 5
     --- stdout
     command: unresolved: the trace of the test's process cannot be read: line 11: expected ident at line 1 column 2
-      0 calls seen; 1 trial (1 without perturbations); <time>
+      1 trial (1 without perturbations); <time>
     ");
     let tool = process("if asked: trace.write('nonsense\\n')");
     let report = tool.json(["resilience", "--command", "python3 process.py", "--kinds", "restart"], 5);

@@ -1,7 +1,7 @@
 //! Explores one test: neutral perturbations all at once, others by growing size, then errors that a retry
 //! should get past.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use faultscope_model::application::TestCase;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::baseline::{Based, Baseline, baseline};
 use super::gather::gather;
 use super::ground::{Ground, counts, nothing, seen_calls};
+use super::notes::{Known, honest, left_alone};
 use super::phase::{Answers, Found, Phase};
 use super::report::{Defect, Flaky, TestReport, Trials, Verdict};
 use super::shown::{failing_run, told};
@@ -25,6 +26,7 @@ use super::trace::{location_in, trace_of};
 use super::{ResilienceOptions, Strategy};
 use crate::campaign::{self, Brief, Finished, Stop};
 use crate::error::EngineError;
+use crate::honest::errors_of_test;
 use crate::session::Session;
 
 /// What all tests of a campaign share.
@@ -38,6 +40,8 @@ pub(super) struct Explorer<'a> {
     pub(super) numbered: u64,
     /// How many runs without perturbations there were.
     pub(super) checks: u32,
+    /// What the tests so far have shown about what the file declares.
+    pub(super) known: Known,
     /// How many trials may still finish.
     pub(super) left: Option<usize>,
 }
@@ -48,6 +52,8 @@ pub(super) struct Tested<'t> {
     pub(super) must_fail: u32,
     /// What callers see without perturbations, where that is always the same.
     pub(super) usual: HashMap<TargetId, String>,
+    /// Calls of the test itself that end in an error without perturbations, too.
+    expected: BTreeSet<TargetId>,
     pub(super) found: Found,
     pub(super) report: TestReport,
     pub(super) stopped: Option<Stop>,
@@ -62,6 +68,7 @@ impl Explorer<'_> {
             test,
             must_fail: 1,
             usual: HashMap::new(),
+            expected: BTreeSet::new(),
             found: Found::default(),
             report: empty(test),
             stopped: None,
@@ -90,6 +97,7 @@ impl Explorer<'_> {
         let mut report = tested.report;
         let missed = tested.found.missed.into_iter().filter(|(p, _)| !tested.found.applied.contains(p));
         report.missed = missed.map(|(perturbation, why)| Missed { perturbation, why }).collect();
+        report.notes.extend(honest(tested.found.honest));
         report.took = started.elapsed();
         Ok(report)
     }
@@ -101,10 +109,12 @@ impl Explorer<'_> {
         tested: &mut Tested<'_>,
     ) -> Result<Option<Flaky>, EngineError> {
         let Baseline { first, second, calls, usual, flaky, .. } = baseline;
-        tested.usual = usual.clone();
+        (tested.usual, tested.expected) = (usual.clone(), errors_of_test(&first.spans));
+        self.known.learn(self.session.application(), first);
         let ground = Ground::new(self.session.application(), self.options, first, second);
         let report = &mut tested.report;
         (report.seen, report.unstable) = (ground.seen, ground.unstable);
+        report.notes.extend(left_alone(self.session.application(), self.options, first));
         (report.candidates, report.flaky) = (counts(&ground.targets), *flaky);
         tested.must_fail = flaky.map_or(1, |flaky| flaky.must_fail);
         let changing: Vec<Kind> = self.options.kinds.iter().copied().filter(|k| !k.is_neutral()).collect();
@@ -253,14 +263,19 @@ impl Explorer<'_> {
             tolerant,
             must_fail: tested.must_fail,
             usual: &tested.usual,
+            expected: &tested.expected,
             answers: &mut self.answers,
             found: &mut tested.found,
         };
         let finished = campaign::run_as(self.session, &brief, &mut phase, search, self.stop).await?;
         self.numbered = finished.numbered;
         self.left = self.left.map(|left| left.saturating_sub(finished.runs.len() - finished.earlier));
-        let unresolved = finished.runs.iter().filter(|run| matches!(run.outcome, Outcome::Unresolved { .. }));
-        tested.report.trials.unresolved += unresolved.count();
+        for run in &finished.runs {
+            if let Outcome::Unresolved { reason } = &run.outcome {
+                tested.report.trials.unresolved += 1;
+                *tested.report.unresolved.entry(reason.clone()).or_default() += 1;
+            }
+        }
         tested.report.trials.earlier += finished.earlier;
         Ok(finished)
     }
@@ -287,6 +302,8 @@ impl Explorer<'_> {
                 [r.failure.as_ref().map_or("", |failure| failure.message.as_str()), r.output.as_str()]
             });
             defect.location = texts.into_iter().find_map(location_in);
+            let exits = run.evidence.exits.iter();
+            defect.exits = exits.map(|exit| format!("{} {}", exit.instance, exit.reason)).collect();
             defect.run = Some(run.id.clone());
             let spans = self.session.spans_of(run.trial).await?;
             let messages = tested.found.messages.get(&run.trial).map(Vec::as_slice).unwrap_or_default();
@@ -352,6 +369,7 @@ fn empty(test: &TestCase) -> TestReport {
         unstable: 0,
         candidates: Default::default(),
         defects: Vec::new(),
+        unresolved: BTreeMap::new(),
         missed: Vec::new(),
         flaky: None,
         trials: Trials::default(),

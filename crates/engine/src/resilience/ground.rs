@@ -13,7 +13,7 @@ use super::ResilienceOptions;
 use crate::perturbing::Seen;
 
 /// Methods whose requests may be repeated, as HTTP has it.
-const IDEMPOTENT: [&str; 5] = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"];
+pub(super) const IDEMPOTENT: [&str; 5] = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"];
 
 /// The header by which a caller says that its request may be repeated.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -84,7 +84,7 @@ impl Ground {
 }
 
 /// The first attempt at each call that the test led to.
-fn named(spans: &[Span]) -> HashMap<TargetId, &Span> {
+pub(super) fn named(spans: &[Span]) -> HashMap<TargetId, &Span> {
     let mut calls: HashMap<TargetId, &Span> = HashMap::new();
     for span in spans {
         if let Some(target) = span.target.as_ref().filter(|target| target.is_of_test()) {
@@ -165,7 +165,7 @@ fn bears(
     }
 }
 
-fn has_key(span: &Span) -> bool {
+pub(super) fn has_key(span: &Span) -> bool {
     let headers = span.payload.as_ref().map(|payload| payload.request_headers.as_slice()).unwrap_or_default();
     headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(IDEMPOTENCY_KEY))
 }

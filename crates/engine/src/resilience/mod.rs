@@ -5,6 +5,7 @@ mod confirm;
 mod explore;
 mod gather;
 mod ground;
+mod notes;
 mod options;
 mod phase;
 mod report;
@@ -32,6 +33,7 @@ use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::TrialEnd;
 use explore::Explorer;
+use notes::Known;
 
 /// Finds out which perturbations the tests of a session's application do not bear.
 pub async fn resilience(
@@ -41,7 +43,7 @@ pub async fn resilience(
 ) -> Result<ResilienceReport, EngineError> {
     let started = Instant::now();
     let clock = Clock::start(options.most_time, stop);
-    let mut tests = explore(session, options, clock.halt()).await?;
+    let (mut tests, warnings) = explore(session, options, clock.halt()).await?;
     if clock.ran_out() {
         let stopped = tests.iter_mut().filter(|test| test.verdict == Verdict::Stopped);
         stopped.for_each(|test| test.verdict = Verdict::OutOfBudget);
@@ -53,6 +55,7 @@ pub async fn resilience(
         seed: session.options.seed,
         verdict: report::overall(&tests),
         tests,
+        warnings,
         took: started.elapsed(),
     };
     session.events().emit(Event::Note { text: report.summary() });
@@ -63,7 +66,7 @@ async fn explore(
     session: &Arc<Session>,
     options: &ResilienceOptions,
     stop: &CancellationToken,
-) -> Result<Vec<TestReport>, EngineError> {
+) -> Result<(Vec<TestReport>, Vec<String>), EngineError> {
     let past = resume::past(session, options)?;
     let mut explorer = Explorer {
         session,
@@ -72,6 +75,7 @@ async fn explore(
         answers: past.answers,
         numbered: past.numbered,
         checks: past.checks,
+        known: Known::default(),
         left: options.most_trials,
     };
     let all = &session.application().tests;
@@ -88,10 +92,13 @@ async fn explore(
         let ended = matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget);
         reports.push(report);
         if ended {
-            break;
+            return Ok((reports, Vec::new()));
         }
     }
-    Ok(reports)
+    // Other tests may bear out what the chosen ones do not.
+    let warnings =
+        if options.tests.is_empty() { explorer.known.warnings(session.application()) } else { Vec::new() };
+    Ok((reports, warnings))
 }
 
 /// Runs a test once with exactly these perturbations, within a time other than its own if one is given; none

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use faultscope_model::application::TestCase;
+use faultscope_model::application::{TestBody, TestCase};
 use faultscope_model::perturbation::{Event, Kind, Perturbation, TargetId};
 use faultscope_model::run::CallSeen;
 use faultscope_model::{DeltaSet, Outcome, Run, Span, TrialId};
@@ -36,6 +36,8 @@ pub(super) struct Phase<'a> {
     pub(super) must_fail: u32,
     /// What callers see without perturbations.
     pub(super) usual: &'a HashMap<TargetId, String>,
+    /// Calls of the test itself that end in an error without perturbations, too.
+    pub(super) expected: &'a BTreeSet<TargetId>,
     pub(super) answers: &'a mut Answers,
     pub(super) found: &'a mut Found,
 }
@@ -53,6 +55,8 @@ pub(super) struct Found {
     pub(super) bore: BTreeSet<Perturbation>,
     /// Calls that were tried again after an error.
     pub(super) retried: BTreeSet<TargetId>,
+    /// Trials that failed after the test itself was told of an error, which is good enough.
+    pub(super) honest: usize,
     /// Messages of failing runs.
     pub(super) messages: BTreeMap<TrialId, Vec<Event>>,
 }
@@ -73,6 +77,9 @@ impl Meaning for Phase<'_> {
         let perturbations = self.perturbations(search, set);
         let mut request = request(self.session, self.test, trial, perturbations, self.tolerant);
         request.deltas = set.clone();
+        if let Some(perturbing) = &mut request.perturbing {
+            Arc::make_mut(perturbing).expected = self.expected.clone();
+        }
         Ok(request)
     }
 
@@ -95,6 +102,10 @@ impl Meaning for Phase<'_> {
         }
         if run.outcome == Outcome::Pass {
             self.found.bore.extend(borne(&perturbed.asked).iter().cloned());
+        }
+        let is_command = !matches!(self.test.body, TestBody::Steps(_));
+        if perturbed.degraded && is_command && self.test.degraded.is_none() {
+            self.found.honest += 1;
         }
         let blamed = match divergent(&seen.spans, self.usual) {
             deepest if deepest.is_empty() => perturbed.blamed.clone(),
@@ -159,7 +170,12 @@ pub(super) fn request(
         circumstance,
         tests: vec![test.clone()],
         wanted: None,
-        perturbing: Some(Arc::new(Perturbing { perturbations, invariants, tolerant })),
+        perturbing: Some(Arc::new(Perturbing {
+            perturbations,
+            invariants,
+            tolerant,
+            ..Perturbing::default()
+        })),
     }
 }
 

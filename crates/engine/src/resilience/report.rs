@@ -27,6 +27,9 @@ pub struct ResilienceReport {
     pub verdict: Verdict,
     /// Test by test.
     pub tests: Vec<TestReport>,
+    /// What the file declares and no test bears out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// How long it took.
     #[serde(with = "faultscope_model::units::duration")]
     pub took: Duration,
@@ -81,6 +84,9 @@ pub struct TestReport {
     pub candidates: BTreeMap<Kind, usize>,
     /// What makes it fail.
     pub defects: Vec<Defect>,
+    /// Why trials could not be judged, and how many.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unresolved: BTreeMap<String, usize>,
     /// What could not be carried out in any trial, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed: Vec<Missed>,
@@ -159,6 +165,9 @@ pub struct Defect {
     /// The place in the code that the failure names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
+    /// Instances that ended by themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exits: Vec<String>,
     /// The failing run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,

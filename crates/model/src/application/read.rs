@@ -143,6 +143,11 @@ pub(super) struct Reader<'a> {
 pub(super) type Names = BTreeSet<ServiceName>;
 
 impl Reader<'_> {
+    /// Whether the file lies over another.
+    pub(super) fn extends(&self) -> bool {
+        self.sources.len() > 1
+    }
+
     pub(super) fn error(&self, path: &[&str], problem: impl Into<String>) -> SpecError {
         // The file in which most of the path is found is the one to mend; the first wins among equals.
         let mut best: Option<(usize, &str, Option<u64>)> = None;

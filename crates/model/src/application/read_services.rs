@@ -43,7 +43,13 @@ impl Reader<'_> {
         let here = |key| ["services", name, key];
         if raw.command.is_empty() && raw.image.is_none() && raw.build.is_none() {
             let error = self.error(&["services", name], "a service has a `command`, an `image` or a `build`");
-            return Err(SpecError { hint: Some("command: [\"python3\", \"order.py\"]".into()), ..error });
+            let hint = if self.extends() {
+                "a service in a file that extends another takes the place of the whole service; \
+                 to change a setting of it use `simplest: { config: ... }` or `--set`"
+            } else {
+                "command: [\"python3\", \"order.py\"]"
+            };
+            return Err(SpecError { hint: Some(hint.into()), ..error });
         }
         let mut ports: Vec<PortPlan> = Vec::new();
         for port in &raw.ports {

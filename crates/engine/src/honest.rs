@@ -1,0 +1,119 @@
+//! Which failures of a perturbed test count as honest: the file says so, or the test itself was told that
+//! something does not work.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use faultscope_model::Span;
+use faultscope_model::application::{TestCase, test_named};
+use faultscope_model::outcome::{Ending, TestResult};
+use faultscope_model::perturbation::TargetId;
+use regex::Regex;
+
+/// What gRPC says where HTTP has a status of 500 and above: unknown, deadline exceeded, internal, unavailable.
+const GRPC_ERRORS: [u16; 4] = [2, 4, 13, 14];
+
+/// Whether a failure is an answer that the file calls degraded; where it says nothing, an honest error is:
+/// to a step, or to a request that a command itself made.
+pub(crate) fn is_degraded(tests: &[TestCase], result: &TestResult, was_told: bool) -> bool {
+    let Some(failure) = &result.failure else { return false };
+    let declared = test_named(tests, &result.test).and_then(|test| test.degraded);
+    match declared.as_deref() {
+        Some("") => false,
+        Some(pattern) => Regex::new(pattern)
+            .is_ok_and(|pattern| pattern.is_match(&failure.message) || pattern.is_match(&result.output)),
+        None => match failure.ending {
+            Ending::Step(_) => failure.message.contains(": status 5"),
+            Ending::Code(_) | Ending::Case => was_told,
+            Ending::Signal(_) | Ending::TimedOut | Ending::Start(_) => false,
+        },
+    }
+}
+
+/// Calls of the test itself that ended in an error, after all attempts.
+pub(crate) fn errors_of_test(spans: &[Span]) -> BTreeSet<TargetId> {
+    let mut last: BTreeMap<&TargetId, bool> = BTreeMap::new();
+    for span in spans {
+        let own = span.target.as_ref().filter(|target| target.is_of_test() && target.cause().is_none());
+        if let Some(target) = own {
+            let is_error = span.status.is_some_and(|status| status >= 500)
+                || span.grpc_status.is_some_and(|status| GRPC_ERRORS.contains(&status));
+            last.insert(target, is_error);
+        }
+    }
+    last.into_iter().filter(|(_, is_error)| *is_error).map(|(target, _)| target.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use faultscope_model::application::Application;
+    use faultscope_model::outcome::Failure;
+    use faultscope_model::span::Wire;
+    use faultscope_model::{InstanceId, NodeId, SpanId, TraceId};
+
+    use super::*;
+
+    fn span(number: u64, target: TargetId, status: Option<u16>, grpc_status: Option<u16>) -> Span {
+        Span {
+            trace: TraceId(1),
+            id: SpanId(number),
+            parent: None,
+            parentage: Default::default(),
+            caller: InstanceId::test(),
+            caller_node: NodeId(0),
+            callee: "shop".parse().unwrap(),
+            callee_instance: None,
+            callee_node: NodeId(0),
+            port: 80,
+            wire: Wire::Http1,
+            method: "GET".into(),
+            path: "/".into(),
+            start_us: number,
+            duration_us: 1,
+            first_byte_us: None,
+            request_bytes: 0,
+            response_bytes: 0,
+            status,
+            grpc_status,
+            error: None,
+            rules: Vec::new(),
+            target: Some(target),
+            payload: None,
+        }
+    }
+
+    #[test]
+    fn only_errors_that_the_test_itself_was_left_with_count() {
+        let call = |path: &str| TargetId::root().call("shop", "GET", path, 1);
+        let spans = [
+            span(1, call("/buy"), Some(503), None),
+            span(2, call("/buy").call("stock", "GET", "/", 1), Some(500), None),
+            span(3, call("/again"), Some(500), None),
+            span(4, call("/again"), Some(200), None),
+            span(5, call("/none"), Some(404), None),
+            span(6, call("/rpc"), Some(200), Some(14)),
+            span(7, call("/missing"), Some(200), Some(5)),
+        ];
+        assert_eq!(errors_of_test(&spans), BTreeSet::from([call("/buy"), call("/rpc")]));
+    }
+
+    #[test]
+    fn commands_that_were_told_of_an_error_fail_honestly_unless_the_file_says_otherwise() {
+        let text = "name: x\ntests: [{ name: a, run: [t] }, { name: b, run: [t], degraded: '' }]\n";
+        let tests = Application::read_alone(text, "x.yaml").unwrap().tests;
+        let result = |test: &str, ending| TestResult {
+            test: test.into(),
+            failure: Some(Failure { ending, message: "503 != 200".into() }),
+            took: Duration::ZERO,
+            output: String::new(),
+        };
+        assert!(is_degraded(&tests, &result("a", Ending::Code(1)), true));
+        assert!(!is_degraded(&tests, &result("a", Ending::Code(1)), false));
+        assert!(!is_degraded(&tests, &result("b", Ending::Code(1)), true));
+        assert!(
+            !is_degraded(&tests, &result("a", Ending::TimedOut), true),
+            "who waits for ever was not told"
+        );
+    }
+}
