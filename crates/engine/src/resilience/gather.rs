@@ -1,8 +1,6 @@
-//! Brings what is one defect together: the same calls, perturbed in other ways, that break a test at the same place.
+//! Brings what is one defect together: the same calls, perturbed in a like way, that break a test at the same place.
 
-use std::collections::BTreeSet;
-
-use faultscope_model::perturbation::{Perturbation, TargetId};
+use faultscope_model::perturbation::{Kind, Perturbation};
 
 use super::Defect;
 
@@ -24,13 +22,26 @@ pub(super) fn gather(defects: Vec<Defect>) -> Vec<Defect> {
 
 fn is_one(earlier: &Defect, later: &Defect) -> bool {
     let place = |defect: &Defect| defect.signature.as_ref().map(|s| (s.test.clone(), s.ending));
-    let wanted = targets(&later.perturbations);
-    let sets = std::iter::once(&earlier.perturbations).chain(&earlier.also);
-    place(earlier) == place(later) && sets.into_iter().any(|set| targets(set) == wanted)
+    let mut sets = std::iter::once(&earlier.perturbations).chain(&earlier.also);
+    place(earlier) == place(later) && sets.any(|set| is_alike(set, &later.perturbations))
 }
 
-fn targets(set: &[Perturbation]) -> BTreeSet<&TargetId> {
-    set.iter().map(|perturbation| &perturbation.target).collect()
+/// Whether two sets do the like to the same calls.
+fn is_alike(one: &[Perturbation], other: &[Perturbation]) -> bool {
+    let has = |set: &[Perturbation], wanted: &Perturbation| {
+        set.iter().any(|p| p.target == wanted.target && is_akin(p.kind, wanted.kind))
+    };
+    one.len() == other.len() && one.iter().all(|p| has(other, p)) && other.iter().all(|p| has(one, p))
+}
+
+/// Whether two kinds put the same to the test: that a request may come twice, or that it may have no good answer. A
+/// state that a restart loses has nothing to do with either.
+fn is_akin(one: Kind, other: Kind) -> bool {
+    const TWICE: [Kind; 2] = [Kind::Duplicate, Kind::LostAnswer];
+    const NO_ANSWER: [Kind; 5] =
+        [Kind::Error, Kind::ErrorFirst, Kind::LostAnswer, Kind::Timeout, Kind::Truncate];
+    let both = |kinds: &[Kind]| kinds.contains(&one) && kinds.contains(&other);
+    one == other || both(&TWICE) || both(&NO_ANSWER)
 }
 
 #[cfg(test)]
@@ -54,11 +65,16 @@ mod tests {
             first,
             defect(&["lost_answer a GET /y"], 1),
             defect(&["lost_answer a GET /x"], 2),
+            defect(&["restart a GET /x"], 1),
             defect(&["error a GET /x", "error b GET /z"], 1),
             defect(&["error b GET /z", "lost_answer a GET /x"], 1),
         ];
         let gathered = gather(found);
         let also: Vec<usize> = gathered.iter().map(|defect| defect.also.len()).collect();
-        assert_eq!(also, [2, 0, 1], "another place and another set of calls are other defects");
+        assert_eq!(
+            also,
+            [2, 0, 0, 1],
+            "another place, a lost state and another set of calls are other defects"
+        );
     }
 }
