@@ -47,40 +47,16 @@ pub(crate) fn errors_of_test(spans: &[Span]) -> BTreeSet<TargetId> {
 mod tests {
     use std::time::Duration;
 
+    use faultscope_model::SpanId;
     use faultscope_model::application::Application;
     use faultscope_model::outcome::Failure;
-    use faultscope_model::span::Wire;
-    use faultscope_model::{InstanceId, NodeId, SpanId, TraceId};
 
     use super::*;
+    use crate::sample;
 
     fn span(number: u64, target: TargetId, status: Option<u16>, grpc_status: Option<u16>) -> Span {
-        Span {
-            trace: TraceId(1),
-            id: SpanId(number),
-            parent: None,
-            parentage: Default::default(),
-            caller: InstanceId::test(),
-            caller_node: NodeId(0),
-            callee: "shop".parse().unwrap(),
-            callee_instance: None,
-            callee_node: NodeId(0),
-            port: 80,
-            wire: Wire::Http1,
-            method: "GET".into(),
-            path: "/".into(),
-            start_us: number,
-            duration_us: 1,
-            first_byte_us: None,
-            request_bytes: 0,
-            response_bytes: 0,
-            status,
-            grpc_status,
-            error: None,
-            rules: Vec::new(),
-            target: Some(target),
-            payload: None,
-        }
+        let (id, target) = (SpanId(number), Some(target));
+        Span { id, start_us: number, status, grpc_status, target, ..sample::span() }
     }
 
     #[test]

@@ -19,6 +19,8 @@ mod missing;
 mod perturbing;
 pub mod resilience;
 mod resume;
+#[cfg(test)]
+mod sample;
 mod sampler;
 mod scrape;
 mod session;

@@ -243,10 +243,10 @@ fn in_order(mut calls: Vec<&Span>) -> Vec<&Span> {
 
 #[cfg(test)]
 mod tests {
-    use faultscope_model::span::{Parentage, Wire};
-    use faultscope_model::{InstanceId, NodeId, TraceId};
+    use faultscope_model::span::Parentage;
 
     use super::*;
+    use crate::sample;
 
     fn call(
         id: u64,
@@ -256,32 +256,9 @@ mod tests {
         duration_us: u64,
         status: u16,
     ) -> Span {
-        Span {
-            trace: TraceId(1),
-            id: SpanId(id),
-            parent: parent.map(SpanId),
-            parentage: Parentage::Propagated,
-            caller: InstanceId::test(),
-            caller_node: NodeId(0),
-            callee: callee.parse().unwrap(),
-            callee_instance: None,
-            callee_node: NodeId(0),
-            port: 80,
-            wire: Wire::Http1,
-            method: "GET".into(),
-            path: "/".into(),
-            start_us,
-            duration_us,
-            first_byte_us: None,
-            request_bytes: 0,
-            response_bytes: 0,
-            status: Some(status),
-            grpc_status: None,
-            error: None,
-            rules: Vec::new(),
-            target: None,
-            payload: None,
-        }
+        let (id, parent, parentage) = (SpanId(id), parent.map(SpanId), Parentage::Propagated);
+        let (callee, status) = (callee.parse().unwrap(), Some(status));
+        Span { id, parent, parentage, callee, start_us, duration_us, status, ..sample::span() }
     }
 
     fn names(spans: &[Span]) -> Vec<String> {

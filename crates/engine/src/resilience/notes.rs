@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultscope_model::perturbation::{Kind, masked_operation};
+use faultscope_model::units::count;
 use faultscope_model::{Application, ServiceName, Span};
 
 use super::ResilienceOptions;
@@ -77,9 +78,10 @@ pub(super) fn left_alone(application: &Application, options: &ResilienceOptions,
         if !names.is_empty() {
             let more = if names.len() > MOST_NAMED { ", ..." } else { "" };
             let first: Vec<&str> = names.iter().take(MOST_NAMED).map(String::as_str).collect();
+            let was = if calls.len() == 1 { "was" } else { "were" };
             notes.push(format!(
-                "{} not repeated, since no `delivery` is declared: {}{more} (--all-deliveries repeats all)",
-                counted(calls.len(), "call was", "calls were"),
+                "{} {was} not repeated, since no `delivery` is declared: {}{more} (--all-deliveries repeats all)",
+                count(calls.len(), "call"),
                 first.join(", ")
             ));
         }
@@ -91,9 +93,9 @@ pub(super) fn left_alone(application: &Application, options: &ResilienceOptions,
         }
     }
     for (service, calls) in unknown {
-        let calls = counted(calls, "call", "calls");
+        let calls = count(calls, "call");
         notes.push(format!(
-            "{calls} of unknown cause left alone: {service} made them without trace context, in the handling of \
+            "{calls} of unknown cause left alone: made by {service} without trace context, in the handling of \
              no request or of several"
         ));
     }
@@ -106,50 +108,21 @@ pub(super) fn honest(trials: usize) -> Option<String> {
         format!(
             "{} failed after a request of the test itself was answered with an error (status 500 and above), \
              which is honest and no defect; `degraded: \"\"` at the test makes it one",
-            counted(trials, "trial", "trials")
+            count(trials, "trial")
         )
     })
-}
-
-fn counted(count: usize, one: &str, several: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { several })
 }
 
 #[cfg(test)]
 mod tests {
     use faultscope_model::perturbation::TargetId;
-    use faultscope_model::span::Wire;
-    use faultscope_model::{InstanceId, NodeId, SpanId, TraceId};
 
     use super::*;
+    use crate::sample;
 
     fn call(method: &str, path: &str, target: TargetId) -> Span {
-        Span {
-            trace: TraceId(1),
-            id: SpanId(1),
-            parent: None,
-            parentage: Default::default(),
-            caller: InstanceId::test(),
-            caller_node: NodeId(0),
-            callee: "stock".parse().unwrap(),
-            callee_instance: None,
-            callee_node: NodeId(0),
-            port: 80,
-            wire: Wire::Http1,
-            method: method.into(),
-            path: path.into(),
-            start_us: 0,
-            duration_us: 1,
-            first_byte_us: None,
-            request_bytes: 0,
-            response_bytes: 0,
-            status: Some(200),
-            grpc_status: None,
-            error: None,
-            rules: Vec::new(),
-            target: Some(target),
-            payload: None,
-        }
+        let callee = "stock".parse().unwrap();
+        Span { callee, method: method.into(), path: path.into(), target: Some(target), ..sample::span() }
     }
 
     #[test]

@@ -181,39 +181,15 @@ pub(super) fn request(
 
 #[cfg(test)]
 mod tests {
-    use faultscope_model::span::Wire;
-    use faultscope_model::{InstanceId, NodeId, SpanId, TraceId};
+    use faultscope_model::SpanId;
 
     use super::*;
+    use crate::sample;
 
     fn span(number: u64, target: &TargetId, callee: &str, status: u16) -> Span {
-        let test = InstanceId::test();
-        Span {
-            trace: TraceId(1),
-            id: SpanId(number),
-            parent: None,
-            parentage: Default::default(),
-            caller: test,
-            caller_node: NodeId(0),
-            callee: callee.parse().unwrap(),
-            callee_instance: None,
-            callee_node: NodeId(0),
-            port: 80,
-            wire: Wire::Http1,
-            method: "GET".into(),
-            path: "/".into(),
-            start_us: number,
-            duration_us: 1,
-            first_byte_us: None,
-            request_bytes: 0,
-            response_bytes: 0,
-            status: Some(status),
-            grpc_status: None,
-            error: None,
-            rules: Vec::new(),
-            target: Some(target.clone()),
-            payload: None,
-        }
+        let (id, target) = (SpanId(number), Some(target.clone()));
+        let (callee, status) = (callee.parse().unwrap(), Some(status));
+        Span { id, callee, start_us: number, status, target, ..sample::span() }
     }
 
     #[test]
