@@ -1,4 +1,4 @@
-//! What processes use, read from /proc.
+//! What processes and threads use.
 
 use std::time::Duration;
 
@@ -11,6 +11,12 @@ pub(super) fn cpu(pid: u32) -> Duration {
     let ticks = |index: usize| fields.get(index).and_then(|f| f.parse::<u64>().ok()).unwrap_or_default();
     // Linux counts these in hundredths of a second for every architecture that user space sees.
     Duration::from_millis((ticks(11) + ticks(12)) * 10)
+}
+
+/// CPU time of the thread that asks: beside other work it tells what the clock on the wall does not.
+pub(super) fn own_thread() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
 /// Resident memory of a process in bytes.

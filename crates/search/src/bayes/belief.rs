@@ -22,7 +22,6 @@ pub(super) struct Logs {
     other: f32,
     noise: f32,
     unexplained: f32,
-    pub(super) neighbours: f32,
 }
 
 #[derive(Debug)]
@@ -39,6 +38,8 @@ pub(super) struct Belief {
     pub(super) fits: HashMap<Mask, Vec<u32>, FixedState>,
     /// The logarithm of [`Self::growth`] by size.
     growth: Vec<f32>,
+    /// The logarithm of [`Model::closeness`] by size, then by pairs of neighbours.
+    closeness: Vec<Vec<f32>>,
     pub(super) random: Random,
 }
 
@@ -48,6 +49,9 @@ pub(super) const MOST_FITS: usize = 1 << 21;
 /// Beyond so many deltas of a cause its growth is computed each time.
 const MOST_GROWTH: usize = 64;
 
+/// The same for how close its deltas lie.
+const MOST_CLOSENESS: usize = 24;
+
 impl Belief {
     pub(super) fn new(model: Model, candidates: Vec<usize>, seed: u64) -> Self {
         let logs = Logs {
@@ -55,9 +59,10 @@ impl Belief {
             other: model.other.ln(),
             noise: model.noise.ln(),
             unexplained: model.unexplained.ln(),
-            neighbours: model.neighbours.ln(),
         };
+        let closeness = |size| (0..=size).map(|pairs| model.closeness(size, pairs).ln()).collect();
         let mut belief = Self {
+            closeness: (0..MOST_CLOSENESS).map(closeness).collect(),
             suspicion: model.suspicion.iter().map(|suspicion| suspicion.ln()).collect(),
             model,
             logs,
@@ -95,7 +100,10 @@ impl Belief {
             for particle in &mut self.particles {
                 let items: Option<Vec<u32>> =
                     particle.items.iter().map(|&item| place(item).map(|p| p as u32)).collect();
-                particle.items = items.unwrap_or_default();
+                match items {
+                    Some(items) => particle.items = items,
+                    None => *particle = Particle::default(),
+                }
             }
             self.candidates = candidates;
         }
@@ -208,13 +216,29 @@ impl Belief {
                 particle.items.push(item);
             }
         }
-        while particle.items.len() < size.min(count) {
-            let item = self.random.below(count) as u32;
-            if !particle.items.contains(&item) {
-                particle.items.push(item);
+        self.fill(&mut particle, size.min(count));
+        particle
+    }
+
+    /// Draws what is missing of a cause, anywhere or beside what it has.
+    fn fill(&mut self, particle: &mut Particle, size: usize) {
+        let count = self.candidates.len();
+        let together = self.random.unit() < f64::from(self.model.together);
+        let beside = if together { f64::from(self.model.beside) } else { 0.0 };
+        while particle.items.len() < size {
+            let mut item = self.random.below(count);
+            if !particle.items.is_empty() && self.random.unit() < beside {
+                let near = particle.items[self.random.below(particle.items.len())] as usize;
+                let next = if self.random.below(2) == 0 { near.checked_sub(1) } else { Some(near + 1) };
+                item = next.filter(|&next| next < count).unwrap_or(item);
+            }
+            if !particle.items.contains(&(item as u32)) {
+                particle.items.push(item as u32);
             }
         }
-        particle
+        let items = &particle.items;
+        let pairs = (0..items.len()).map(|place| self.beside(items[place], &items[..place], None));
+        particle.pairs = pairs.sum();
     }
 
     /// Whether every passing trial left it out: there a cause is when parts of it are unresolved.
@@ -228,6 +252,11 @@ impl Belief {
         let ratio = if k < n.sqrt() { self.model.ratio } else { self.model.tail };
         let ratio = if size == 1 { ratio * self.model.single } else { ratio };
         ratio * ((m - k) / (n - k).max(1.0)).max(0.0)
+    }
+
+    pub(super) fn log_closeness(&self, size: usize, pairs: u16) -> f32 {
+        let known = self.closeness.get(size).and_then(|row| row.get(usize::from(pairs)));
+        known.copied().unwrap_or_else(|| self.model.closeness(size, usize::from(pairs)).ln())
     }
 
     pub(super) fn log_growth(&self, size: usize) -> f32 {
@@ -273,7 +302,7 @@ impl Belief {
         for place in 0..particle.items.len() {
             prior += self.suspicion[self.candidates[particle.items[place] as usize]];
         }
-        prior + self.likelihood(particle)
+        prior + self.log_closeness(particle.items.len(), particle.pairs) + self.likelihood(particle)
     }
 }
 

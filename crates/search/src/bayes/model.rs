@@ -11,8 +11,10 @@ pub(super) struct Model {
     pub(super) size: usize,
     /// How suspicious each is; 1 on average.
     pub(super) suspicion: Vec<f32>,
-    /// How many times likelier a cause is for each two neighbours in it.
-    pub(super) neighbours: f32,
+    /// The probability that the deltas of a cause lie side by side, as what one service is told does.
+    pub(super) together: f32,
+    /// The probability that a further delta of such a cause is a neighbour of one that belongs to it.
+    pub(super) beside: f32,
     /// How much less likely a cause is for each delta more.
     pub(super) ratio: f32,
     /// How much less likely more than one is.
@@ -42,6 +44,8 @@ pub(super) struct Particle {
     pub(super) items: Vec<u32>,
     /// Whether a part of it makes a trial unresolved.
     pub(super) partial: bool,
+    /// How many of its deltas have the next one in it, too.
+    pub(super) pairs: u16,
 }
 
 impl Particle {
@@ -66,7 +70,8 @@ impl Model {
         Self {
             size: problem.full().len(),
             suspicion,
-            neighbours: 2.0,
+            together: 0.3,
+            beside: 0.8,
             ratio: 0.8,
             tail: 0.6,
             // The more deltas differ, the less can be said for more than one of them.
@@ -80,5 +85,58 @@ impl Model {
             particles: 400,
             repeated: options.rate < 1.0,
         }
+    }
+
+    /// How many times likelier a cause is for how its deltas lie; 1 in the mean of all causes of a size up
+    /// to half of the deltas.
+    ///
+    /// Either they lie anywhere, or in runs of neighbours: each further delta goes on with a run or begins
+    /// another, and all causes with as many runs are alike.
+    pub(super) fn closeness(&self, size: usize, pairs: usize) -> f32 {
+        let size = size.clamp(1, self.size.max(1));
+        let pairs = pairs.min(size - 1);
+        let runs = size - pairs;
+        let (beside, apart) = (f64::from(self.beside), f64::from(1.0 - self.beside));
+        let chance = beside.ln() * pairs as f64 + apart.ln() * (runs - 1) as f64;
+        let close = chance + ln_choose(self.size, size) - ln_choose(self.size + 1 - size, runs);
+        let together = f64::from(self.together);
+        // Beyond e^80 a 32-bit number ends, and nothing else is likely.
+        (1.0 - together + together * close.min(80.0).exp()) as f32
+    }
+}
+
+/// The logarithm of how many ways there are to choose so many.
+fn ln_choose(from: usize, count: usize) -> f64 {
+    (0..count.min(from)).map(|i| ((from - i) as f64 / (i + 1) as f64).ln()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(set: u32) -> usize {
+        (set & (set >> 1)).count_ones() as usize
+    }
+
+    #[test]
+    fn how_close_deltas_lie_does_not_change_how_many_there_are() {
+        let model = Model::of(&Problem::new(10), &BayesOptions::default());
+        for size in 1..=5 {
+            let sets: Vec<u32> = (0..1 << 10).filter(|set: &u32| set.count_ones() == size).collect();
+            let sum: f32 = sets.iter().map(|&set| model.closeness(size as usize, pairs(set))).sum();
+            let mean = sum / sets.len() as f32;
+            assert!((mean - 1.0).abs() < 1e-4, "{mean} for {size}");
+        }
+    }
+
+    #[test]
+    fn neighbours_are_likelier_than_others_and_the_more_so_the_more_others_there_are() {
+        let likelier = |count| {
+            let model = Model::of(&Problem::new(count), &BayesOptions::default());
+            model.closeness(2, 1) / model.closeness(2, 0)
+        };
+        assert!(likelier(10) > 2.0, "{}", likelier(10));
+        assert!(likelier(1_000) > 10.0 * likelier(10), "{}", likelier(1_000));
+        assert!(likelier(1).is_finite());
     }
 }

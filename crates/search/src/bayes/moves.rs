@@ -46,9 +46,14 @@ impl Belief {
         if particle.items.contains(&item) {
             return;
         }
-        let prior = self.log_growth(particle.items.len()) + self.attraction(item, particle, None);
+        let size = particle.items.len();
+        let pairs = particle.pairs + self.beside(item, &particle.items, None);
+        let closer = self.log_closeness(size + 1, pairs) - self.log_closeness(size, particle.pairs);
+        let prior = self.log_growth(size) + self.suspicion(item) + closer;
         particle.items.push(item);
-        if !self.decide(particle, likelihood, prior) {
+        if self.decide(particle, likelihood, prior) {
+            particle.pairs = pairs;
+        } else {
             particle.items.pop();
         }
     }
@@ -59,8 +64,13 @@ impl Belief {
         }
         let place = self.random.below(particle.items.len());
         let item = particle.items.swap_remove(place);
-        let prior = -self.log_growth(particle.items.len()) - self.attraction(item, particle, None);
-        if !self.decide(particle, likelihood, prior) {
+        let size = particle.items.len();
+        let pairs = particle.pairs - self.beside(item, &particle.items, None);
+        let closer = self.log_closeness(size, pairs) - self.log_closeness(size + 1, particle.pairs);
+        let prior = closer - self.log_growth(size) - self.suspicion(item);
+        if self.decide(particle, likelihood, prior) {
+            particle.pairs = pairs;
+        } else {
             particle.items.push(item);
         }
     }
@@ -101,10 +111,15 @@ impl Belief {
         if particle.items.contains(&item) {
             return;
         }
+        let size = particle.items.len();
+        let pairs = particle.pairs + self.beside(item, &particle.items, Some(place))
+            - self.beside(old, &particle.items, Some(place));
+        let closer = self.log_closeness(size, pairs) - self.log_closeness(size, particle.pairs);
+        let prior = self.suspicion(item) - self.suspicion(old) + closer;
         particle.items[place] = item;
-        let prior =
-            self.attraction(item, particle, Some(place)) - self.attraction(old, particle, Some(place));
-        if !self.decide(particle, likelihood, prior) {
+        if self.decide(particle, likelihood, prior) {
+            particle.pairs = pairs;
+        } else {
             particle.items[place] = old;
         }
     }
@@ -125,15 +140,17 @@ impl Belief {
         (!fits.is_empty()).then(|| fits[self.random.below(fits.len())])
     }
 
-    /// The logarithm of what suspicion and neighbours add to the prior of a delta.
-    fn attraction(&self, item: u32, particle: &Particle, except: Option<usize>) -> f32 {
+    /// How many of these deltas are neighbours of a candidate.
+    pub(super) fn beside(&self, item: u32, items: &[u32], except: Option<usize>) -> u16 {
         let delta = self.candidates[item as usize];
-        let mut result = self.suspicion[delta];
-        for (place, &other) in particle.items.iter().enumerate() {
-            if Some(place) != except && self.candidates[other as usize].abs_diff(delta) == 1 {
-                result += self.logs.neighbours;
-            }
-        }
-        result
+        let is_beside = |&(place, &other): &(usize, &u32)| {
+            Some(place) != except && self.candidates[other as usize].abs_diff(delta) == 1
+        };
+        items.iter().enumerate().filter(is_beside).count() as u16
+    }
+
+    /// The logarithm of how suspicious a candidate is.
+    fn suspicion(&self, item: u32) -> f32 {
+        self.suspicion[self.candidates[item as usize]]
     }
 }

@@ -1,4 +1,4 @@
-//! Real time of the search itself: one decision among 1,000 deltas, and a campaign over 10,000.
+//! What the search itself costs: one decision among 1,000 deltas, and a campaign over 10,000.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use faultscope_search::{Bayes, BayesOptions, Moves, Problem, Search, SlotView, S
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::bench::usage::own_thread;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::project;
@@ -27,16 +28,16 @@ struct Timed {
 
 impl Search for Timed {
     fn plan(&mut self, slots: &[SlotView], in_flight: &[TrialId]) -> Moves {
-        let began = Instant::now();
+        let began = own_thread();
         let moves = self.search.plan(slots, in_flight);
-        self.decisions.push(began.elapsed() + std::mem::take(&mut self.recorded));
+        self.decisions.push(own_thread() - began + std::mem::take(&mut self.recorded));
         moves
     }
 
     fn record(&mut self, trial: TrialId, outcome: &Outcome, cost: Duration) {
-        let began = Instant::now();
+        let began = own_thread();
         self.search.record(trial, outcome, cost);
-        self.recorded += began.elapsed();
+        self.recorded += own_thread() - began;
     }
 
     fn is_done(&self) -> bool {
@@ -48,7 +49,7 @@ impl Search for Timed {
     }
 }
 
-/// What deciding costs at 1,000 deltas, with causes of 1, 2, 4 and 8.
+/// What deciding costs at 1,000 deltas in CPU time, with causes of 1, 2, 4 and 8.
 pub(super) fn decisions(seed: u64) -> Vec<Figure> {
     const DELTAS: usize = 1_000;
     let mut all: Vec<f64> = Vec::new();
