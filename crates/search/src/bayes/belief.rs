@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use faultscope_model::DeltaSet;
 use foldhash::fast::FixedState;
 
-use super::evidence::{Evidence, Mask};
+use super::evidence::{Evidence, Hits, Needed};
 use super::model::{Model, Particle};
 use crate::ledger::Verdict;
 use crate::random::Random;
@@ -35,7 +35,7 @@ pub(super) struct Belief {
     pub(super) particles: Vec<Particle>,
     pub(super) evidence: Evidence,
     /// The candidates in all pools of a mask, for the masks that were asked for.
-    pub(super) fits: HashMap<Mask, Vec<u32>, FixedState>,
+    pub(super) fits: HashMap<Needed, Vec<u32>, FixedState>,
     /// The logarithm of [`Self::growth`] by size.
     growth: Vec<f32>,
     /// The logarithm of [`Model::closeness`] by size, then by pairs of neighbours.
@@ -81,8 +81,8 @@ impl Belief {
 
     /// Whether two candidates were left out by the same trials that did not fail.
     pub(super) fn is_alike(&self, a: usize, b: usize) -> bool {
-        let (a, b) = (&self.evidence.left_out[a], &self.evidence.left_out[b]);
-        (0..self.evidence.words).all(|word| (a[word] ^ b[word]) & !self.evidence.failed[word] == 0)
+        let left_out = self.evidence.left_out.iter().zip(&self.evidence.failed);
+        left_out.into_iter().all(|(left_out, failed)| (left_out[a] ^ left_out[b]) & !failed == 0)
     }
 
     /// Whether a failing trial left this candidate out.
@@ -203,7 +203,7 @@ impl Belief {
             if self.evidence.passed[word] & bit == 0 && !unresolved {
                 continue;
             }
-            let hit = particle.items.iter().any(|&i| self.evidence.left_out[i as usize][word] & bit != 0);
+            let hit = particle.items.iter().any(|&i| self.evidence.left_out[word][i as usize] & bit != 0);
             if !hit {
                 let items = &self.evidence.pools[pool];
                 let mut item = items[self.random.below(items.len())];
@@ -265,26 +265,26 @@ impl Belief {
 
     /// The logarithm of the probability of all outcomes, up to a constant.
     pub(super) fn likelihood(&self, particle: &Particle) -> f32 {
+        self.likelihood_of(&self.evidence.hits(particle.items.iter().copied()), particle.partial)
+    }
+
+    /// The same for a cause of which only this is known.
+    pub(super) fn likelihood_of(&self, hits: &Hits, partial: bool) -> f32 {
         let evidence = &self.evidence;
         let (mut fails, mut masked, mut unexplained, mut apart) = (0, 0, 0, 0);
-        for word in 0..evidence.words {
-            let (mut left_out, mut by_all) = (0, u64::MAX);
-            for &item in &particle.items {
-                let mask = evidence.left_out[item as usize][word];
-                left_out |= mask;
-                by_all &= mask;
-            }
-            fails += ones(evidence.failed[word] & left_out);
-            masked += ones(evidence.passed[word] & !left_out);
-            unexplained += ones(evidence.unresolved[word] & !left_out);
-            if particle.partial {
-                apart += ones(evidence.passed[word] & !by_all) + ones(evidence.unresolved[word] & by_all);
+        for word in 0..evidence.left_out.len() {
+            let (any, all) = (hits.any[word], hits.all[word]);
+            fails += ones(evidence.failed[word] & any);
+            masked += ones(evidence.passed[word] & !any);
+            unexplained += ones(evidence.unresolved[word] & !any);
+            if partial {
+                apart += ones(evidence.passed[word] & !all) + ones(evidence.unresolved[word] & all);
             }
         }
         let common = fails as f32 * self.logs.other
             + masked as f32 * self.logs.masked
             + unexplained as f32 * self.logs.unexplained;
-        if particle.partial {
+        if partial {
             common + apart as f32 * self.logs.unexplained
         } else {
             common + evidence.n_unresolved as f32 * self.logs.noise

@@ -183,8 +183,7 @@ impl Bayes {
                 break;
             }
             let mut best: Option<(f64, DeltaSet)> = None;
-            let mut consider = |set: DeltaSet, extra: f64| {
-                let worth = cells.gain(&set) + extra;
+            let mut consider = |set: DeltaSet, worth: f64| {
                 let switch =
                     free.iter().filter_map(|slot| slot.current.as_ref()).map(|now| distance(now, &set));
                 let worth =
@@ -195,18 +194,19 @@ impl Bayes {
             };
             for (set, worth) in &proofs {
                 if self.is_flaky() || !chosen.contains(set) {
-                    consider(set.clone(), *worth);
+                    consider(set.clone(), cells.gain(set) + worth);
                 }
             }
             for shape in SHAPES {
                 // A single trial needs no fine tuning: any pool that is hit in half of the cases will do.
                 let polish = if alone || shape != Shape::Scattered { 0 } else { polish };
-                let asked = self.problem.keep_kin(cells.propose(&mut random, shape, polish), &self.best);
-                let Some(set) = self.problem.close(&asked) else {
+                let (pool, gain) = cells.propose(&mut random, shape, polish);
+                let Some(set) = self.problem.close(&self.problem.keep_kin(pool.clone(), &self.best)) else {
                     continue;
                 };
                 if self.is_new(&set) && (self.is_flaky() || !chosen.contains(&set)) {
-                    consider(set, if shape == Shape::Nested { NESTED } else { 0.0 });
+                    let gain = if set == pool { gain } else { cells.gain(&set) };
+                    consider(set, gain + if shape == Shape::Nested { NESTED } else { 0.0 });
                 }
             }
             let least = LEAST + crowd * running.saturating_sub(FEW) as f64;

@@ -232,6 +232,7 @@ impl Search for Bayes {
             return moves;
         }
         let mut free: Vec<&SlotView> = slots.iter().filter(|slot| slot.busy.is_none()).collect();
+        self.belief.model.suit(slots.len());
         self.update();
         for trial in self.needless(free.is_empty()) {
             self.ledger.drop(trial);

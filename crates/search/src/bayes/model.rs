@@ -37,6 +37,15 @@ pub(super) struct Model {
     pub(super) repeated: bool,
 }
 
+/// The most particles.
+const MOST_PARTICLES: usize = 400;
+
+/// So many are enough for one trial at a time.
+const LEAST_PARTICLES: usize = 275;
+
+/// And so many more for each slot: what runs at the same time tells more causes apart.
+const PARTICLES_A_SLOT: usize = 10;
+
 /// A possible cause.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Particle {
@@ -82,9 +91,14 @@ impl Model {
             noise: 0.1,
             unexplained: (0.5 / count).min(0.1),
             partial: 0.1,
-            particles: 400,
+            particles: MOST_PARTICLES,
             repeated: options.rate < 1.0,
         }
+    }
+
+    /// Makes the belief as fine as so many slots need it.
+    pub(super) fn suit(&mut self, slots: usize) {
+        self.particles = (LEAST_PARTICLES + PARTICLES_A_SLOT * slots).min(MOST_PARTICLES);
     }
 
     /// How many times likelier a cause is for how its deltas lie; 1 in the mean of all causes of a size up

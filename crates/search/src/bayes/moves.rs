@@ -1,7 +1,7 @@
 //! Moves the particles of a belief: Markov chain steps that keep the posterior.
 
 use super::belief::{Belief, MOST_FITS};
-use super::evidence::Mask;
+use super::evidence::{Mask, Needed};
 use super::model::Particle;
 
 impl Belief {
@@ -27,9 +27,8 @@ impl Belief {
         }
     }
 
-    /// Decides about a change that was made, by its prior and what it does to the likelihood.
-    fn decide(&mut self, particle: &Particle, likelihood: &mut f32, prior: f32) -> bool {
-        let now = self.likelihood(particle);
+    /// Decides about a change by its prior and what it makes of the likelihood.
+    fn decide(&mut self, now: f32, likelihood: &mut f32, prior: f32) -> bool {
         let accepted = self.accept(now - *likelihood + prior);
         if accepted {
             *likelihood = now;
@@ -51,7 +50,8 @@ impl Belief {
         let closer = self.log_closeness(size + 1, pairs) - self.log_closeness(size, particle.pairs);
         let prior = self.log_growth(size) + self.suspicion(item) + closer;
         particle.items.push(item);
-        if self.decide(particle, likelihood, prior) {
+        let now = self.likelihood(particle);
+        if self.decide(now, likelihood, prior) {
             particle.pairs = pairs;
         } else {
             particle.items.pop();
@@ -68,7 +68,8 @@ impl Belief {
         let pairs = particle.pairs - self.beside(item, &particle.items, None);
         let closer = self.log_closeness(size, pairs) - self.log_closeness(size + 1, particle.pairs);
         let prior = closer - self.log_growth(size) - self.suspicion(item);
-        if self.decide(particle, likelihood, prior) {
+        let now = self.likelihood(particle);
+        if self.decide(now, likelihood, prior) {
             particle.pairs = pairs;
         } else {
             particle.items.push(item);
@@ -79,7 +80,8 @@ impl Belief {
         let odds = (self.model.partial / (1.0 - self.model.partial)).ln();
         particle.partial = !particle.partial;
         let prior = if particle.partial { odds } else { -odds };
-        if !self.decide(particle, likelihood, prior) {
+        let now = self.likelihood(particle);
+        if !self.decide(now, likelihood, prior) {
             particle.partial = !particle.partial;
         }
     }
@@ -88,19 +90,18 @@ impl Belief {
     fn exchange(&mut self, particle: &mut Particle, likelihood: &mut f32) {
         let place = self.random.below(particle.items.len());
         let old = particle.items[place];
+        let others = particle.items.iter().enumerate().filter(|&(other, _)| other != place);
+        let others = self.evidence.hits(others.map(|(_, &other)| other));
         let item = if self.random.below(32) == 0 {
             self.random.below(self.candidates.len()) as u32
         } else {
             let mut needed = Mask::default();
-            for (word, needed) in needed.iter_mut().enumerate().take(self.evidence.words) {
-                let others = particle.items.iter().enumerate().filter(|&(other, _)| other != place);
-                let others =
-                    others.fold(0, |all, (_, &other)| all | self.evidence.left_out[other as usize][word]);
+            for (word, needed) in needed.iter_mut().enumerate().take(self.evidence.left_out.len()) {
                 *needed = if particle.partial {
                     // None of it may be in a trial that passed.
-                    self.evidence.passed[word] | self.evidence.unresolved[word] & !others
+                    self.evidence.passed[word] | self.evidence.unresolved[word] & !others.any[word]
                 } else {
-                    self.evidence.passed[word] & !others
+                    self.evidence.passed[word] & !others.any[word]
                 };
             }
             match self.find(&needed) {
@@ -112,31 +113,38 @@ impl Belief {
             return;
         }
         let size = particle.items.len();
-        let pairs = particle.pairs + self.beside(item, &particle.items, Some(place))
-            - self.beside(old, &particle.items, Some(place));
-        let closer = self.log_closeness(size, pairs) - self.log_closeness(size, particle.pairs);
-        let prior = self.suspicion(item) - self.suspicion(old) + closer;
-        particle.items[place] = item;
-        if self.decide(particle, likelihood, prior) {
+        let mut pairs = 0;
+        let mut prior = self.suspicion(item) - self.suspicion(old);
+        if size > 1 {
+            pairs = particle.pairs + self.beside(item, &particle.items, Some(place))
+                - self.beside(old, &particle.items, Some(place));
+            if pairs != particle.pairs {
+                prior += self.log_closeness(size, pairs) - self.log_closeness(size, particle.pairs);
+            }
+        }
+        let now = self.likelihood_of(&self.evidence.hits_with(others, item), particle.partial);
+        if self.decide(now, likelihood, prior) {
+            particle.items[place] = item;
             particle.pairs = pairs;
-        } else {
-            particle.items[place] = old;
         }
     }
 
     /// A random candidate in all these pools.
     fn find(&mut self, needed: &Mask) -> Option<u32> {
-        for _ in 0..4 {
-            let item = self.random.below(self.candidates.len());
-            if self.evidence.has_all(item as u32, needed) {
-                return Some(item as u32);
+        // In up to two pools one is soon met by chance.
+        if needed.iter().map(|word| word.count_ones()).sum::<u32>() <= 2 {
+            for _ in 0..4 {
+                let item = self.random.below(self.candidates.len());
+                if self.evidence.has_all(item as u32, needed) {
+                    return Some(item as u32);
+                }
             }
         }
         if self.fits.len() * self.candidates.len() >= MOST_FITS {
             self.fits.clear();
         }
         let evidence = &self.evidence;
-        let fits = self.fits.entry(*needed).or_insert_with(|| evidence.in_all(needed));
+        let fits = self.fits.entry(Needed(*needed)).or_insert_with(|| evidence.in_all(needed));
         (!fits.is_empty()).then(|| fits[self.random.below(fits.len())])
     }
 

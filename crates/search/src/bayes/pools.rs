@@ -120,12 +120,9 @@ impl<'a> Cells<'a> {
 
     /// What a trial of this set shows if each kind is right.
     fn shown(&self, set: &DeltaSet) -> Vec<u8> {
-        let out: Vec<bool> = self.belief.candidates.iter().map(|&delta| !set.contains(delta)).collect();
-        let of = |kind: &Kind<'_>| {
-            let hits = kind.particle.items.iter().filter(|&&item| out[item as usize]).count();
-            outcome(kind.particle, hits as u16)
-        };
-        self.kinds.iter().map(of).collect()
+        let out = |&&item: &&u32| !set.contains(self.belief.candidates[item as usize]);
+        let hits = |kind: &Kind<'_>| kind.particle.items.iter().filter(out).count() as u16;
+        self.kinds.iter().map(|kind| outcome(kind.particle, hits(kind))).collect()
     }
 
     /// The kinds that hold a candidate.
@@ -133,8 +130,9 @@ impl<'a> Cells<'a> {
         &self.holders[self.held_from[item] as usize..self.held_from[item + 1] as usize]
     }
 
-    /// A pool drawn at random and then improved delta by delta; gives the set without it.
-    pub(super) fn propose(&self, random: &mut Random, shape: Shape, polish: usize) -> DeltaSet {
+    /// A pool drawn at random and then improved delta by delta; gives the set without it and what a trial of it
+    /// would tell.
+    pub(super) fn propose(&self, random: &mut Random, shape: Shape, polish: usize) -> (DeltaSet, f64) {
         let count = self.belief.candidates.len();
         let mut pool = self.empty();
         let mut best = 0.0;
@@ -173,7 +171,7 @@ impl<'a> Cells<'a> {
             }
         }
         let kept = self.belief.candidates.iter().zip(&pool.out).filter(|(_, out)| !**out);
-        kept.map(|(delta, _)| *delta).collect()
+        (kept.map(|(delta, _)| *delta).collect(), best)
     }
 
     /// In which order candidates are tried for a pool.
