@@ -48,11 +48,7 @@ pub(super) async fn run(
         instances.len()
     ));
     if !args.full {
-        notes.push(
-            "all instances of small mono and paper cells, 2 to 12 of each other one, means of which scatter: \
-             --full runs all"
-                .into(),
-        );
+        notes.push("all instances of mono and paper cells, 2 to 6 of each other one: --full runs all".into());
     }
     let rows = measure(&instances, args.seed, printer);
     let mut figures: Vec<Figure> = bench::goals(&rows).iter().map(figure).collect();
@@ -77,8 +73,7 @@ pub(super) async fn run(
 fn sample(instance: &Instance) -> usize {
     let has_goal = matches!(instance.family, Family::Mono | Family::Paper);
     match instance.n {
-        ..=63 if has_goal => FULL,
-        64..=128 if has_goal => 12,
+        _ if has_goal => FULL,
         ..=128 => 6,
         129..=512 => 3,
         _ => 2,
