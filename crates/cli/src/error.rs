@@ -39,6 +39,16 @@ impl CommandError {
         self
     }
 
+    /// The error as the one document that `--json` prints.
+    pub(crate) fn to_json(&self) -> String {
+        let Self { exit, message, causes, hint, lines } = self;
+        let exit = *exit as u8;
+        let error = serde_json::json!({
+            "exit": exit, "message": message, "causes": causes, "hint": hint, "lines": lines,
+        });
+        format!("{:#}", serde_json::json!({ "error": error }))
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

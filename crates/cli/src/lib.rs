@@ -35,11 +35,19 @@ pub fn main() -> ExitCode {
         let printer = Printer::new(false, args::Color::Never, false);
         return finish(commands::cell::run(words.split_off(2)), &printer);
     }
+    let json = words.iter().any(|word| word == "--json");
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+            if !error.use_stderr() {
+                return Exit::Done.into();
+            }
+            if json {
+                let printer = Printer::new(true, args::Color::Never, false);
+                printer.line(CommandError::usage(error.to_string().trim()).to_json());
+            }
+            return Exit::Usage.into();
         }
     };
     let printer = Printer::new(cli.global.json, cli.global.color, cli.global.quiet);

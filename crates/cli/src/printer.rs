@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use owo_colors::{OwoColorize, Style};
 use serde::Serialize;
@@ -16,6 +18,8 @@ pub(crate) struct Printer {
     pub(crate) quiet: bool,
     color_out: bool,
     color_err: bool,
+    /// Whether a result was printed.
+    answered: Arc<AtomicBool>,
 }
 
 impl Printer {
@@ -31,11 +35,13 @@ impl Printer {
             quiet,
             color_out: wanted(io::stdout().is_terminal()),
             color_err: wanted(io::stderr().is_terminal()),
+            answered: Arc::default(),
         }
     }
 
     /// A line of the result.
     pub(crate) fn line(&self, text: impl Display) {
+        self.answered.store(true, Ordering::Relaxed);
         // A closed pipe (`| head`) ends the talk, not the work.
         let _ = writeln!(io::stdout().lock(), "{text}");
     }
@@ -72,6 +78,11 @@ impl Printer {
         }
         if let Some(hint) = &error.hint {
             let _ = writeln!(out, "\n{} {hint}", self.err_style("hint:", Style::new().cyan().bold()));
+        }
+        drop(out);
+        if self.json && !self.answered.load(Ordering::Relaxed) {
+            // Who reads results by program reads this, too, and finds one document either way.
+            self.line(error.to_json());
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use faultscope_model::event::Event;
-use faultscope_model::{CampaignId, Run};
+use faultscope_model::{Application, CampaignId, Run};
 use faultscope_store::{Store, StoreErrorKind, StoredCampaign};
 use serde::Serialize;
 
@@ -12,23 +12,37 @@ use crate::error::EngineError;
 use crate::session::Session;
 use crate::stored;
 
+/// What campaigns rest on first.
+const APPLICATION: &str = "the application file";
+
 /// The campaign of a kind to go on with: the one that is named, or the newest of this application that has
-/// no answer yet.
+/// no answer yet. Files may share a name: those of this very file come first.
 pub(crate) fn find_unfinished(
     store: &Store,
     kind: &str,
-    application: &str,
+    application: &Application,
     named: Option<&str>,
 ) -> Result<CampaignId, EngineError> {
     let refuse = |problem: String| Err(EngineError::CannotResume { problem });
+    let name = application.name.as_str();
     let Some(named) = named else {
+        let mut newest = None;
         for campaign in store.campaigns()? {
-            let own = campaign.meta.kind == kind && campaign.meta.application == application;
-            if own && !campaign.is_live() && !has_answer(&campaign)? {
+            let own = campaign.meta.kind == kind && campaign.meta.application == name;
+            if !own || campaign.is_live() || has_answer(&campaign)? {
+                continue;
+            }
+            let rested = rested(&events(&campaign)?).and_then(|on| on.get(APPLICATION).cloned());
+            if rested.is_none_or(|rested| rested == fingerprint(application)) {
                 return Ok(campaign.meta.id);
             }
+            newest.get_or_insert(campaign.meta.id);
         }
-        return refuse(format!("no {kind} campaign of `{application}` is unfinished"));
+        return match newest {
+            // What has changed is said when it is compared.
+            Some(newest) => Ok(newest),
+            None => refuse(format!("no {kind} campaign of `{name}` is unfinished")),
+        };
     };
     let campaign = match store.campaign_by(named) {
         Ok(campaign) => campaign,
@@ -37,8 +51,8 @@ pub(crate) fn find_unfinished(
         }
         Err(error) => return Err(error.into()),
     };
-    if campaign.meta.kind != kind || campaign.meta.application != application {
-        return refuse(format!("campaign `{named}` is no {kind} campaign of `{application}`"));
+    if campaign.meta.kind != kind || campaign.meta.application != name {
+        return refuse(format!("campaign `{named}` is no {kind} campaign of `{name}`"));
     }
     if campaign.is_live() {
         return refuse(format!("campaign `{named}` is running"));
@@ -73,24 +87,41 @@ pub(crate) fn left(session: &Session, rests: BTreeMap<String, String>) -> Result
         return Ok(None);
     }
     let campaign = Store::open(&session.options.state)?.campaign_by(session.id().as_str())?;
-    let logged = campaign.events::<Event>(0)?.events;
-    let events: Vec<Event> = logged.into_iter().map(|logged| logged.event).collect();
-    let rested = events.iter().rev().find_map(|event| match event {
-        Event::CampaignRests { on } => Some(on),
-        _ => None,
-    });
-    match rested {
+    let events = events(&campaign)?;
+    match rested(&events) {
         // It was killed before its first trial.
         None => session.events().emit(Event::CampaignRests { on: rests }),
-        Some(rested) => compare(rested, &rests)?,
+        Some(rested) => compare(session.id(), rested, &rests)?,
     }
     let mut runs = stored::runs(&campaign.reader()?)?;
     runs.sort_by_key(|run| run.started_us + run.cost.total.as_micros() as u64);
     Ok(Some(Left { events, runs }))
 }
 
+/// What happened in a campaign, in order.
+fn events(campaign: &StoredCampaign) -> Result<Vec<Event>, EngineError> {
+    Ok(campaign.events::<Event>(0)?.events.into_iter().map(|logged| logged.event).collect())
+}
+
+/// What a campaign said it rests on.
+fn rested(events: &[Event]) -> Option<&BTreeMap<String, String>> {
+    events.iter().rev().find_map(|event| match event {
+        Event::CampaignRests { on } => Some(on),
+        _ => None,
+    })
+}
+
+/// An application in short.
+fn fingerprint(application: &Application) -> String {
+    digest(&format!("{application:?}"))
+}
+
 /// Refuses to go on where something has changed.
-fn compare(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<(), EngineError> {
+fn compare(
+    campaign: &CampaignId,
+    before: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+) -> Result<(), EngineError> {
     let names: std::collections::BTreeSet<_> = before.keys().chain(now.keys()).collect();
     let changed: Vec<String> =
         names.into_iter().filter(|name| before.get(*name) != now.get(*name)).cloned().collect();
@@ -98,7 +129,7 @@ fn compare(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) ->
         return Ok(());
     }
     let verb = if changed.len() == 1 { "has" } else { "have" };
-    let problem = format!("{} {verb} changed since it began", changed.join(" and "));
+    let problem = format!("{} {verb} changed since campaign `{campaign}` began", changed.join(" and "));
     Err(EngineError::CannotResume { problem })
 }
 
@@ -112,7 +143,7 @@ pub(crate) fn digest(text: &str) -> String {
 /// What trials rest on: what is deployed and tested, and how it is searched.
 pub(crate) fn rests_on(session: &Session, options: &impl Serialize) -> BTreeMap<String, String> {
     let mut on = BTreeMap::from([
-        ("the application file".to_owned(), digest(&format!("{:?}", session.application()))),
+        (APPLICATION.to_owned(), fingerprint(session.application())),
         ("the platform".to_owned(), session.platform().name().to_owned()),
         ("the seed".to_owned(), session.options.seed.to_string()),
     ]);
@@ -137,11 +168,13 @@ mod tests {
                 ("the option `all`".to_owned(), all.to_owned()),
             ])
         };
-        assert!(compare(&on("a", "true"), &on("a", "true")).is_ok());
-        let refused = compare(&on("a", "true"), &on("b", "false")).unwrap_err().to_string();
+        let id: CampaignId = "beb0".parse().unwrap();
+        assert!(compare(&id, &on("a", "true"), &on("a", "true")).is_ok());
+        let refused = compare(&id, &on("a", "true"), &on("b", "false")).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "the campaign cannot be resumed: the list of deltas and the option `all` have changed since it began"
+            "the campaign cannot be resumed: the list of deltas and the option `all` have changed since campaign \
+             `beb0` began"
         );
     }
 }

@@ -43,7 +43,7 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
         Some(named) => {
             let store = Store::open(project.root.join(".faultscope"))?;
             let named = Some(named).filter(|named| !named.is_empty());
-            Some(debug::unfinished(&store, &project.application.name, named)?)
+            Some(debug::unfinished(&store, &project.application, named)?)
         }
     };
     let platform = project.platform(&args.target).await?;

@@ -44,16 +44,6 @@ pub(crate) async fn run(
     project.find_cases(printer).await?;
     let names = args.named();
     super::test::choose(&project, &names)?;
-    let resume = match args.resume.as_deref() {
-        None => None,
-        Some(named) => {
-            let store = Store::open(project.root.join(".faultscope"))?;
-            let named = Some(named).filter(|named| !named.is_empty());
-            let campaign = resilience::unfinished(&store, &project.application.name, named)?;
-            printer.talk(format!("going on with campaign {campaign}"));
-            Some(campaign)
-        }
-    };
     let settings = args.settings.clone();
     let under = Under { failing: false, deltas: Vec::new(), settings, record: None, seed: args.seed };
     if !under.settings.is_empty() {
@@ -61,6 +51,16 @@ pub(crate) async fn run(
         let changed = space.circumstance(&none).map_err(|e| CommandError::usage(e.to_string()))?;
         project.application.simplest = changed;
     }
+    let resume = match args.resume.as_deref() {
+        None => None,
+        Some(named) => {
+            let store = Store::open(project.root.join(".faultscope"))?;
+            let named = Some(named).filter(|named| !named.is_empty());
+            let campaign = resilience::unfinished(&store, &project.application, named)?;
+            printer.talk(format!("going on with campaign {campaign}"));
+            Some(campaign)
+        }
+    };
     let platform = project.platform(&target).await?;
     project.say_fixed_names(&*platform, printer);
     let mut options = project.session("resilience", &under)?;

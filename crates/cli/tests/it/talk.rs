@@ -256,6 +256,30 @@ fn wrong_usage() {
 }
 
 #[test]
+fn errors_are_json_where_results_are() {
+    let tool = tool();
+    let missing = tool.run(["--json", "check"]).expect(3);
+    assert_snapshot!(missing.stdout, @r#"
+    {
+      "error": {
+        "causes": [
+          "No such file or directory (os error 2)"
+        ],
+        "exit": 3,
+        "hint": "`faultscope init` writes one from a Compose file or a Procfile; `faultscope demo` needs none",
+        "lines": [],
+        "message": "cannot read faultscope.yaml"
+      }
+    }
+    "#);
+    assert!(missing.stderr.starts_with("error: cannot read faultscope.yaml"), "{}", missing.stderr);
+    let usage: serde_json::Value =
+        serde_json::from_str(&tool.run(["test", "--json", "--repeat", "0"]).expect(2).stdout).unwrap();
+    assert_eq!(usage["error"]["exit"], 2);
+    assert!(usage["error"]["message"].as_str().is_some_and(|text| text.contains("0 is not in")), "{usage}");
+}
+
+#[test]
 fn completions() {
     let tool = tool();
     for (shell, sign) in

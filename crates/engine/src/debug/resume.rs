@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use faultscope_model::event::Event;
-use faultscope_model::{CampaignId, Run, Space, TrialId};
+use faultscope_model::{Application, CampaignId, Run, Space, TrialId};
 use faultscope_store::Store;
 
 use super::DebugOptions;
@@ -30,7 +30,11 @@ pub(super) struct Past {
 
 /// The debug campaign to go on with: the one that is named, or the newest of this application that has
 /// no answer yet.
-pub fn unfinished(store: &Store, application: &str, named: Option<&str>) -> Result<CampaignId, EngineError> {
+pub fn unfinished(
+    store: &Store,
+    application: &Application,
+    named: Option<&str>,
+) -> Result<CampaignId, EngineError> {
     find_unfinished(store, "debug", application, named)
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use faultscope_model::event::Event;
-use faultscope_model::{CampaignId, TrialId};
+use faultscope_model::{Application, CampaignId, TrialId};
 use faultscope_store::Store;
 
 use super::ResilienceOptions;
@@ -25,7 +25,11 @@ pub(super) struct Past {
 
 /// The resilience campaign to go on with: the one that is named, or the newest of this application that has
 /// no answer yet.
-pub fn unfinished(store: &Store, application: &str, named: Option<&str>) -> Result<CampaignId, EngineError> {
+pub fn unfinished(
+    store: &Store,
+    application: &Application,
+    named: Option<&str>,
+) -> Result<CampaignId, EngineError> {
     find_unfinished(store, "resilience", application, named)
 }
 

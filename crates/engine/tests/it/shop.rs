@@ -80,11 +80,11 @@ impl Case {
         own.slots = self.slots;
         own.seed = self.seed;
         own.sentinel_every = self.sentinel_every;
+        let application = Application::read_alone(&self.file, "shop.yaml").unwrap();
         if resume {
             let store = Store::open(self.state()).unwrap();
-            own.resume = Some(debug::unfinished(&store, "shop", None)?);
+            own.resume = Some(debug::unfinished(&store, &application, None)?);
         }
-        let application = Application::read_alone(&self.file, "shop.yaml").unwrap();
         let platform = Arc::new(MemoryPlatform::new(simulation));
         let session = Arc::new(Session::open(application, platform, own).await?);
         let report = debug::debug(&session, options, stop).await;
