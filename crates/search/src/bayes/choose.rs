@@ -46,6 +46,9 @@ const SMALL: usize = 128;
 /// What nested pools are worth more, because they keep the belief simple.
 const NESTED: f64 = 0.05;
 
+/// What it is worth to keep deltas together that are likely to make sense only together.
+const KIN: f64 = 0.3;
+
 /// What it is worth to complete a proof at once, for each slot that would otherwise wait for it.
 const FINISH: f64 = 1.2;
 
@@ -201,12 +204,18 @@ impl Bayes {
                 // A single trial needs no fine tuning: any pool that is hit in half of the cases will do.
                 let polish = if alone || shape != Shape::Scattered { 0 } else { polish };
                 let (pool, gain) = cells.propose(&mut random, shape, polish);
-                let Some(set) = self.problem.close(&self.problem.keep_kin(pool.clone(), &self.best)) else {
-                    continue;
-                };
-                if self.is_new(&set) && (self.is_flaky() || !chosen.contains(&set)) {
-                    let gain = if set == pool { gain } else { cells.gain(&set) };
-                    consider(set, gain + if shape == Shape::Nested { NESTED } else { 0.0 });
+                let nested = if shape == Shape::Nested { NESTED } else { 0.0 };
+                let kept = self.problem.keep_kin(pool.clone(), &self.best);
+                // What belongs together is taken apart only where the rest tells little any more.
+                let apart = (kept != pool).then(|| (pool.clone(), nested));
+                for (asked, extra) in [Some((kept, nested + KIN)), apart].into_iter().flatten() {
+                    let Some(set) = self.problem.close(&asked) else {
+                        continue;
+                    };
+                    if self.is_new(&set) && (self.is_flaky() || !chosen.contains(&set)) {
+                        let gain = if set == pool { gain } else { cells.gain(&set) };
+                        consider(set, gain + extra);
+                    }
                 }
             }
             let least = LEAST + crowd * running.saturating_sub(FEW) as f64;

@@ -115,3 +115,32 @@ fn all_three_causes_of_the_second_case_are_found_and_none_is_left() {
     assert!(none_left);
     assert!(trials <= 36, "{trials} trials");
 }
+
+/// The same switches in many services: a setting that all of them share need not belong together.
+#[test]
+fn a_cause_across_services_that_share_all_their_settings() {
+    let mut text = String::from("name: shared\nservices:\n");
+    let services = 1..=8;
+    for service in services.clone() {
+        text += &format!("  s{service}: {{ command: [s], ports: [80] }}\n");
+    }
+    text += "tests: [ { name: t, run: [t] } ]\nfailing:\n  config:\n";
+    for service in services {
+        let items: Vec<String> = (1..=8).map(|item| format!("env.F{item}: \"on\"")).collect();
+        text += &format!("    s{service}: {{ {} }}\n", items.join(", "));
+    }
+    let space = Arc::new(Application::read_alone(&text, "shared.yaml").unwrap().space().unwrap());
+    let names = ["config s1.env.F3", "config s4.env.F7", "config s8.env.F1"];
+    let cause: DeltaSet = names.iter().map(|name| find(&space, name).unwrap()).collect();
+    let seeds = 10;
+    let mut trials = 0;
+    for seed in 1..=seeds {
+        let options = BayesOptions { seed, ..BayesOptions::default() };
+        let (found, took, _) = search(&space, std::slice::from_ref(&cause), options);
+        assert_eq!(found, std::slice::from_ref(&cause), "seed {seed}");
+        trials += took;
+    }
+    // log2 C(64, 3) is 15.3; 1.2 of that, three for the proof, one for the cause.
+    let mean = f64::from(trials) / seeds as f64;
+    assert!(mean <= 24.0, "{mean} trials");
+}
