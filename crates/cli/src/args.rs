@@ -156,12 +156,21 @@ impl Target {
         Self { file: file.into(), platform, isolation, comparison: Comparison::default() }
     }
 
-    /// The words that name the same application again.
+    /// The words that name the same application on the same platform again.
     pub(crate) fn words(&self) -> Vec<String> {
-        if self.comparison.is_asked_for() {
-            return self.comparison.words();
-        }
-        vec![self.file.to_string_lossy().into_owned()]
+        let mut words = match self.comparison.is_asked_for() {
+            true => self.comparison.words(),
+            false => vec![self.file.to_string_lossy().into_owned()],
+        };
+        let mut add = |flag: &str, value: Option<clap::builder::PossibleValue>| {
+            words.extend(
+                value.map(|value| [flag.to_owned(), value.get_name().to_owned()]).into_iter().flatten(),
+            );
+        };
+        let platform = (self.platform != PlatformChoice::Process).then_some(self.platform);
+        add("--platform", platform.and_then(|platform| platform.to_possible_value()));
+        add("--isolation", self.isolation.and_then(|isolation| isolation.to_possible_value()));
+        words
     }
 }
 

@@ -87,10 +87,29 @@ fn side(paths: &[PathBuf], printer: &Printer) -> Result<Project, CommandError> {
     Ok(Project { application, root })
 }
 
-/// Whether a file is Compose or a Procfile rather than an application file, by its name.
+/// Whether a file is Compose or a Procfile rather than an application file: by its name, or because it has what only
+/// Compose files have.
 fn is_foreign(file: &Path) -> bool {
     let name = file.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
-    ["compose", "docker-compose", "procfile"].iter().any(|start| name.starts_with(start))
+    if ["compose", "docker-compose", "procfile"].iter().any(|start| name.starts_with(start)) {
+        return true;
+    }
+    // An application file is read, and complained about, as what it is.
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    looks_like_compose(&text)
+}
+
+fn looks_like_compose(text: &str) -> bool {
+    let ours = ["extends:", "tests:", "failing:", "simplest:"];
+    let has = |start: &str| text.lines().any(|line| line.starts_with(start));
+    let image = || {
+        text.lines().any(|line| {
+            let key = line.trim_start();
+            line.starts_with(' ') && (key.starts_with("image:") || key.starts_with("build:"))
+        })
+    };
+    let top_level = ["version:", "volumes:", "networks:", "secrets:", "configs:"];
+    has("services:") && !ours.iter().any(|key| has(key)) && (image() || top_level.iter().any(|key| has(key)))
 }
 
 /// Both sides below one folder: the same one, or the nearest that holds both. Services whose folders hold
@@ -226,4 +245,18 @@ fn digest(content: &[u8]) -> Vec<u8> {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
     [hasher.finish().to_le_bytes(), (content.len() as u64).to_le_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compose_files_are_known_by_what_they_have() {
+        assert!(looks_like_compose("version: '3'\nservices:\n  a:\n    command: x\n"));
+        assert!(looks_like_compose("name: shop\nservices:\n  a:\n    image: a:1\n"));
+        assert!(!looks_like_compose("name: shop\nservices:\n  a: { command: [a], ports: [80] }\n"));
+        assert!(!looks_like_compose("services:\n  a:\n    build: .\ntests: []\n"));
+        assert!(!looks_like_compose("tests:\n  - { name: t, run: [t] }\n"));
+    }
 }

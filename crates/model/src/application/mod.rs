@@ -250,6 +250,13 @@ pub struct TestCommand {
     pub directory: String,
 }
 
+impl TestCommand {
+    /// Whether `{input}` is in it, which stands for the path of the test's input.
+    pub fn names_input(&self) -> bool {
+        self.run.iter().chain(self.env.values()).any(|text| text.contains("{input}"))
+    }
+}
+
 /// How a command tells its test cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -55,6 +55,11 @@ impl Reader<'_> {
             (None, _) => return Err(here("a test has a `name`")),
         };
         let input = raw.input.map(|input| self.input(&at, input, &body)).transpose()?;
+        if let (None, TestBody::Command(command)) = (&input, &body)
+            && command.names_input()
+        {
+            return Err(here("`{input}` stands for the file that `input` names, and there is none"));
+        }
         Ok(TestCase {
             name,
             body,
@@ -150,7 +155,7 @@ impl Reader<'_> {
         let TestBody::Command(command) = body else {
             return Err(here("only a test with `run` has an `input`; steps are their own"));
         };
-        if !command.run.iter().chain(command.env.values()).any(|text| text.contains("{input}")) {
+        if !command.names_input() {
             return Err(here("`{input}` in `run` or `env` says where the path of the file goes"));
         }
         let (file, format) = match raw {

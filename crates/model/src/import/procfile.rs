@@ -78,8 +78,8 @@ pub fn from_procfile(
         let given = port.ok_or_else(|| refuse("there are more processes than ports".to_owned()))?;
         let own = own_port(&split_words(command).map_err(|message| refuse(message.to_owned()))?);
         let port = own.unwrap_or(given);
-        let service =
-            service(command, port, own.is_some(), &shared).map_err(|message| refuse(message.to_owned()))?;
+        let service = service(command, port, own.is_some() || process == WEB, &shared)
+            .map_err(|message| refuse(message.to_owned()))?;
         if service.ready.is_some() {
             warnings.push(format!(
                 "service `{process}`: its command does not mention PORT; if it never listens on {port}, remove `ports`"
@@ -113,14 +113,17 @@ fn own_port(words: &[String]) -> Option<u16> {
     found
 }
 
+/// The process that answers requests at its port, by the custom of Procfiles.
+const WEB: &str = "web";
+
 fn service(
     command: &str,
     port: u16,
-    names_it: bool,
+    uses_it: bool,
     shared: &BTreeMap<String, String>,
 ) -> Result<ImportedService, &'static str> {
     // Only a process that uses its port can be waited for there; a worker counts as ready at once.
-    let listens = names_it || command.contains("PORT");
+    let listens = uses_it || command.contains("PORT");
     let ready =
         (!listens).then(|| ImportedReadiness { command: vec!["true".to_owned()], ..Default::default() });
     let mut words = split_words(command)?;
