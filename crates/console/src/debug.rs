@@ -97,6 +97,8 @@ fn cause_part(cause: &FoundCause, number: usize, report: &DebugReport) -> Markup
                 p.soft { "The failing trial also had " (count(cause.witness.len() - cause.deltas.len(), "pair"))
                     " of calls that these imply." }
             }
+            @for otherwise in &cause.otherwise { p { (otherwise.tell()) } }
+            @if let Some(hint) = cause.hint() { p.soft { (hint) } }
             @if let Some(run) = &cause.run { p { "Failing run " code { (run) } } }
             @if let Some(command) = &cause.reproduce {
                 p { "Reproduce:" }

@@ -1,13 +1,14 @@
 //! What a trial showed: test results, failure signatures, outcomes, and how results are judged.
 
-use std::fmt;
+mod signature;
+
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use crate::ServiceName;
+pub use signature::{Ending, Signature, StartEnding};
 
 /// The outcome of a trial. All three are evidence for a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,109 +35,6 @@ impl Outcome {
             Self::Pass => "pass",
             Self::Fail { .. } => "fail",
             Self::Unresolved { .. } => "unresolved",
-        }
-    }
-}
-
-/// The way in which a test fails, or a service does not come up: equal signatures mean the same failure.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Signature {
-    /// The test; the service where the ending is that of a start.
-    pub test: String,
-    /// How it ended.
-    pub ending: Ending,
-    /// What it said, with ids, addresses, times and ports masked.
-    pub message: String,
-}
-
-impl Signature {
-    /// A service that does not come up. What it says does not count: how it ends is what two starts that fail
-    /// for the same reason have in common.
-    pub fn of_start(service: &ServiceName, ending: StartEnding) -> Self {
-        Self { test: service.to_string(), ending: Ending::Start(ending), message: String::new() }
-    }
-
-    /// The service that does not come up; none when it is a test that fails.
-    pub fn service(&self) -> Option<&str> {
-        matches!(self.ending, Ending::Start(_)).then_some(self.test.as_str())
-    }
-
-    /// The test that fails; none when it is a service that does not come up.
-    pub fn failing_test(&self) -> Option<&str> {
-        self.service().is_none().then_some(self.test.as_str())
-    }
-
-    /// Whether the same test fails or the same service does not come up, in whatever way.
-    pub fn is_about_same(&self, other: &Self) -> bool {
-        self.test == other.test && self.service().is_some() == other.service().is_some()
-    }
-}
-
-impl fmt::Display for Signature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(service) = self.service() {
-            return write!(f, "service {service} does not come up: {}", self.ending);
-        }
-        write!(f, "{}: {}", self.test, self.ending)?;
-        if self.message.is_empty() { Ok(()) } else { write!(f, ": {}", self.message) }
-    }
-}
-
-/// How a failing test, or the start of a service, ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ending {
-    /// With this exit code.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-    /// It took too long.
-    TimedOut,
-    /// This step was not answered as expected, counted from 1.
-    Step(u32),
-    /// A discovered test case failed.
-    Case,
-    /// A service did not come up.
-    Start(StartEnding),
-}
-
-impl fmt::Display for Ending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code(code) => write!(f, "exit code {code}"),
-            Self::Signal(signal) => write!(f, "signal {signal}"),
-            Self::TimedOut => f.write_str("timed out"),
-            Self::Step(number) => write!(f, "step {number}"),
-            Self::Case => f.write_str("failed"),
-            Self::Start(ending) => ending.fmt(f),
-        }
-    }
-}
-
-/// How the start of a service ended that did not come up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StartEnding {
-    /// It ended with this exit code.
-    Code(i32),
-    /// It was killed by this signal.
-    Signal(i32),
-    /// It was killed because it used more memory than it may.
-    OutOfMemory,
-    /// It runs but was not ready in time.
-    Late,
-    /// It ended, and nobody knows how.
-    Ended,
-}
-
-impl fmt::Display for StartEnding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code(code) => write!(f, "exited with {code}"),
-            Self::Signal(signal) => write!(f, "killed by signal {signal}"),
-            Self::OutOfMemory => f.write_str("killed: out of memory"),
-            Self::Late => f.write_str("not ready in time"),
-            Self::Ended => f.write_str("ended"),
         }
     }
 }
@@ -179,6 +77,9 @@ impl TestResult {
     }
 }
 
+/// How the reason begins where tests fail in another way than is looked for.
+pub const OTHER_FAILURE: &str = "another failure: ";
+
 /// Judges a trial's results. Without a wanted failure any failing test makes it fail; with one, `Fail`
 /// means that this test fails in this way and every other passes, `Pass` that all pass, and anything
 /// else is unresolved (section 4.2 of paper 1).
@@ -186,10 +87,10 @@ pub fn judge(failures: &[Signature], wanted: Option<&Signature>) -> Outcome {
     match (failures, wanted) {
         ([], _) => Outcome::Pass,
         ([first, ..], None) => Outcome::Fail { signature: first.clone() },
-        ([only], Some(wanted)) if only == wanted => Outcome::Fail { signature: only.clone() },
+        ([only], Some(wanted)) if wanted.is(only) => Outcome::Fail { signature: wanted.clone() },
         (failures, Some(wanted)) => {
-            let other = failures.iter().find(|f| *f != wanted).unwrap_or(&failures[0]);
-            Outcome::Unresolved { reason: format!("another failure: {other}") }
+            let other = failures.iter().find(|found| !wanted.is(found)).unwrap_or(&failures[0]);
+            Outcome::Unresolved { reason: format!("{OTHER_FAILURE}{other}") }
         }
     }
 }
@@ -287,6 +188,27 @@ mod tests {
         assert_eq!(judge(std::slice::from_ref(&b), None).word(), "fail");
         assert_eq!(judge(std::slice::from_ref(&b), Some(&a)).word(), "unresolved");
         assert_eq!(judge(&[a.clone(), b], Some(&a)).word(), "unresolved");
+    }
+
+    #[test]
+    fn what_differs_from_run_to_run_does_not_count() {
+        let said = |message: &str| Signature { message: message.into(), ..signature("a") };
+        let common = said("item plum\nis missing").common(&said("item kiwi\nis missing")).unwrap();
+        assert_eq!(
+            judge(&[said("item fig is missing")], Some(&common)),
+            Outcome::Fail { signature: common.clone() }
+        );
+        assert_eq!(judge(&[said("item fig is gone")], Some(&common)).word(), "unresolved");
+        assert_eq!(common.common(&said("item fig is gone")).unwrap().message, "item <any> is <any>");
+        let anything = common.common(&said("no answer")).unwrap();
+        assert!(anything.is(&said("whatever")) && !anything.is(&signature("b")));
+        let otherwise = Signature { ending: Ending::Code(2), ..said("item plum is missing") };
+        assert!(common.common(&otherwise).is_none() && !common.is(&otherwise));
+        let total = said("total: `210` does not match `1275`").whatever_numbers();
+        assert!(
+            total.is(&said("total: `1200` does not match `1275`")) && !total.is(&said("total: no answer"))
+        );
+        assert!(!said("a  b").is(&said("a b")), "without an open word every character counts");
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
     Ok(match report.verdict {
         Verdict::Reduced => Exit::Found,
         Verdict::NoDeltas => Exit::Spec,
-        Verdict::FailsAlready | Verdict::FailsAtTimes => Exit::FailsAlready,
+        Verdict::FailsAlready | Verdict::FailsAtTimes | Verdict::FailsWithout => Exit::FailsAlready,
         Verdict::NotReproduced | Verdict::OtherTestsFail { .. } | Verdict::Unresolved { .. } => {
             Exit::Unresolved
         }
@@ -195,7 +195,7 @@ fn hint(report: &DebugReport, args: &DebugArgs) -> Option<String> {
         Verdict::OtherTestsFail { failing, .. } => {
             failing.first().map(|name| format!("Look for that one with `{}`", shell::option("--test", name)))
         }
-        Verdict::FailsAlready => {
+        Verdict::FailsAlready | Verdict::FailsWithout => {
             Some(format!("See its calls with `faultscope runs show {campaign}.check-simplest{at}`"))
         }
         Verdict::Unresolved { .. } => Some(format!(
@@ -215,5 +215,11 @@ fn reproduce(verb: &str, cause: &FoundCause, report: &DebugReport, args: &DebugA
     let test = report.signature.as_ref().and_then(|signature| signature.failing_test());
     let test = test.map(|test| format!(" {}", shell::option("--test", test))).unwrap_or_default();
     let target: Vec<_> = args.target.words().iter().map(|word| quote(word)).collect();
-    format!("faultscope {verb} {} {}{test}", target.join(" "), deltas.join(" "))
+    // What shows only at times is tried until it does.
+    let rate = report.calibration.map_or(1.0, |known| known.rate);
+    let again = match super::repro::tries(rate) {
+        tries @ 2.. if verb == "test" => format!(" --repeat {tries} --fail-fast"),
+        _ => String::new(),
+    };
+    format!("faultscope {verb} {} {}{test}{again}", target.join(" "), deltas.join(" "))
 }

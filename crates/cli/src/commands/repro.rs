@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use faultscope_engine::debug::bundle::{self, BundleError, Compared, Contents, Manifest, Reduced};
-use faultscope_engine::debug::{DebugReport, FoundCause};
+use faultscope_engine::debug::{DebugReport, FoundCause, nearest_passing};
 use faultscope_engine::{EngineError, Session, TrialEnd, TrialRequest, stored};
 use faultscope_model::application::test_named;
 use faultscope_model::{Circumstance, DeltaSet, Outcome, Run, SlotId, TrialId};
@@ -183,7 +183,7 @@ fn show(shown: &Shown, printer: &Printer) {
 }
 
 /// So many tries that a failure of this rate comes with 99 %.
-fn tries(rate: f64) -> u32 {
+pub(crate) fn tries(rate: f64) -> u32 {
     if rate >= 1.0 {
         return 1;
     }
@@ -284,10 +284,8 @@ fn compared(
 /// The run that showed a cause, and the passing run that differs from it in the fewest deltas.
 fn both_ends<'a>(cause: &FoundCause, runs: &'a [Run]) -> Option<(&'a Run, Option<&'a Run>)> {
     let failing = runs.iter().find(|run| Some(&run.id) == cause.run.as_ref())?;
-    let distance =
-        |set: &DeltaSet| set.difference(&failing.deltas).len() + failing.deltas.difference(set).len();
-    let passing = runs.iter().filter(|run| run.outcome == Outcome::Pass);
-    Some((failing, passing.min_by_key(|run| distance(&run.deltas))))
+    let all: Vec<&Run> = runs.iter().collect();
+    Some((failing, nearest_passing(failing, &all).first().copied()))
 }
 
 /// `a.tar.gz` for the first, `a-2.tar.gz` for the second.

@@ -258,11 +258,21 @@ fn extending_in_a_circle() {
 #[test]
 fn errors_reach_json_users_too() {
     let output = tool_with(&cells().application("nme: x\n")).run(["check", "--json"]);
-    assert_snapshot!(output.exact(), @"
+    assert_snapshot!(output.exact(), @r#"
     exit code 3
+    --- stdout
+    {
+      "error": {
+        "causes": [],
+        "exit": 3,
+        "hint": "did you mean `name`?",
+        "lines": [],
+        "message": "faultscope.yaml:1: nme: unknown key"
+      }
+    }
     --- stderr
     error: faultscope.yaml:1: nme: unknown key
 
     hint: did you mean `name`?
-    ");
+    "#);
 }

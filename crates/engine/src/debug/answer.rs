@@ -3,7 +3,7 @@
 use faultscope_model::{DeltaSet, Outcome, Run, Space};
 use faultscope_search::{Cause, Search, TaskEnd};
 
-use super::{DebugReport, FoundCause, NamedDelta, Rest, table};
+use super::{DebugReport, FoundCause, NamedDelta, Otherwise, Rest, table};
 use crate::campaign::Finished;
 
 /// Puts what a search has found into the report.
@@ -14,7 +14,11 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
         deltas.sort_by(|a, b| (a.dimension, &a.name).cmp(&(b.dimension, &b.name)));
         deltas
     };
-    let run_of = |set: &DeltaSet| finished.runs.iter().find(|r| &r.deltas == set).map(|r| r.id.clone());
+    // What fails only at times passes at times.
+    let failed = |run: &&Run| matches!(run.outcome, Outcome::Fail { .. });
+    let run_of = |set: &DeltaSet| {
+        finished.runs.iter().filter(failed).find(|run| &run.deltas == set).map(|run| run.id.clone())
+    };
     let cause = |cause: &Cause| FoundCause {
         deltas: named(if cause.core.is_empty() { &cause.witness } else { &cause.core }),
         witness: named(&cause.witness),
@@ -24,6 +28,7 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
         ),
         confirmations: cause.confirmations.max(1),
         run: run_of(&cause.witness),
+        otherwise: otherwise(space, &cause.witness, &finished.runs),
         reproduce: None,
     };
     report.causes = standing.causes.iter().map(cause).collect();
@@ -43,6 +48,22 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
     report.trials.cancelled = finished.cancelled;
     report.trials.unresolved =
         finished.runs.iter().filter(|r| matches!(r.outcome, Outcome::Unresolved { .. })).count();
+}
+
+/// What else was seen where one delta of a failing set was left out.
+fn otherwise(space: &Space, witness: &DeltaSet, runs: &[Run]) -> Vec<Otherwise> {
+    let one = |delta: usize| {
+        let mut less = witness.clone();
+        less.remove(delta);
+        runs.iter().filter(|run| run.deltas == less).find_map(|run| match &run.outcome {
+            Outcome::Unresolved { reason } => {
+                let without = space.deltas.get(delta)?.name.clone();
+                Some(Otherwise { without, reason: reason.clone(), run: run.id.clone() })
+            }
+            _ => None,
+        })
+    };
+    witness.iter().filter_map(one).collect()
 }
 
 /// Why the deltas that no cause needs do not show that no further cause is left.

@@ -200,7 +200,7 @@ impl Questions for Values<'_> {
                 deltas: self.cause.clone(),
                 circumstance: self.setting.space.circumstance_at(self.cause, self.delta, &value)?,
                 tests: self.setting.tests.to_vec(),
-                wanted: Some(self.setting.wanted.clone()),
+                wanted: Some(self.setting.wanted.whatever_numbers()),
                 perturbing: None,
             });
         }

@@ -46,11 +46,13 @@ pub(super) async fn first_difference(
     }))
 }
 
-/// Passing runs, those first that differ from a failing one in the fewest deltas.
-pub(super) fn nearest_passing<'a>(failing: &Run, runs: &[&'a Run]) -> Vec<&'a Run> {
+/// Passing runs, those first that differ from a failing one in the fewest deltas. One that has all of its deltas
+/// passed by chance or with another input, and tells nothing about them.
+pub fn nearest_passing<'a>(failing: &Run, runs: &[&'a Run]) -> Vec<&'a Run> {
     let distance =
         |set: &DeltaSet| set.difference(&failing.deltas).len() + failing.deltas.difference(set).len();
-    let mut nearest: Vec<_> = runs.iter().copied().filter(|run| run.outcome == Outcome::Pass).collect();
+    let tells = |run: &Run| run.outcome == Outcome::Pass && !failing.deltas.is_subset(&run.deltas);
+    let mut nearest: Vec<_> = runs.iter().copied().filter(|run| tells(run)).collect();
     nearest.sort_by_key(|run| distance(&run.deltas));
     nearest
 }

@@ -21,10 +21,13 @@ mod table;
 pub use boundary::ValueBoundary;
 pub use calibrate::Calibration;
 pub use costs::Costs;
+pub use difference::nearest_passing;
 pub use document::Document;
 pub use input::{InputEnding, InputReport, StageReport};
 pub use options::{DebugOptions, Flaky, Strategy};
-pub use report::{DebugReport, Difference, FoundCause, NamedDelta, Rest, TreeCall, Trials, Verdict};
+pub use report::{
+    DebugReport, Difference, FoundCause, NamedDelta, Otherwise, Rest, TreeCall, Trials, Verdict,
+};
 pub use resume::unfinished;
 pub use start::StartReport;
 pub use table::{Bar, Course, RoundCounts, RoundTask, course};

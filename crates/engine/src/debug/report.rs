@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use faultscope_model::outcome::Signature;
+use faultscope_model::outcome::{OTHER_FAILURE, Signature};
 use faultscope_model::space::{Delta, Dimension};
 use faultscope_model::units::count;
 use faultscope_model::{RunId, Space};
@@ -82,6 +82,8 @@ pub enum Verdict {
     FailsAlready,
     /// The test does not fail with all deltas.
     NotReproduced,
+    /// The test fails in the simplest circumstance and passes with all deltas.
+    FailsWithout,
     /// Other tests fail, or several.
     OtherTestsFail {
         /// The test that was to fail.
@@ -139,9 +141,46 @@ pub struct FoundCause {
     pub confirmations: u32,
     /// The run that failed with it.
     pub run: Option<RunId>,
+    /// Where leaving one of its deltas out makes neither this failure nor none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub otherwise: Vec<Otherwise>,
     /// The command that shows the failure again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reproduce: Option<String>,
+}
+
+/// Something else than the failure that is looked for, seen where one delta of a cause is left out: the delta is
+/// needed for this failure, not for any.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Otherwise {
+    /// The delta that was left out.
+    pub without: String,
+    /// What was seen.
+    pub reason: String,
+    /// In which run.
+    pub run: RunId,
+}
+
+impl Otherwise {
+    /// Whether the same test fails in another way.
+    pub fn is_failure(&self) -> bool {
+        self.reason.starts_with(OTHER_FAILURE)
+    }
+
+    /// For people, in one line.
+    pub fn tell(&self) -> String {
+        let Self { without, reason, run } = self;
+        format!("Without {without} something else happens in run {run}: {}", reason.replace('\n', " "))
+    }
+}
+
+impl FoundCause {
+    /// What to do where other failures were seen that may be the same one to people.
+    pub fn hint(&self) -> Option<&'static str> {
+        self.otherwise.iter().any(Otherwise::is_failure).then_some(
+            "If that is the same failure to you, say what they have in common by `failure: PATTERN` in the test",
+        )
+    }
 }
 
 /// What became of all deltas together that no cause needs, where they do not pass.
@@ -321,6 +360,11 @@ impl DebugReport {
             }
             Verdict::NotReproduced => {
                 "the test does not fail with all deltas: it is flaky, or a dimension is missing".into()
+            }
+            Verdict::FailsWithout => {
+                "the test fails in the simplest circumstance and passes with all deltas: \
+                                      exchange `simplest` and `failing`, or it is flaky"
+                    .into()
             }
             Verdict::OtherTestsFail { named: Some(named), failing } if !failing.contains(named) => {
                 format!("`{named}` does not fail with all deltas, but these do: {}", failing.join(", "))

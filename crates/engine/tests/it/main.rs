@@ -8,3 +8,4 @@ mod discovery;
 mod shop;
 mod starts;
 mod trials;
+mod ways;

@@ -28,6 +28,12 @@ pub(super) fn render(document: &Document) -> String {
                 cell(&plain(&delta.to))
             );
         }
+        for otherwise in &cause.otherwise {
+            let _ = writeln!(out, "\n{}", plain(&otherwise.tell()));
+        }
+        if let Some(hint) = cause.hint() {
+            let _ = writeln!(out, "\n{hint}.");
+        }
         if let Some(command) = &cause.reproduce {
             let _ = writeln!(out, "\nReproduce:\n\n{}", fenced(command));
         }

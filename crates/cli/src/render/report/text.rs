@@ -34,10 +34,10 @@ pub(crate) fn failure(report: &DebugReport, printer: &Printer) {
     }
     if let Some(flaky) = report.calibration.filter(|known| known.rate < 1.0) {
         printer.line(format!(
-            "It shows in about {:.0} % of its runs: {} of {} failed",
-            100.0 * flaky.rate,
+            "It shows only at times: {} of {} failed (the search reckons with at least {:.0} %)",
             flaky.failed,
-            count(flaky.tried, "start-up check")
+            count(flaky.tried, "start-up check"),
+            100.0 * flaky.rate,
         ));
     }
 }
@@ -49,6 +49,10 @@ pub(crate) fn found(report: &DebugReport, at: &str, printer: &Printer) {
     }
     for cause in &report.causes {
         show_cause(cause, report, printer);
+        cause.otherwise.iter().for_each(|otherwise| printer.line(otherwise.tell()));
+        if let Some(hint) = cause.hint() {
+            printer.line(hint);
+        }
         if let Some(run) = &cause.run {
             printer.line(format!("Failing run: {run} (`faultscope runs show {run}{at}`)"));
         }
@@ -124,7 +128,11 @@ fn show_best(report: &DebugReport, printer: &Printer) {
 
 fn show_cause(cause: &FoundCause, report: &DebugReport, printer: &Printer) {
     let proof = if cause.minimal { "Minimal cause" } else { "Cause" };
-    let together = if cause.deltas.len() > 1 { ", together" } else { "" };
+    let together = match (cause.deltas.len(), cause.hint()) {
+        (..=1, _) => "",
+        (_, None) => ", together",
+        (_, Some(_)) => ", together for exactly this failure",
+    };
     let all = count(report.deltas, "delta");
     printer.line(printer.strong(&format!("{proof}: {} of {all}{together}", cause.deltas.len())));
     show_deltas(&cause.deltas, printer);
