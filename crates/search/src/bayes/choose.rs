@@ -46,7 +46,7 @@ const SMALL: usize = 128;
 /// What nested pools are worth more, because they keep the belief simple.
 const NESTED: f64 = 0.05;
 
-/// What it is worth to keep deltas together that are likely to make sense only together.
+/// What it costs to take deltas apart that are likely to make sense only together, in bits.
 const KIN: f64 = 0.3;
 
 /// What it is worth to complete a proof at once, for each slot that would otherwise wait for it.
@@ -207,8 +207,8 @@ impl Bayes {
                 let nested = if shape == Shape::Nested { NESTED } else { 0.0 };
                 let kept = self.problem.keep_kin(pool.clone(), &self.best);
                 // What belongs together is taken apart only where the rest tells little any more.
-                let apart = (kept != pool).then(|| (pool.clone(), nested));
-                for (asked, extra) in [Some((kept, nested + KIN)), apart].into_iter().flatten() {
+                let apart = (kept != pool).then(|| (pool.clone(), nested - KIN));
+                for (asked, extra) in [Some((kept, nested)), apart].into_iter().flatten() {
                     let Some(set) = self.problem.close(&asked) else {
                         continue;
                     };

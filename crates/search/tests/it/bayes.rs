@@ -47,6 +47,21 @@ fn thousands_of_deltas_are_no_obstacle() {
 }
 
 #[test]
+fn a_pair_among_a_thousand_takes_few_trials_with_one_slot() {
+    let mut trials = 0;
+    for (seed, cause) in (1..).zip([[3, 700], [512, 513], [90, 991], [250, 600]]) {
+        let line = format!(r#"{{"id":"pair-0","n":1000,"k":2,"family":"mono","failing":{cause:?}}}"#);
+        let instance = &read(&line).unwrap()[0];
+        let mut search = Bayes::new(Problem::new(1000), BayesOptions { seed, ..BayesOptions::default() });
+        let run = simulate(&mut search, &Oracle::new(instance), Durations::Unit, 1, 2_000);
+        assert_eq!(run.answer(), &instance.critical());
+        trials += run.finished;
+    }
+    // 1.2 log2 C(1000, 2) + 3 is 25.7 in the mean; four draws scatter.
+    assert!(trials <= 4 * 30, "{trials} trials");
+}
+
+#[test]
 fn flaky_failures_are_told_with_confidence() {
     let instances = read(INSTANCES).unwrap();
     let mut right = 0;
