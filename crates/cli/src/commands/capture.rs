@@ -50,7 +50,7 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
     let file = if args.file.is_dir() { args.file.join(FILE_NAME) } else { args.file.to_path_buf() };
     let project = Project::read(&file)?;
     let application = &project.application;
-    let mut captured = seen(&args, &project).await?;
+    let mut captured = seen(&args, &project, printer).await?;
     if !args.replace {
         captured.failing = capture::over(&captured.failing, &application.failing);
     }
@@ -97,11 +97,12 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
     Ok(Exit::Done)
 }
 
-async fn seen(args: &CaptureArgs, project: &Project) -> Result<Captured, CommandError> {
+async fn seen(args: &CaptureArgs, project: &Project, printer: &Printer) -> Result<Captured, CommandError> {
     let application = &project.application;
     if let Some(wanted) = &args.from_run {
         let store = super::runs::open(&project.root)?;
-        let found = super::runs::find(&store, wanted)?;
+        let found = super::runs::find_of(&store, wanted, &application.name)?;
+        printer.talk(format!("from run {}", found.run.id));
         return Ok(capture::from_run(application, &found.run, &found.reader.spans_of(found.run.trial)?));
     }
     if let Some(id) = &args.from_trace {

@@ -210,12 +210,7 @@ pub(super) struct Found {
 /// A run by its id, its campaign or `last`, with the reader of its campaign.
 pub(super) fn find(store: &Store, wanted: &str) -> Result<Found, CommandError> {
     if wanted == "last" {
-        for campaign in store.campaigns()? {
-            if let Some(found) = best_of(&campaign)? {
-                return Ok(found);
-            }
-        }
-        return Err(CommandError::usage("there are no runs yet").hint("`faultscope test` makes one"));
+        return last(store, |_| true);
     }
     // A run's id is its campaign's short name and its trial, so a prefix of the campaign finds both.
     let short = wanted.split('.').next().unwrap_or(wanted);
@@ -233,6 +228,21 @@ pub(super) fn find(store: &Store, wanted: &str) -> Result<Found, CommandError> {
         }
     };
     found.ok_or_else(|| no_run(wanted))
+}
+
+/// The same, where `last` is the last run of one application.
+pub(super) fn find_of(store: &Store, wanted: &str, application: &str) -> Result<Found, CommandError> {
+    if wanted == "last" { last(store, |name| name == application) } else { find(store, wanted) }
+}
+
+/// The newest run of applications that are wanted.
+fn last(store: &Store, is_wanted: impl Fn(&str) -> bool) -> Result<Found, CommandError> {
+    for campaign in store.campaigns()?.into_iter().filter(|campaign| is_wanted(&campaign.meta.application)) {
+        if let Some(found) = best_of(&campaign)? {
+            return Ok(found);
+        }
+    }
+    Err(CommandError::usage("there are no runs yet").hint("`faultscope test` makes one"))
 }
 
 /// The run that says most about a campaign: the one with the cause that was found, else the last one.

@@ -67,6 +67,7 @@ fn orders_of_a_recorded_run() {
       sequence:
         - { from: desk, in: "POST /book/{id}", order: ["quick GET /q", "slow GET /s"] }
     --- stderr
+    from run <run>.1
     4 deltas; `--write` puts it into faultscope.yaml
     "#);
     let before = tool.read("faultscope.yaml");
