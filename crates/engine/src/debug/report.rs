@@ -162,7 +162,7 @@ pub struct Otherwise {
 }
 
 impl Otherwise {
-    /// Whether the same test fails in another way.
+    /// Whether tests fail, in another way than the one that is looked for.
     pub fn is_failure(&self) -> bool {
         self.reason.starts_with(OTHER_FAILURE)
     }
@@ -362,9 +362,8 @@ impl DebugReport {
                 "the test does not fail with all deltas: it is flaky, or a dimension is missing".into()
             }
             Verdict::FailsWithout => {
-                "the test fails in the simplest circumstance and passes with all deltas: \
-                                      exchange `simplest` and `failing`, or it is flaky"
-                    .into()
+                let seen = "the test fails in the simplest circumstance and passes with all deltas";
+                format!("{seen}: exchange `simplest` and `failing`, or it is flaky")
             }
             Verdict::OtherTestsFail { named: Some(named), failing } if !failing.contains(named) => {
                 format!("`{named}` does not fail with all deltas, but these do: {}", failing.join(", "))
