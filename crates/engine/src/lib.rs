@@ -1,38 +1,26 @@
 //! The one async orchestrator: it deploys, drives, judges and records.
 //!
-//! A [`Session`] holds a platform, a mesh and a store for one campaign; [`Session::trial`] carries one
-//! trial from circumstance to run; [`campaign`] lets a search choose the trials of all slots.
+//! Four rooms carry everything: a [`Session`] holds a platform, a mesh and a store for one campaign and leases
+//! its slots; a trial is a pipeline from circumstance to stored run with one exchangeable stage, its [`Drive`];
+//! the driver is the one loop that carries out the trials that somebody asks for; views read what is stored.
+//! Each capability is a module beside them.
 
-pub mod campaign;
-mod clock;
-mod collector;
 pub mod debug;
-mod deploying;
+mod drive;
+mod driver;
 mod error;
-mod events;
-mod evidence;
-mod exits;
-mod honest;
-mod judging;
-mod live;
-mod missing;
-mod perturbing;
 pub mod resilience;
-mod resume;
 #[cfg(test)]
 mod sample;
-mod sampler;
 mod scrape;
 mod session;
 pub mod stored;
-mod testing;
+pub mod testing;
 mod trial;
-mod wire;
 
+pub use drive::{CaseError, Cases, People, PerturbedTests, Published, PublishedPort, Tests, TrialTrace, find_cases};
+pub use driver::Budget;
 pub use error::EngineError;
-pub use events::EventBus;
-pub use perturbing::Perturbing;
 pub use scrape::scrape;
-pub use session::{Session, SessionOptions};
-pub use testing::{CaseError, Cases, find_cases};
-pub use trial::{TrialEnd, TrialRequest};
+pub use session::{EventBus, Lease, Session, SessionOptions};
+pub use trial::{Drive, Driven, FinishedTrial, JudgeFacts, Live, Refined, TrialEnd, TrialRequest};

@@ -197,8 +197,8 @@ const CHECKS_FAILING: u64 = 3 << 32;
 const BOUNDARIES: u64 = 4 << 32;
 /// From here on they try smaller inputs.
 const INPUTS: u64 = 5 << 32;
-/// From here on they are failing trials of a test that fails by itself at times, to be tried again.
-const AGAIN: u64 = 6 << 32;
+/// From here on they are tests without perturbations.
+const BASELINES: u64 = 6 << 32;
 
 impl TrialId {
     /// The repetition of a known circumstance, from 1.
@@ -226,9 +226,9 @@ impl TrialId {
         Self(INPUTS + u64::from(number))
     }
 
-    /// A failing trial that is tried again, from 1.
-    pub fn again(number: u32) -> Self {
-        Self(AGAIN + u64::from(number))
+    /// A test without perturbations, from 1.
+    pub fn baseline(number: u32) -> Self {
+        Self(BASELINES + u64::from(number))
     }
 
     /// How far it is behind another one of its kind.
@@ -253,8 +253,8 @@ impl TrialId {
             CHECKS_SIMPLEST..CHECKS_FAILING => numbered("check-simplest", CHECKS_SIMPLEST),
             CHECKS_FAILING..BOUNDARIES => numbered("check-failing", CHECKS_FAILING),
             BOUNDARIES..INPUTS => format!("boundary-{}", self.0 - BOUNDARIES),
-            INPUTS..AGAIN => format!("input-{}", self.0 - INPUTS),
-            _ => format!("again-{}", self.0 - AGAIN),
+            INPUTS..BASELINES => format!("input-{}", self.0 - INPUTS),
+            _ => numbered("baseline", BASELINES),
         }
     }
 }

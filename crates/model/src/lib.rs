@@ -7,6 +7,7 @@ pub mod application;
 pub mod capture;
 pub mod circumstance;
 pub mod compare;
+pub mod digest;
 pub mod event;
 pub mod figures;
 pub mod ids;

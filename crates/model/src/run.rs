@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::circumstance::Circumstance;
+use crate::digest::Digest;
 use crate::ids::{InstanceId, RunId, SlotId, TrialId};
 use crate::outcome::{Outcome, Signature, StartEnding, TestResult};
 use crate::perturbation::{Perturbation, TargetId};
@@ -42,6 +43,9 @@ pub struct Run {
     /// What was done to its calls and messages, in a resilience test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perturbed: Option<Box<Perturbed>>,
+    /// The digest of what it asked, by which a resumed campaign finds its answer; older runs have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Digest>,
 }
 
 /// What was done to the calls and messages of a run.
@@ -114,6 +118,21 @@ pub struct Cost {
     pub destroyed: u32,
     /// Instances kept.
     pub kept: u32,
+}
+
+impl Cost {
+    /// What a deployment took; nothing else is known yet.
+    pub fn of_deployment(took: Duration, created: usize, destroyed: usize, kept: usize) -> Self {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Self {
+            deploy: took,
+            tests: Duration::ZERO,
+            total: took,
+            created: count(created),
+            destroyed: count(destroyed),
+            kept: count(kept),
+        }
+    }
 }
 
 /// What a trial left behind; its spans are in the store beside it.

@@ -4,10 +4,9 @@ use faultscope_model::{DeltaSet, Outcome, Run, Space};
 use faultscope_search::{Cause, Search, TaskEnd};
 
 use super::{DebugReport, FoundCause, NamedDelta, Otherwise, Rest, table};
-use crate::campaign::Finished;
 
 /// Puts what a search has found into the report.
-pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search, finished: &Finished) {
+pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search, runs: &[Run]) {
     let standing = search.standing();
     let named = |set: &DeltaSet| -> Vec<NamedDelta> {
         let mut deltas: Vec<_> = set.iter().map(|d| NamedDelta::of(&space.deltas[d])).collect();
@@ -17,7 +16,7 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
     // What fails only at times passes at times.
     let failed = |run: &&Run| matches!(run.outcome, Outcome::Fail { .. });
     let run_of = |set: &DeltaSet| {
-        finished.runs.iter().filter(failed).find(|run| &run.deltas == set).map(|run| run.id.clone())
+        runs.iter().filter(failed).find(|run| &run.deltas == set).map(|run| run.id.clone())
     };
     let cause = |cause: &Cause| FoundCause {
         deltas: named(if cause.core.is_empty() { &cause.witness } else { &cause.core }),
@@ -28,7 +27,7 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
         ),
         confirmations: cause.confirmations.max(1),
         run: run_of(&cause.witness),
-        otherwise: otherwise(space, &cause.witness, &finished.runs),
+        otherwise: otherwise(space, &cause.witness, runs),
         reproduce: None,
     };
     report.causes = standing.causes.iter().map(cause).collect();
@@ -41,13 +40,9 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
     report.none_left = standing.none_left;
     report.rounds = table::rounds_of(search.rounds());
     (report.proof, report.unproven, report.belief) = (standing.proof, standing.unproven, standing.belief);
-    report.trials.finished = finished.runs.len();
-    report.trials.earlier = finished.earlier;
-    report.trials.sentinels = finished.sentinels;
+    report.trials.finished = runs.len();
     report.trials.reused = search.rounds().iter().map(|round| round.count(TaskEnd::Reused)).sum();
-    report.trials.cancelled = finished.cancelled;
-    report.trials.unresolved =
-        finished.runs.iter().filter(|r| matches!(r.outcome, Outcome::Unresolved { .. })).count();
+    report.trials.unresolved = runs.iter().filter(|r| matches!(r.outcome, Outcome::Unresolved { .. })).count();
 }
 
 /// What else was seen where one delta of a failing set was left out.

@@ -1,20 +1,17 @@
 //! Where the failure starts, for every number in a cause.
 
-use std::sync::Arc;
-
 use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
 use faultscope_model::space::Axis;
-use faultscope_model::{DeltaSet, Outcome, Run, RunId, Space, TrialId};
+use faultscope_model::{DeltaSet, Run, RunId, Space, TrialId};
 use faultscope_search::{Boundary, FoundBoundary, Line, Side};
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 
-use super::asking::{Means, Next, Questions, ask};
+use crate::drive::Tests;
+use crate::driver::{Asked, Asks, Driver, Ended, Moves, SlotState, SlotView, Ticket, TrialRole};
 use crate::error::EngineError;
-use crate::session::Session;
-use crate::trial::TrialRequest;
+use crate::trial::{FinishedTrial, TrialRequest};
 
 /// Where a failure starts along the values of one delta, all other deltas of the cause being there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,51 +77,48 @@ impl ValueBoundary {
 
 /// What all trials of a boundary search share.
 pub(super) struct Setting<'a> {
-    pub(super) session: &'a Arc<Session>,
     pub(super) space: &'a Space,
     pub(super) tests: &'a [TestCase],
     pub(super) wanted: &'a Signature,
     /// How many passing trials make a value pass.
     pub(super) repeats: u32,
-    pub(super) stop: &'a CancellationToken,
 }
 
 impl Setting<'_> {
-    /// Searches the boundaries of all numbers of a cause. What is found before a stop is kept.
-    pub(super) async fn boundaries(
+    /// Searches the boundaries of all numbers of a cause, and puts what is found into `found` as it comes, so
+    /// that nothing is lost when it is stopped.
+    pub(super) async fn search_boundaries(
         &self,
+        driver: &mut Driver,
         cause: &DeltaSet,
-        means: &mut Means,
-    ) -> Result<Vec<ValueBoundary>, EngineError> {
-        let mut found = Vec::new();
+        found: &mut Vec<ValueBoundary>,
+    ) -> Result<Ended, EngineError> {
         for delta in cause.iter() {
             let Some(axis) = self.space.axis(delta) else { continue };
             for line in lines(&axis) {
-                if self.stop.is_cancelled() || means.spent {
-                    return Ok(found);
-                }
                 let text = format!("looking for the boundary of {}", self.space.deltas[delta].name);
-                self.session.events().emit(Event::Note { text });
+                driver.session().events().emit(Event::Note { text });
                 let mut values = Values {
                     setting: self,
                     cause,
                     delta,
                     axis: &axis,
                     search: Boundary::new(line, self.repeats),
-                    first: means.boundaries,
                     runs: Vec::new(),
                 };
-                ask(self.session, &mut values, means, self.stop).await?;
-                means.boundaries += values.search.trials();
-                let boundary = values.tell(line);
+                let ended = driver.run(&mut values).await?;
+                let boundary = values.describe(line);
                 // A value that nobody has set is looked for on both sides, and is on one of them.
                 if boundary.passes.is_some() || matches!(line.other, Side::Passing(_)) || axis.unlimited_above
                 {
                     found.push(boundary);
                 }
+                if ended != Ended::Done {
+                    return Ok(ended);
+                }
             }
         }
-        Ok(found)
+        Ok(Ended::Done)
     }
 }
 
@@ -149,26 +143,16 @@ struct Values<'a> {
     delta: usize,
     axis: &'a Axis,
     search: Boundary,
-    /// Trials of earlier searches.
-    first: u32,
-    runs: Vec<(i64, Outcome, RunId)>,
+    runs: Vec<(i64, RunId)>,
 }
 
 impl Values<'_> {
-    fn number(&self, trial: TrialId) -> TrialId {
-        TrialId::boundary(self.first + u32::try_from(trial.0).unwrap_or(u32::MAX))
-    }
-
-    fn own(&self, trial: TrialId) -> TrialId {
-        TrialId(u64::from(trial.after(TrialId::boundary(self.first))))
-    }
-
-    fn tell(&self, line: Line) -> ValueBoundary {
+    fn describe(&self, line: Line) -> ValueBoundary {
         let FoundBoundary { fails, passes, unresolved, odd_passes, odd_fails, sharp } = self.search.found();
         let show = |place: i64| self.axis.scale.show(place);
         let all = |places: Vec<i64>| places.into_iter().map(show).collect();
         let run_of = |place: i64| {
-            self.runs.iter().rev().find(|(tried, ..)| *tried == place).map(|(_, _, run)| run.clone())
+            self.runs.iter().rev().find(|(tried, _)| *tried == place).map(|(_, run)| run.clone())
         };
         let towards = match line.other {
             Side::Passing(place) | Side::Towards(place) => place,
@@ -189,29 +173,32 @@ impl Values<'_> {
     }
 }
 
-impl Questions for Values<'_> {
-    fn next(&mut self, free: usize) -> Result<Next, EngineError> {
-        let steps = self.search.plan(free);
-        let mut next = Next::default();
-        for (trial, place) in steps.start {
+impl Asks for Values<'_> {
+    fn ask(&mut self, slots: &[SlotView]) -> Result<Moves, EngineError> {
+        let free: Vec<_> = slots.iter().filter(|view| view.state == SlotState::Free).collect();
+        let steps = self.search.plan(free.len());
+        let mut moves = Moves::default();
+        for ((trial, place), view) in steps.start.into_iter().zip(free) {
             let value = self.axis.scale.show(place);
-            next.start.push(TrialRequest {
-                trial: self.number(trial),
+            let request = TrialRequest {
                 deltas: self.cause.clone(),
                 circumstance: self.setting.space.circumstance_at(self.cause, self.delta, &value)?,
-                tests: self.setting.tests.to_vec(),
+                drive: Tests::new(self.setting.tests.to_vec()),
                 wanted: Some(self.setting.wanted.whatever_numbers()),
-                perturbing: None,
-            });
+            };
+            let (ticket, role) = (Ticket(trial.0), TrialRole::Boundary);
+            moves.start.push(Asked { ticket, role, slot: view.slot, request });
         }
-        next.cancel = steps.cancel.into_iter().map(|trial| self.number(trial)).collect();
-        Ok(next)
+        moves.cancel = steps.cancel.into_iter().map(|trial| Ticket(trial.0)).collect();
+        Ok(moves)
     }
 
-    fn answer(&mut self, run: &Run) {
-        let place = value_of(run, self.setting.space, self.delta, self.axis);
-        self.runs.extend(place.map(|place| (place, run.outcome.clone(), run.id.clone())));
-        self.search.record(self.own(run.trial), &run.outcome);
+    fn answer(&mut self, ticket: Ticket, trial: FinishedTrial) -> Result<(), EngineError> {
+        let run = trial.run;
+        let place = value_of(&run, self.setting.space, self.delta, self.axis);
+        self.runs.extend(place.map(|place| (place, run.id)));
+        self.search.record(TrialId(ticket.0), &run.outcome);
+        Ok(())
     }
 
     fn is_done(&self) -> bool {

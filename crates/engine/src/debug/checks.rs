@@ -1,20 +1,17 @@
 //! Start-up checks: nothing may fail without deltas, and the failure must come with all of them.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
-use faultscope_model::{DeltaSet, Outcome, Run, SlotId, Space, TrialId};
-use futures_util::future::try_join_all;
-use tokio_util::sync::CancellationToken;
+use faultscope_model::{DeltaSet, Outcome, Run, Space};
 
 use super::calibrate::{self, Calibration, Next};
 use super::{DebugOptions, Flaky, Verdict};
+use crate::drive::Tests;
+use crate::driver::{Driver, TrialRole};
 use crate::error::EngineError;
 use crate::session::Session;
-use crate::trial::{TrialEnd, TrialRequest};
+use crate::trial::{TrialRequest, failures_of};
 
 /// More checks than this end without a decision: most of them could not be judged.
 const MOST_CHECKS: u32 = 60;
@@ -34,21 +31,17 @@ pub(super) enum Checked {
     Fine(Box<Ends>),
     /// There is nothing to search for.
     Refused(Verdict, Option<Signature>),
-    /// They were cancelled.
+    /// They were stopped, or out of time.
     Stopped,
 }
 
 /// Carries out the start-up checks.
 pub(super) struct Checker<'a> {
-    pub(super) session: &'a Arc<Session>,
     pub(super) space: &'a Space,
     pub(super) tests: &'a [TestCase],
     /// The test that is to fail.
     pub(super) named: Option<&'a str>,
     pub(super) options: &'a DebugOptions,
-    pub(super) stop: &'a CancellationToken,
-    /// Checks of before an interruption.
-    pub(super) earlier: BTreeMap<TrialId, Run>,
     /// How many were carried out or known.
     pub(super) count: usize,
     /// What the tries of the failing circumstance have shown.
@@ -64,11 +57,11 @@ enum Calibrated {
 
 impl Checker<'_> {
     /// Tries both ends, the failing one as often as it takes to know how often it fails.
-    pub(super) async fn check(&mut self) -> Result<Checked, EngineError> {
+    pub(super) async fn check(&mut self, driver: &mut Driver) -> Result<Checked, EngineError> {
         let repeat = self.options.repeat;
-        let failing = (1..).take(self.at_once(repeat, 1)).map(TrialId::check_failing);
-        let ends = [TrialId::check_simplest(1)].into_iter().chain(failing).collect();
-        let Some(ends) = self.carry_out(ends).await? else { return Ok(Checked::Stopped) };
+        let mut ends = vec![TrialRole::CheckSimplest];
+        ends.resize(1 + self.at_once(driver.n_slots() - 1, repeat), TrialRole::CheckFailing);
+        let Some(ends) = self.carry_out(ends, driver).await? else { return Ok(Checked::Stopped) };
         let mut news = ends.into_iter();
         let Some(simplest) = news.next() else { return Ok(Checked::Stopped) };
         let news: Vec<Run> = news.collect();
@@ -81,7 +74,7 @@ impl Checker<'_> {
         if fails_without && news.iter().all(|run| run.outcome == Outcome::Pass) {
             return Ok(Checked::Refused(Verdict::FailsWithout, None));
         }
-        let calibration = match self.calibrate(news, repeat).await? {
+        let calibration = match self.calibrate(news, repeat, driver).await? {
             Calibrated::Known(calibration) => calibration,
             Calibrated::Refused(verdict) => return Ok(Checked::Refused(verdict, None)),
             Calibrated::Stopped => return Ok(Checked::Stopped),
@@ -92,7 +85,7 @@ impl Checker<'_> {
         if let Some(verdict) = refuse_simplest(&simplest, &wanted) {
             return Ok(Checked::Refused(verdict, Some(wanted)));
         }
-        match self.look_for_flaky_failures(&wanted, calibration.rate).await? {
+        match self.look_for_flaky_failures(&wanted, calibration.rate, driver).await? {
             None => Ok(Checked::Stopped),
             Some(true) => Ok(Checked::Refused(Verdict::FailsAtTimes, Some(wanted))),
             Some(false) => Ok(Checked::Fine(Box::new(Ends { simplest, failing, wanted, calibration }))),
@@ -100,33 +93,41 @@ impl Checker<'_> {
     }
 
     /// Looks again whether the failure always shows, longer than at first; none when it was stopped.
-    pub(super) async fn look_again(&mut self) -> Result<Option<Calibration>, EngineError> {
+    pub(super) async fn look_again(
+        &mut self,
+        driver: &mut Driver,
+    ) -> Result<Option<Calibration>, EngineError> {
         self.tally.settled = true;
-        match self.calibrate(Vec::new(), self.tally.tried + calibrate::DOUBTED).await? {
+        match self.calibrate(Vec::new(), self.tally.tried + calibrate::DOUBTED, driver).await? {
             Calibrated::Known(calibration) => Ok(Some(calibration)),
             Calibrated::Refused(_) | Calibrated::Stopped => Ok(None),
         }
     }
 
-    /// Tries the failing circumstance until it is known how often it fails; so many failures in a row are
+    /// Tries the failing circumstance until it is known how often it fails; `repeat` failures in a row are
     /// enough.
-    async fn calibrate(&mut self, mut news: Vec<Run>, repeat: u32) -> Result<Calibrated, EngineError> {
+    async fn calibrate(
+        &mut self,
+        mut news: Vec<Run>,
+        repeat: u32,
+        driver: &mut Driver,
+    ) -> Result<Calibrated, EngineError> {
         loop {
             for run in news {
-                if let Err(verdict) = self.tally.add(self.session, run, self.named) {
+                if let Err(verdict) = self.tally.add(driver.session(), run, self.named) {
                     return Ok(Calibrated::Refused(verdict));
                 }
             }
             match self.decide(repeat) {
                 Next::Known(calibration) => {
                     let Calibration { failed, tried, rate } = calibration;
-                    self.session.events().emit(Event::Calibrated { failed, tried, rate });
+                    driver.session().events().emit(Event::Calibrated { failed, tried, rate });
                     return Ok(Calibrated::Known(calibration));
                 }
                 Next::NotReproduced => return Ok(Calibrated::Refused(Verdict::NotReproduced)),
                 Next::Again => {
-                    let next = (self.tally.seen + 1..).take(self.at_once(repeat, 0));
-                    match self.carry_out(next.map(TrialId::check_failing).collect()).await? {
+                    let next = vec![TrialRole::CheckFailing; self.at_once(driver.n_slots(), repeat)];
+                    match self.carry_out(next, driver).await? {
                         Some(runs) => news = runs,
                         None => return Ok(Calibrated::Stopped),
                     }
@@ -153,10 +154,10 @@ impl Checker<'_> {
         }
     }
 
-    /// How many further checks of the failing circumstance are started together where some slots are taken:
-    /// a test that always failed needs only a few more.
-    fn at_once(&self, repeat: u32, taken: usize) -> usize {
-        let slots = self.session.slots.len().saturating_sub(taken).max(1);
+    /// How many further checks of the failing circumstance are started together on some slots: a test that
+    /// always failed needs only a few more.
+    fn at_once(&self, slots: usize, repeat: u32) -> usize {
+        let slots = slots.max(1);
         let repeat = if self.options.flaky == Flaky::Auto { repeat } else { 1 };
         if self.tally.failed == self.tally.tried {
             slots.min(repeat.saturating_sub(self.tally.tried).max(1) as usize)
@@ -170,63 +171,42 @@ impl Checker<'_> {
         &mut self,
         wanted: &Signature,
         rate: f64,
+        driver: &mut Driver,
     ) -> Result<Option<bool>, EngineError> {
-        let mut next = 2;
-        let tries = calibrate::simplest_tries(rate);
-        while next <= tries {
-            let batch = (next..=tries).take(self.session.slots.len());
-            let batch: Vec<TrialId> = batch.map(TrialId::check_simplest).collect();
-            next += batch.len() as u32;
-            let Some(runs) = self.carry_out(batch).await? else { return Ok(None) };
-            if runs.iter().any(|run| failures(self.session, run).iter().any(|s| s.is_about_same(wanted))) {
+        // The first one was part of the check of both ends.
+        let mut left = calibrate::simplest_tries(rate).saturating_sub(1) as usize;
+        while left > 0 {
+            let batch = left.min(driver.n_slots());
+            left -= batch;
+            let checks = vec![TrialRole::CheckSimplest; batch];
+            let Some(runs) = self.carry_out(checks, driver).await? else { return Ok(None) };
+            let is_wanted = |run: &Run| failures(driver.session(), run).iter().any(|s| s.is_about_same(wanted));
+            if runs.iter().any(is_wanted) {
                 return Ok(Some(true));
             }
         }
         Ok(Some(false))
     }
 
-    /// Carries checks out, as many at a time as there are slots; none when they were cancelled.
-    async fn carry_out(&mut self, checks: Vec<TrialId>) -> Result<Option<Vec<Run>>, EngineError> {
-        let mut runs = Vec::new();
-        for some in checks.chunks(self.session.slots.len().max(1)) {
-            let one = |(place, &trial): (usize, &TrialId)| {
-                let earlier = self.earlier.remove(&trial);
-                let request = self.request(trial);
-                let (session, stop) = (self.session.clone(), self.stop);
-                async move {
-                    match earlier {
-                        Some(run) => Ok(TrialEnd::Finished(Box::new(run))),
-                        None => session.trial(slot_of(place), &request?, stop).await,
-                    }
-                }
-            };
-            let started: Vec<_> = some.iter().enumerate().map(one).collect();
-            for end in try_join_all(started).await? {
-                let TrialEnd::Finished(run) = end else { return Ok(None) };
-                self.count += 1;
-                runs.push(*run);
-            }
-        }
-        Ok(Some(runs))
+    /// Carries checks out on all slots; none when they were stopped.
+    async fn carry_out(
+        &mut self,
+        checks: Vec<TrialRole>,
+        driver: &mut Driver,
+    ) -> Result<Option<Vec<Run>>, EngineError> {
+        let request = |role| Ok((role, self.request(role)?));
+        let checks = checks.into_iter().map(request).collect::<Result<Vec<_>, EngineError>>()?;
+        let Some(finished) = driver.run_all(checks).await? else { return Ok(None) };
+        self.count += finished.len();
+        Ok(Some(finished.into_iter().map(|trial| trial.run).collect()))
     }
 
-    fn request(&self, trial: TrialId) -> Result<TrialRequest, EngineError> {
-        let deltas = if trial >= TrialId::check_failing(0) { self.space.full() } else { DeltaSet::new() };
+    fn request(&self, role: TrialRole) -> Result<TrialRequest, EngineError> {
+        let deltas = if role == TrialRole::CheckFailing { self.space.full() } else { DeltaSet::new() };
         let circumstance = self.space.circumstance(&deltas)?;
         // Any failure is looked for: which one it is shows only here.
-        Ok(TrialRequest {
-            trial,
-            circumstance,
-            deltas,
-            tests: self.tests.to_vec(),
-            wanted: None,
-            perturbing: None,
-        })
+        Ok(TrialRequest { circumstance, deltas, drive: Tests::new(self.tests.to_vec()), wanted: None })
     }
-}
-
-fn slot_of(place: usize) -> SlotId {
-    SlotId(u16::try_from(place).unwrap_or_default())
 }
 
 /// What the tries of the failing circumstance have shown.
@@ -299,7 +279,7 @@ fn failures(session: &Session, run: &Run) -> Vec<Signature> {
     if let Some(start) = run.evidence.start_failure() {
         return vec![start];
     }
-    session.failures(&session.application().tests, &run.evidence.tests)
+    failures_of(&session.application().tests, &run.evidence.tests)
 }
 
 fn refuse_simplest(simplest: &Run, wanted: &Signature) -> Option<Verdict> {

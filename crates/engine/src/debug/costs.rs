@@ -115,6 +115,7 @@ failing: { instances: { a: 2, b: 2, c: 2 } }
             seed: 1,
             retries: 0,
             perturbed: None,
+            question: None,
         }
     }
 

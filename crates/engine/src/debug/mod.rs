@@ -1,7 +1,6 @@
 //! Delta debugging as a campaign: start-up checks, search, cause, evidence (paper 1, section 4).
 
 mod answer;
-mod asking;
 mod boundary;
 pub mod bundle;
 mod calibrate;
@@ -14,7 +13,6 @@ mod input;
 mod options;
 mod orders;
 mod report;
-mod resume;
 mod start;
 mod table;
 
@@ -28,24 +26,25 @@ pub use options::{DebugOptions, Flaky, Strategy};
 pub use report::{
     DebugReport, Difference, FoundCause, NamedDelta, Otherwise, Rest, TreeCall, Trials, Verdict,
 };
-pub use resume::unfinished;
 pub use start::StartReport;
 pub use table::{Bar, Course, RoundCounts, RoundTask, course};
 
 use std::sync::Arc;
 
-use faultscope_model::application::test_named;
+use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
-use faultscope_model::{DeltaSet, Outcome, Run, Space};
+use faultscope_model::{Application, CampaignId, DeltaSet, Outcome, Run, Space};
 use faultscope_search::{Bayes, BayesOptions, Ddmin, DdminPar, Problem, Search};
+use faultscope_store::Store;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::campaign::{self, Brief, Stop};
-use crate::clock::Clock;
+use crate::drive::Tests;
+use crate::driver::{Budget, Driver, Ended, Foundations, Meaning, SearchAsks, TrialRole, find_unfinished};
 use crate::error::EngineError;
 use crate::session::Session;
+use crate::trial::TrialRequest;
 use checks::{Checked, Checker, Ends};
 use deeper::Ground;
 
@@ -56,55 +55,66 @@ pub async fn debug(
     stop: &CancellationToken,
 ) -> Result<DebugReport, EngineError> {
     let started = Instant::now();
-    let clock = Clock::start(options.most_time, stop);
-    let mut report = search(session, options, clock.halt()).await?;
-    if report.verdict == Verdict::Stopped && clock.ran_out() {
-        report.verdict = Verdict::OutOfBudget;
-    }
+    let application = session.application();
+    let space = application.space().map_err(|e| EngineError::Internal(e.to_string()))?;
+    let budget = Budget { trials: options.most_trials, time: options.most_time };
+    let mut driver = Driver::open(session, &foundations(session, &space, options), budget, stop)?;
+    let mut report = DebugReport::new(session, &space, options.strategy);
+    reduce(&mut driver, space, options, &mut report).await?;
     report.took = started.elapsed();
     session.events().emit(Event::Note { text: report.summary() });
     Ok(report)
 }
 
-async fn search(
-    session: &Arc<Session>,
+/// The debug campaign to go on with: the one that is named, or the newest of this application that has
+/// no answer yet.
+pub fn unfinished(
+    store: &Store,
+    application: &Application,
+    named: Option<&str>,
+) -> Result<CampaignId, EngineError> {
+    find_unfinished(store, "debug", application, named)
+}
+
+/// What the trials rest on: what is deployed and tested, between which ends, and how it is searched.
+fn foundations(session: &Session, space: &Space, options: &DebugOptions) -> Foundations {
+    let deltas: Vec<_> = space.deltas.iter().map(|d| (&d.name, &d.from, &d.to)).collect();
+    Foundations::new(session, options).with("the list of deltas", &deltas)
+}
+
+async fn reduce(
+    driver: &mut Driver,
+    space: Space,
     options: &DebugOptions,
-    stop: &CancellationToken,
-) -> Result<DebugReport, EngineError> {
+    report: &mut DebugReport,
+) -> Result<(), EngineError> {
+    let session = driver.session().clone();
     let application = session.application();
-    let space = application.space().map_err(|e| EngineError::Internal(e.to_string()))?;
     let mut tests = application.tests.clone();
     let named = options.test.clone().or_else(|| application.failing_test.clone());
     if let (true, Some(name)) = (options.only_failing_test, &named) {
         tests = test_named(&tests, name).into_iter().collect();
     }
-    let mut report = DebugReport::new(session, &space, options.strategy);
-    let mut past = resume::past(session, &space, options)?;
-    past.means.most = options.most_trials;
     if space.full().is_empty() {
         report.verdict = Verdict::NoDeltas;
         if options.input {
-            let known = (&past.checks, &mut past.means);
-            deeper::input_alone(session, options, (&space, &tests), known, &mut report, stop).await?;
+            deeper::input_alone(driver, options, (&space, &tests), report).await?;
         }
-        return Ok(report);
+        return Ok(());
     }
     let mut costs = Costs::load(&session.options.state, &application.name);
     let space = costs.apply(space);
     let mut checker = Checker {
-        session,
         space: &space,
         tests: &tests,
         named: named.as_deref(),
         options,
-        stop,
-        earlier: past.checks,
         count: 0,
         tally: checks::Tally::default(),
     };
-    let checked = checker.check().await?;
+    let checked = checker.check(driver).await?;
     report.trials.checks = checker.count;
-    let Ends { simplest, failing, wanted, calibration } = match checked {
+    let Ends { simplest, failing, wanted, mut calibration } = match checked {
         Checked::Fine(ends) => *ends,
         Checked::Refused(verdict, signature) => {
             (report.verdict, report.signature) = (verdict, signature);
@@ -112,88 +122,118 @@ async fn search(
                 report.start = start::told(&space, run, &[]);
             }
             if options.input && report.verdict == Verdict::FailsAlready {
-                let known = (&checker.earlier, &mut past.means);
-                deeper::input_alone(session, options, (&space, &tests), known, &mut report, stop).await?;
+                deeper::input_alone(driver, options, (&space, &tests), report).await?;
             }
-            return Ok(report);
+            return Ok(());
         }
-        Checked::Stopped => return Ok(report),
+        Checked::Stopped => {
+            report.verdict = driver.halted().into();
+            return Ok(());
+        }
     };
     report.signature = Some(wanted.clone());
     // Whether a service comes up is known before any test is run.
     let tests = if wanted.service().is_some() { Vec::new() } else { tests.clone() };
-    let learnt = Arc::new(orders::learn_orders(session, space.clone(), &simplest).await?);
+    let learnt = Arc::new(orders::learn_orders(&session, space.clone(), &simplest).await?);
     // The order of the calls may turn out to be nearer to the failing one than was thought.
     let failing = Run { deltas: learnt.full(), ..failing };
     report.deltas = failing.deltas.len();
-    let mut calibration = calibration;
-    let earlier = past.runs.len();
-    let mut brief = Brief {
-        wanted: Some(wanted.clone()),
-        earlier: past.runs,
-        numbered: past.numbered,
-        ..Brief::new((*learnt).clone(), tests)
-    };
-    let (search, finished) = loop {
-        let mut search = strategy(session, options, &learnt, calibration.rate);
-        brief.known = known(&learnt, &wanted, calibration.rate);
-        let done = brief.earlier.len() - earlier;
-        brief.most_trials = options.most_trials.map(|most| most.saturating_sub(done));
-        let finished = campaign::run(session, &brief, &mut *search, stop).await?;
+    let mut deltas = Deltas { space: learnt.clone(), tests: tests.clone(), wanted: Some(wanted.clone()) };
+    let (mut runs, mut n_earlier) = (Vec::new(), 0);
+    let (search, ended) = loop {
+        let mut search = strategy(&session, options, &learnt, calibration.rate);
+        driver.watch(deltas.known_ends(calibration.rate)?);
+        let mut asks =
+            SearchAsks::new(&mut *search, &mut deltas, TrialRole::Search).after(runs, n_earlier).recalling();
+        let ended = driver.run(&mut asks).await?;
+        (runs, n_earlier) = (asks.runs, asks.n_earlier);
         let causes: Vec<usize> = search.standing().causes.iter().map(|cause| cause.witness.len()).collect();
-        let certain = calibration.rate >= 1.0 && options.flaky == Flaky::Auto && finished.stopped.is_none();
-        if certain && calibrate::looks_like_chance(&causes, &finished.runs) {
-            match checker.look_again().await? {
+        let certain = calibration.rate >= 1.0 && options.flaky == Flaky::Auto && ended == Ended::Done;
+        if certain && calibrate::looks_like_chance(&causes, &runs) {
+            match checker.look_again(driver).await? {
                 Some(again) if again.rate < 1.0 => {
                     let text = "the failure does not always show after all: the search goes on with its rate";
                     session.events().emit(Event::Note { text: text.into() });
-                    brief.numbered = finished.numbered;
-                    (brief.earlier, calibration) = (finished.runs, again);
+                    calibration = again;
                     continue;
                 }
                 Some(again) => calibration = again,
                 None => {}
             }
         }
-        break (search, finished);
+        break (search, ended);
     };
     (report.calibration, report.trials.checks) = (Some(calibration), checker.count);
-    answer::fill(&mut report, &learnt, &*search, &finished);
-    if options.all && finished.stopped.is_none() && !report.none_left {
-        report.rest = answer::rest(&learnt, &search.standing().causes, &finished.runs);
+    answer::fill(report, &learnt, &*search, &runs);
+    report.trials.earlier = n_earlier;
+    (report.trials.sentinels, report.trials.cancelled) = (driver.n_sentinels(), driver.n_cancelled());
+    report.searched = ended == Ended::Done;
+    if options.all && report.searched && !report.none_left {
+        report.rest = answer::rest(&learnt, &search.standing().causes, &runs);
     }
-    report.trials.earlier = earlier;
-    report.searched = finished.stopped.is_none();
-    report.verdict = match finished.stopped {
-        None => Verdict::Reduced,
-        Some(Stop::Asked) => Verdict::Stopped,
-        Some(Stop::OutOfTrials) => Verdict::OutOfBudget,
-    };
-    let runs: Vec<&Run> = finished.runs.iter().chain([&simplest, &failing]).collect();
+    report.verdict = ended.into();
+    let compared: Vec<&Run> = runs.iter().chain([&simplest, &failing]).collect();
     if wanted.service().is_some() {
         let witness = report.causes.first().and_then(|cause| cause.run.as_ref());
-        let shown = runs.iter().find(|run| Some(&run.id) == witness).copied().unwrap_or(&failing);
-        report.start = start::told(&learnt, shown, &runs);
+        let shown = compared.iter().find(|run| Some(&run.id) == witness).copied().unwrap_or(&failing);
+        report.start = start::told(&learnt, shown, &compared);
     } else {
-        report.difference = difference::first_difference(session, &learnt, &runs, &report).await?;
+        report.difference = difference::first_difference(&session, &learnt, &compared, report).await?;
     }
-    costs.learn(&learnt, &simplest, &finished.runs[earlier..]);
+    costs.learn(&learnt, &simplest, &runs[n_earlier.min(runs.len())..]);
     costs.save();
-    if let (Verdict::Reduced, Some(wanted)) = (&report.verdict, &brief.wanted) {
-        let (tests, rate) = (&brief.tests, calibration.rate);
-        let ground = Ground { session, options, space: &learnt, tests, wanted, rate, stop };
-        let mut means = past.means;
-        means.most = options.most_trials.map(|most| most.saturating_sub(finished.runs.len() - earlier));
-        ground.look_deeper(&mut report, &mut means).await?;
+    if report.verdict == Verdict::Reduced {
+        let ground =
+            Ground { options, space: &learnt, tests: &tests, wanted: &wanted, rate: calibration.rate };
+        ground.look_deeper(driver, report).await?;
     }
-    Ok(report)
+    Ok(())
 }
 
-/// What sentinels repeat: what fails only at times is no measure for the environment.
-fn known(space: &Space, wanted: &Signature, rate: f64) -> Vec<(DeltaSet, Outcome)> {
-    let fails = (space.full(), Outcome::Fail { signature: wanted.clone() });
-    let passes = (DeltaSet::new(), Outcome::Pass);
-    if rate < 1.0 { vec![passes] } else { vec![fails, passes] }
+/// Sets of a search as deltas of a space, tested for one failure.
+#[derive(Debug, Clone)]
+struct Deltas {
+    space: Arc<Space>,
+    tests: Vec<TestCase>,
+    wanted: Option<Signature>,
+}
+
+impl Deltas {
+    fn request_of(&self, set: &DeltaSet) -> Result<TrialRequest, EngineError> {
+        Ok(TrialRequest {
+            deltas: set.clone(),
+            circumstance: self.space.circumstance(set)?,
+            drive: Tests::new(self.tests.clone()),
+            wanted: self.wanted.clone(),
+        })
+    }
+
+    /// What sentinels repeat: what fails only at times is no measure for the environment.
+    fn known_ends(&self, rate: f64) -> Result<Vec<(TrialRequest, Outcome)>, EngineError> {
+        let mut known = Vec::new();
+        if let (true, Some(signature)) = (rate >= 1.0, &self.wanted) {
+            let fails = Outcome::Fail { signature: signature.clone() };
+            known.push((self.request_of(&self.space.full())?, fails));
+        }
+        known.push((self.request_of(&DeltaSet::new())?, Outcome::Pass));
+        Ok(known)
+    }
+}
+
+impl Meaning for Deltas {
+    fn request(&mut self, _search: &dyn Search, set: &DeltaSet) -> Result<TrialRequest, EngineError> {
+        self.request_of(set)
+    }
+}
+
+impl From<Ended> for Verdict {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Done => Self::Reduced,
+            Ended::Stopped => Self::Stopped,
+            Ended::OutOfBudget => Self::OutOfBudget,
+        }
+    }
 }
 
 fn strategy(

@@ -1,22 +1,19 @@
 //! What a test shows without perturbations: whether it passes, always, and what it calls.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use faultscope_model::application::TestCase;
 use faultscope_model::outcome::Signature;
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::run::CallSeen;
-use faultscope_model::{Outcome, SlotId, TrialId};
-use tokio_util::sync::CancellationToken;
+use faultscope_model::Outcome;
 
 use super::phase::request;
 use super::report::{Flaky, Verdict};
+use crate::drive::TrialTrace;
+use crate::driver::{Driver, TrialRole};
 use crate::error::EngineError;
-use crate::perturbing::Seen;
-use crate::session::Session;
-use crate::trial::TrialEnd;
 
 /// How often a test that passes at times only is tried.
 pub(super) const FLAKY_TRIES: u32 = 8;
@@ -26,8 +23,8 @@ const CHANCE: f64 = 0.01;
 
 /// Two runs that passed, and how often others did not.
 pub(super) struct Baseline {
-    pub(super) first: Seen,
-    pub(super) second: Seen,
+    pub(super) first: TrialTrace,
+    pub(super) second: TrialTrace,
     pub(super) calls: Vec<CallSeen>,
     /// What callers saw, where both runs agree.
     pub(super) usual: HashMap<TargetId, String>,
@@ -40,40 +37,51 @@ pub(super) struct Baseline {
 pub(super) enum Based {
     Fine(Box<Baseline>),
     Refused(Verdict, Option<Signature>),
+    /// Stopped, or out of time.
     Stopped,
 }
 
-/// Runs a test without perturbations, twice, or more often when it does not always pass.
+/// Runs a test without perturbations, twice, or more often when it does not always pass. All slots take part.
 pub(super) async fn baseline(
-    session: &Arc<Session>,
+    driver: &mut Driver,
     test: &TestCase,
-    checks: &mut u32,
     count: &mut usize,
-    stop: &CancellationToken,
 ) -> Result<Based, EngineError> {
-    let mut passed: Vec<(Seen, Vec<CallSeen>)> = Vec::new();
+    let mut passed: Vec<(TrialTrace, Vec<CallSeen>)> = Vec::new();
     let (mut failed, mut tried) = (0, 0);
     let (mut signature, mut took) = (None, Duration::MAX);
-    while tried < 2 || (failed > 0 && tried < FLAKY_TRIES && !(passed.is_empty() && tried >= 3)) {
-        *checks += 1;
-        let request = request(session, test, TrialId::check_simplest(*checks), Vec::new(), false);
-        let TrialEnd::Finished(run) = session.trial(SlotId(0), &request, stop).await? else {
-            return Ok(Based::Stopped);
+    loop {
+        let wanted = match (tried, failed, passed.is_empty()) {
+            (0..2, _, _) => 2 - tried,
+            (_, 0, _) => 0,
+            // Three failures and no pass: it does not work at all.
+            (2, _, true) => 1,
+            (3.., _, true) => 0,
+            _ => FLAKY_TRIES.saturating_sub(tried),
         };
-        tried += 1;
-        *count += 1;
-        let seen = session.take_seen(run.trial).unwrap_or_default();
-        match run.outcome {
-            Outcome::Pass => {
-                took = took.min(run.evidence.tests.iter().map(|result| result.took).sum());
-                passed.push((seen, run.perturbed.map(|p| p.calls).unwrap_or_default()));
-            }
-            Outcome::Fail { signature: found } => {
-                failed += 1;
-                signature = Some(found);
-            }
-            Outcome::Unresolved { reason } => {
-                return Ok(Based::Refused(Verdict::Unresolved { reason }, None));
+        if wanted == 0 {
+            break;
+        }
+        let alone = || request(driver.session(), test, Vec::new(), false, BTreeSet::new());
+        let trials: Vec<_> = (0..wanted).map(|_| (TrialRole::Baseline, alone())).collect();
+        let Some(finished) = driver.run_all(trials).await? else { return Ok(Based::Stopped) };
+        for trial in finished {
+            tried += 1;
+            *count += 1;
+            let run = trial.run;
+            match run.outcome {
+                Outcome::Pass => {
+                    took = took.min(run.evidence.tests.iter().map(|result| result.took).sum());
+                    let trace = trial.trace.map(|trace| *trace).unwrap_or_default();
+                    passed.push((trace, run.perturbed.map(|p| p.calls).unwrap_or_default()));
+                }
+                Outcome::Fail { signature: found } => {
+                    failed += 1;
+                    signature = Some(found);
+                }
+                Outcome::Unresolved { reason } => {
+                    return Ok(Based::Refused(Verdict::Unresolved { reason }, None));
+                }
             }
         }
     }

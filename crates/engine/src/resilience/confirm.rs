@@ -7,9 +7,8 @@ use faultscope_search::resilience::{Candidate, Targets};
 use faultscope_search::{Cause, Fixed, Proof};
 
 use super::baseline::{FLAKY_TRIES, must_fail};
-use super::explore::{Explorer, Tested};
+use super::explore::{Explorer, Searched, Tested};
 use super::report::Flaky;
-use crate::campaign::Finished;
 use crate::error::EngineError;
 
 /// How often a test with defects is run without perturbations once more.
@@ -148,7 +147,7 @@ impl Explorer<'_> {
         tolerant: bool,
         repeats: u32,
         tested: &mut Tested<'_>,
-    ) -> Result<(Targets, Finished), EngineError> {
+    ) -> Result<(Targets, Searched), EngineError> {
         let mut book = Targets::default();
         let mut all: Vec<&Perturbation> = sets.iter().flatten().collect();
         all.sort_unstable();
@@ -156,7 +155,7 @@ impl Explorer<'_> {
         book.candidates = all.into_iter().map(listed).collect();
         let sets: Vec<DeltaSet> = sets.iter().map(|set| book.set_of(set)).collect();
         if sets.is_empty() || tested.stopped.is_some() {
-            return Ok((book, Finished::default()));
+            return Ok((book, Searched::default()));
         }
         let before = std::mem::replace(&mut tested.must_fail, repeats);
         let finished = self.run(Some(&book), tolerant, &mut Fixed::new(sets), tested).await;

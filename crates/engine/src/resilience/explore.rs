@@ -13,37 +13,37 @@ use faultscope_search::resilience::{
 };
 use faultscope_search::{Cause, Proof, Search};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::baseline::{Based, Baseline, baseline};
 use super::gather::gather;
 use super::ground::{Ground, counts, nothing, seen_calls};
 use super::notes::{Known, honest, left_alone};
-use super::phase::{Answers, Found, Phase};
+use super::phase::{Found, Phase};
 use super::report::{Defect, Flaky, TestReport, Trials, Verdict};
 use super::shown::{failing_run, told};
 use super::trace::{location_in, trace_of};
 use super::{ResilienceOptions, Strategy};
-use crate::campaign::{self, Brief, Finished, Stop};
+use crate::drive::errors_of_test;
+use crate::driver::{Driver, Ended, SearchAsks, TrialRole};
 use crate::error::EngineError;
-use crate::honest::errors_of_test;
 use crate::session::Session;
 
 /// What all tests of a campaign share.
 pub(super) struct Explorer<'a> {
     pub(super) session: &'a Arc<Session>,
+    pub(super) driver: &'a mut Driver,
     pub(super) options: &'a ResilienceOptions,
-    pub(super) stop: &'a CancellationToken,
-    /// Trials of before an interruption.
-    pub(super) answers: Answers,
-    /// The highest number that a trial of a search has had.
-    pub(super) numbered: u64,
-    /// How many runs without perturbations there were.
-    pub(super) checks: u32,
     /// What the tests so far have shown about what the file declares.
     pub(super) known: Known,
-    /// How many trials may still finish.
-    pub(super) left: Option<usize>,
+}
+
+/// What came of one search over perturbations.
+#[derive(Debug, Default)]
+pub(super) struct Searched {
+    /// What sets showed, in order.
+    pub(super) runs: Vec<Run>,
+    /// Why it ended before the search was done; none when it is done.
+    pub(super) stopped: Option<Ended>,
 }
 
 /// One test under exploration.
@@ -56,7 +56,7 @@ pub(super) struct Tested<'t> {
     expected: BTreeSet<TargetId>,
     pub(super) found: Found,
     pub(super) report: TestReport,
-    pub(super) stopped: Option<Stop>,
+    pub(super) stopped: Option<Ended>,
 }
 
 impl Explorer<'_> {
@@ -74,7 +74,7 @@ impl Explorer<'_> {
             stopped: None,
         };
         let count = &mut tested.report.trials.baseline;
-        let based = baseline(self.session, test, &mut self.checks, count, self.stop).await?;
+        let based = baseline(self.driver, test, count).await?;
         match based {
             Based::Fine(mut baseline) => {
                 let within = self.options.limit(test, baseline.took);
@@ -92,7 +92,7 @@ impl Explorer<'_> {
             Based::Refused(verdict, signature) => {
                 (tested.report.verdict, tested.report.signature) = (verdict, signature);
             }
-            Based::Stopped => tested.report.verdict = Verdict::Stopped,
+            Based::Stopped => tested.report.verdict = self.driver.halted().into(),
         }
         let mut report = tested.report;
         let missed = tested.found.missed.into_iter().filter(|(p, _)| !tested.found.applied.contains(p));
@@ -153,8 +153,7 @@ impl Explorer<'_> {
         }
         tested.report.defects = gather(std::mem::take(&mut tested.report.defects));
         tested.report.verdict = match tested.stopped {
-            Some(Stop::Asked) => Verdict::Stopped,
-            Some(Stop::OutOfTrials) => Verdict::OutOfBudget,
+            Some(ended) => ended.into(),
             None if tested.report.defects.is_empty() => match tested.found.missed.iter().next() {
                 Some((first, why)) if tested.found.applied.is_empty() => {
                     Verdict::Unresolved { reason: format!("nothing could be applied: {first} ({why})") }
@@ -189,7 +188,7 @@ impl Explorer<'_> {
         &mut self,
         targets: &Targets,
         tested: &mut Tested<'_>,
-    ) -> Result<(Vec<Cause>, Finished), EngineError> {
+    ) -> Result<(Vec<Cause>, Searched), EngineError> {
         let seed = self.session.options.seed;
         let mut screen;
         let (mut walk, mut dd);
@@ -251,11 +250,7 @@ impl Explorer<'_> {
         tolerant: bool,
         search: &mut dyn Search,
         tested: &mut Tested<'_>,
-    ) -> Result<Finished, EngineError> {
-        // Sets stand for perturbations, so the space of the file's own deltas plays no part.
-        let space = self.session.application().space().map_err(|e| EngineError::Internal(e.to_string()))?;
-        let brief =
-            Brief { numbered: self.numbered, most_trials: self.left, ..Brief::new(space, Vec::new()) };
+    ) -> Result<Searched, EngineError> {
         let mut phase = Phase {
             session: self.session,
             test: tested.test,
@@ -264,20 +259,19 @@ impl Explorer<'_> {
             must_fail: tested.must_fail,
             usual: &tested.usual,
             expected: &tested.expected,
-            answers: &mut self.answers,
             found: &mut tested.found,
         };
-        let finished = campaign::run_as(self.session, &brief, &mut phase, search, self.stop).await?;
-        self.numbered = finished.numbered;
-        self.left = self.left.map(|left| left.saturating_sub(finished.runs.len() - finished.earlier));
-        for run in &finished.runs {
+        let mut asks = SearchAsks::new(search, &mut phase, TrialRole::Search);
+        let ended = self.driver.run(&mut asks).await?;
+        let SearchAsks { runs, n_earlier, .. } = asks;
+        for run in &runs {
             if let Outcome::Unresolved { reason } = &run.outcome {
                 tested.report.trials.unresolved += 1;
                 *tested.report.unresolved.entry(reason.clone()).or_default() += 1;
             }
         }
-        tested.report.trials.earlier += finished.earlier;
-        Ok(finished)
+        tested.report.trials.earlier += n_earlier;
+        Ok(Searched { runs, stopped: (ended != Ended::Done).then_some(ended) })
     }
 
     /// Adds what a search found, with the run that shows it.

@@ -10,7 +10,7 @@ use faultscope_model::{Application, Span};
 use faultscope_search::resilience::{Candidate, Scope, SeenCall, Targets};
 
 use super::ResilienceOptions;
-use crate::perturbing::Seen;
+use crate::drive::TrialTrace;
 
 /// Methods whose requests may be repeated, as HTTP has it.
 pub(super) const IDEMPOTENT: [&str; 5] = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"];
@@ -35,19 +35,19 @@ impl Ground {
     pub(super) fn new(
         application: &Application,
         options: &ResilienceOptions,
-        first: &Seen,
-        second: &Seen,
+        first: &TrialTrace,
+        second: &TrialTrace,
     ) -> Self {
         let calls = named(&first.spans);
         let again = named(&second.spans);
         let mut events = events_of(&first.spans, &calls);
         let offset = events.len() as u64 + 1;
-        events.extend(first.events.iter().map(|event| shifted(event, offset)));
+        events.extend(first.messages.iter().map(|event| shifted(event, offset)));
         let scope = Scope { kinds: vec![Kind::Duplicate, Kind::Restart], from_test: true };
         let mut targets = Targets::new(&events, &scope);
         let all = std::mem::take(&mut targets.candidates);
-        let messages = |seen: &Seen| -> BTreeSet<Perturbation> {
-            Targets::new(&seen.events, &scope).candidates.into_iter().map(|c| c.perturbation).collect()
+        let messages = |seen: &TrialTrace| -> BTreeSet<Perturbation> {
+            Targets::new(&seen.messages, &scope).candidates.into_iter().map(|c| c.perturbation).collect()
         };
         let (stable, known) = (messages(second), messages(first));
         let names = |messages: &BTreeSet<Perturbation>| -> BTreeSet<TargetId> {
@@ -224,9 +224,9 @@ pub(super) fn seen_calls(calls: &[CallSeen]) -> Vec<SeenCall> {
 }
 
 /// Why there is nothing to perturb, where what was chosen or how the test runs explains it.
-pub(super) fn nothing(seen: &Seen, kinds: &[Kind]) -> Option<&'static str> {
+pub(super) fn nothing(seen: &TrialTrace, kinds: &[Kind]) -> Option<&'static str> {
     let for_messages = kinds.iter().any(|kind| matches!(kind, Kind::Duplicate | Kind::Restart));
-    if seen.spans.is_empty() && seen.events.is_empty() {
+    if seen.spans.is_empty() && seen.messages.is_empty() {
         Some("no call came through the mesh, and the test's process told of no message")
     } else if seen.spans.is_empty() && !for_messages {
         Some("messages of actors know only duplicate and restart")

@@ -9,13 +9,11 @@ mod notes;
 mod options;
 mod phase;
 mod report;
-mod resume;
 mod shown;
 mod trace;
 
 pub use options::{ResilienceOptions, Strategy};
 pub use report::{Defect, Flaky, ResilienceReport, TestReport, TraceStep, Trials, Verdict};
-pub use resume::unfinished;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,14 +22,14 @@ use std::time::Duration;
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::event::Event;
 use faultscope_model::perturbation::Perturbation;
-use faultscope_model::{Run, SlotId, TrialId};
+use faultscope_model::{Application, CampaignId, Run};
+use faultscope_store::Store;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::Clock;
+use crate::driver::{Budget, Driver, Foundations, TrialRole, find_unfinished};
 use crate::error::EngineError;
 use crate::session::Session;
-use crate::trial::TrialEnd;
 use explore::Explorer;
 use notes::Known;
 
@@ -42,12 +40,9 @@ pub async fn resilience(
     stop: &CancellationToken,
 ) -> Result<ResilienceReport, EngineError> {
     let started = Instant::now();
-    let clock = Clock::start(options.most_time, stop);
-    let (mut tests, warnings) = explore(session, options, clock.halt()).await?;
-    if clock.ran_out() {
-        let stopped = tests.iter_mut().filter(|test| test.verdict == Verdict::Stopped);
-        stopped.for_each(|test| test.verdict = Verdict::OutOfBudget);
-    }
+    let budget = Budget { trials: options.most_trials, time: options.most_time };
+    let mut driver = Driver::open(session, &Foundations::new(session, options), budget, stop)?;
+    let (tests, warnings) = explore(&mut driver, options).await?;
     let report = ResilienceReport {
         campaign: session.id().to_string(),
         application: session.application().name.clone(),
@@ -62,22 +57,22 @@ pub async fn resilience(
     Ok(report)
 }
 
+/// The resilience campaign to go on with: the one that is named, or the newest of this application that has
+/// no answer yet.
+pub fn unfinished(
+    store: &Store,
+    application: &Application,
+    named: Option<&str>,
+) -> Result<CampaignId, EngineError> {
+    find_unfinished(store, "resilience", application, named)
+}
+
 async fn explore(
-    session: &Arc<Session>,
+    driver: &mut Driver,
     options: &ResilienceOptions,
-    stop: &CancellationToken,
 ) -> Result<(Vec<TestReport>, Vec<String>), EngineError> {
-    let past = resume::past(session, options)?;
-    let mut explorer = Explorer {
-        session,
-        options,
-        stop,
-        answers: past.answers,
-        numbered: past.numbered,
-        checks: past.checks,
-        known: Known::default(),
-        left: options.most_trials,
-    };
+    let session = driver.session().clone();
+    let mut explorer = Explorer { session: &session, driver, options, known: Known::default() };
     let all = &session.application().tests;
     let chosen: Vec<TestCase> = match options.tests.as_slice() {
         [] => all.clone(),
@@ -114,9 +109,8 @@ pub async fn reproduce(
     let test = test.ok_or_else(|| EngineError::Internal("the test is not there".into()))?;
     let test = &TestCase { within: within.unwrap_or(test.within), ..test.clone() };
     let tolerant = perturbations.iter().any(|perturbation| !perturbation.kind.is_neutral());
-    let request = phase::request(session, test, TrialId(1), perturbations, tolerant);
-    match session.trial(SlotId(0), &request, stop).await? {
-        TrialEnd::Finished(run) => Ok(Some(*run)),
-        TrialEnd::Cancelled => Ok(None),
-    }
+    let request = phase::request(session, test, perturbations, tolerant, BTreeSet::new());
+    let mut driver = Driver::new(session, Budget::default(), stop);
+    let finished = driver.run_all([(TrialRole::Search, request)]).await?;
+    Ok(finished.and_then(|trials| trials.into_iter().next()).map(|trial| trial.run))
 }

@@ -9,7 +9,7 @@ use faultscope_model::{Application, ServiceName, Span};
 
 use super::ResilienceOptions;
 use super::ground::{IDEMPOTENT, has_key, named};
-use crate::perturbing::Seen;
+use crate::drive::TrialTrace;
 
 /// Operations that are named one by one.
 const MOST_NAMED: usize = 3;
@@ -25,7 +25,7 @@ pub(super) struct Known {
 
 impl Known {
     /// Takes what one test showed.
-    pub(super) fn learn(&mut self, application: &Application, seen: &Seen) {
+    pub(super) fn learn(&mut self, application: &Application, seen: &TrialTrace) {
         for span in &seen.spans {
             let declared = application.services.get(&span.callee).map(|service| service.delivery.as_slice());
             for (place, (operation, _)) in declared.unwrap_or_default().iter().enumerate() {
@@ -61,7 +61,7 @@ impl Known {
 }
 
 /// What was seen and left alone, and why.
-pub(super) fn left_alone(application: &Application, options: &ResilienceOptions, seen: &Seen) -> Vec<String> {
+pub(super) fn left_alone(application: &Application, options: &ResilienceOptions, seen: &TrialTrace) -> Vec<String> {
     let mut notes = Vec::new();
     if options.kinds.contains(&Kind::Duplicate) && !options.all_deliveries {
         let undeclared = |span: &&Span| {
@@ -135,14 +135,14 @@ mod tests {
         let unknown = call("GET", "/left", TargetId::of_its_own("test").call("stock", "GET", "/left", 1));
         let spans = vec![of("POST", "/take"), of("POST", "/pay"), of("GET", "/take"), unknown];
         let folder = |name: &str| BTreeSet::from([("stock".parse().unwrap(), name.to_owned())]);
-        let seen = Seen { spans, unused: folder("dta"), ..Seen::default() };
+        let seen = TrialTrace { spans, unused: folder("dta"), ..TrialTrace::default() };
         let mut known = Known::default();
         assert!(known.warnings(&application).is_empty(), "nothing was seen yet");
         known.learn(&application, &seen);
         let warnings = known.warnings(&application);
         assert_eq!(warnings.len(), 2, "{warnings:?}");
         assert!(warnings[0].contains("`POST /takee`") && warnings[1].contains("`dta`"), "{warnings:?}");
-        known.learn(&application, &Seen::default());
+        known.learn(&application, &TrialTrace::default());
         assert_eq!(known.warnings(&application).len(), 1, "another test kept something there");
         let notes = left_alone(&application, &ResilienceOptions::default(), &seen);
         assert_eq!(notes.len(), 2, "{notes:?}");

@@ -1,28 +1,25 @@
 //! One search over the perturbations of a test: what its sets stand for, and what came of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use faultscope_model::application::{TestBody, TestCase};
 use faultscope_model::perturbation::{Event, Kind, Perturbation, TargetId};
 use faultscope_model::run::CallSeen;
-use faultscope_model::{DeltaSet, Outcome, Run, Span, TrialId};
+use faultscope_model::{DeltaSet, Outcome, Span, TrialId};
 use faultscope_search::Search;
 use faultscope_search::resilience::{Clues, Targets};
 
 use super::confirm::borne;
 use super::ground::{rules, seen_calls};
-use crate::campaign::Meaning;
+use crate::drive::{PerturbedTests, calls_of};
+use crate::driver::Meaning;
 use crate::error::EngineError;
-use crate::perturbing::{Perturbing, calls_of};
 use crate::session::Session;
-use crate::trial::TrialRequest;
+use crate::trial::{FinishedTrial, TrialRequest};
 
 /// Up to so many perturbations the messages of a failing run are kept.
 const FEW: usize = 4;
-
-/// Trials from before an interruption, by test and by what was asked for.
-pub(super) type Answers = HashMap<(String, BTreeSet<Perturbation>), VecDeque<Run>>;
 
 /// What the sets of one search stand for.
 pub(super) struct Phase<'a> {
@@ -38,7 +35,6 @@ pub(super) struct Phase<'a> {
     pub(super) usual: &'a HashMap<TargetId, String>,
     /// Calls of the test itself that end in an error without perturbations, too.
     pub(super) expected: &'a BTreeSet<TargetId>,
-    pub(super) answers: &'a mut Answers,
     pub(super) found: &'a mut Found,
 }
 
@@ -68,24 +64,17 @@ impl Phase<'_> {
 }
 
 impl Meaning for Phase<'_> {
-    fn request(
-        &mut self,
-        search: &dyn Search,
-        trial: TrialId,
-        set: &DeltaSet,
-    ) -> Result<TrialRequest, EngineError> {
+    fn request(&mut self, search: &dyn Search, set: &DeltaSet) -> Result<TrialRequest, EngineError> {
         let perturbations = self.perturbations(search, set);
-        let mut request = request(self.session, self.test, trial, perturbations, self.tolerant);
-        request.deltas = set.clone();
-        if let Some(perturbing) = &mut request.perturbing {
-            Arc::make_mut(perturbing).expected = self.expected.clone();
-        }
-        Ok(request)
+        let expected = self.expected.clone();
+        let request = request(self.session, self.test, perturbations, self.tolerant, expected);
+        Ok(TrialRequest { deltas: set.clone(), ..request })
     }
 
-    fn clues(&mut self, _search: &dyn Search, set: &DeltaSet, run: &Run) -> Option<Clues> {
+    fn clues(&mut self, set: &DeltaSet, trial: &mut FinishedTrial) -> Option<Clues> {
+        let trace = trial.trace.take().map(|trace| *trace).unwrap_or_default();
+        let run = &trial.run;
         let perturbed = run.perturbed.as_ref()?;
-        let seen = self.session.take_seen(run.trial).unwrap_or_default();
         let missed: Vec<Perturbation> = perturbed.missed.iter().map(|m| m.perturbation.clone()).collect();
         for missed in &perturbed.missed {
             self.found.missed.insert(missed.perturbation.clone(), missed.why.clone());
@@ -107,12 +96,12 @@ impl Meaning for Phase<'_> {
         if perturbed.degraded && is_command && self.test.degraded.is_none() {
             self.found.honest += 1;
         }
-        let blamed = match divergent(&seen.spans, self.usual) {
+        let blamed = match divergent(&trace.spans, self.usual) {
             deepest if deepest.is_empty() => perturbed.blamed.clone(),
             deepest => deepest,
         };
-        if matches!(run.outcome, Outcome::Fail { .. }) && set.len() <= FEW && !seen.events.is_empty() {
-            self.found.messages.insert(run.trial, seen.events);
+        if matches!(run.outcome, Outcome::Fail { .. }) && set.len() <= FEW && !trace.messages.is_empty() {
+            self.found.messages.insert(run.trial, trace.messages);
         }
         Some(Clues {
             blamed,
@@ -120,13 +109,6 @@ impl Meaning for Phase<'_> {
             shown: perturbed.shown.clone(),
             calls: seen_calls(&perturbed.calls),
         })
-    }
-
-    fn earlier(&mut self, search: &dyn Search, set: &DeltaSet) -> Option<Run> {
-        let asked: BTreeSet<Perturbation> = self.perturbations(search, set).into_iter().collect();
-        let mut run = self.answers.get_mut(&(self.test.name.clone(), asked))?.pop_front()?;
-        run.deltas = set.clone();
-        Some(run)
     }
 
     fn must_fail(&self) -> u32 {
@@ -152,31 +134,25 @@ fn divergent(spans: &[Span], usual: &HashMap<TargetId, String>) -> Vec<String> {
     names
 }
 
-/// A trial of a test with perturbations.
+/// A trial of a test with perturbations; `expected` are calls of the test that end in an error without any.
 pub(super) fn request(
     session: &Session,
     test: &TestCase,
-    trial: TrialId,
     perturbations: Vec<Perturbation>,
     tolerant: bool,
+    expected: BTreeSet<TargetId>,
 ) -> TrialRequest {
     let application = session.application();
     let mut circumstance = application.simplest.clone();
     circumstance.perturbations = rules(&perturbations, &application.resilience);
-    let invariants = application.invariants.clone();
-    TrialRequest {
-        trial,
-        deltas: DeltaSet::new(),
-        circumstance,
-        tests: vec![test.clone()],
-        wanted: None,
-        perturbing: Some(Arc::new(Perturbing {
-            perturbations,
-            invariants,
-            tolerant,
-            ..Perturbing::default()
-        })),
-    }
+    let drive = PerturbedTests {
+        test: test.clone(),
+        perturbations,
+        invariants: application.invariants.clone(),
+        tolerant,
+        expected,
+    };
+    TrialRequest { deltas: DeltaSet::new(), circumstance, drive: Arc::new(drive), wanted: None }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use faultscope_model::units::count;
 use serde::{Deserialize, Serialize};
 
 use super::Strategy;
+use crate::driver::Ended;
 
 /// What a resilience campaign found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,6 +57,16 @@ pub enum Verdict {
     Stopped,
     /// The budget was used up before all was tried.
     OutOfBudget,
+}
+
+impl From<Ended> for Verdict {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Done => Self::Clean,
+            Ended::Stopped => Self::Stopped,
+            Ended::OutOfBudget => Self::OutOfBudget,
+        }
+    }
 }
 
 /// What was found out about one test.

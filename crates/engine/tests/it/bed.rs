@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use faultscope_engine::campaign::Brief;
-use faultscope_engine::{Session, SessionOptions, TrialRequest};
+use faultscope_engine::testing::{TrialsDone, run_trials};
+use faultscope_engine::{EngineError, Session, SessionOptions, Tests, TrialEnd, TrialRequest};
 use faultscope_model::event::Event;
-use faultscope_model::{Application, DeltaSet, TrialId};
+use faultscope_model::{Application, DeltaSet, Run, SlotId, Space, TrialId};
 use faultscope_platform::memory::{Condition, Cost, Effect, Fault, MemoryPlatform, Simulation};
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
 const FILE: &str = r#"
 name: shop
@@ -26,7 +27,7 @@ failing:
 /// A session with everything it needs to live.
 pub(crate) struct Bed {
     pub(crate) session: Arc<Session>,
-    pub(crate) brief: Brief,
+    pub(crate) space: Space,
     _folder: TempDir,
 }
 
@@ -54,21 +55,48 @@ impl Bed {
         };
         let mut options = SessionOptions::new("test", folder.path().to_owned(), "faultscope".into());
         change(&mut options);
-        let brief = Brief::new(application.space().unwrap(), application.tests.clone());
+        let space = application.space().unwrap();
         let platform = Arc::new(MemoryPlatform::new(simulation));
         let session = Arc::new(Session::open(application, platform, options).await.unwrap());
-        Self { session, brief, _folder: folder }
+        Self { session, space, _folder: folder }
     }
 
-    pub(crate) fn request(&self, trial: u64, deltas: DeltaSet) -> TrialRequest {
+    pub(crate) fn request(&self, deltas: DeltaSet) -> TrialRequest {
         TrialRequest {
-            trial: TrialId(trial),
-            circumstance: self.brief.space.circumstance(&deltas).unwrap(),
+            circumstance: self.space.circumstance(&deltas).unwrap(),
             deltas,
-            tests: self.brief.tests.clone(),
+            drive: Tests::new(self.session.application().tests.clone()),
             wanted: None,
-            perturbing: None,
         }
+    }
+
+    /// One trial in the first slot.
+    pub(crate) async fn try_one(
+        &self,
+        request: &TrialRequest,
+        cancel: &CancellationToken,
+    ) -> Result<TrialEnd, EngineError> {
+        let lease = self.session.lease(SlotId(0)).await?;
+        self.session.run_trial(&lease, TrialId(1), request, cancel).await
+    }
+
+    /// What one trial in the first slot showed.
+    pub(crate) async fn one(&self, request: &TrialRequest) -> Run {
+        let TrialEnd::Finished(trial) = self.try_one(request, &CancellationToken::new()).await.unwrap() else {
+            panic!("nobody cancelled it")
+        };
+        trial.run
+    }
+
+    /// Trials of these sets on all slots.
+    pub(crate) async fn all(
+        &self,
+        sets: Vec<DeltaSet>,
+        fail_fast: bool,
+        stop: &CancellationToken,
+    ) -> Result<TrialsDone, EngineError> {
+        let requests = sets.into_iter().map(|set| self.request(set)).collect();
+        run_trials(&self.session, requests, fail_fast, stop).await
     }
 
     /// The kinds of events in the log, in order.

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use faultscope_engine::{EngineError, campaign};
+use faultscope_engine::EngineError;
 use faultscope_model::{DeltaSet, Outcome};
 use faultscope_platform::memory::{Condition, Fault};
-use faultscope_search::Fixed;
 use tokio_util::sync::CancellationToken;
 
 use crate::bed::{Bed, fails, fault, instances};
@@ -14,9 +13,8 @@ use crate::bed::{Bed, fails, fault, instances};
 async fn slots_work_at_the_same_time() {
     let bed = Bed::new(Vec::new(), |options| options.slots = 4).await;
     let started = tokio::time::Instant::now();
-    let mut search = Fixed::new(vec![DeltaSet::new(); 8]);
-    let finished =
-        campaign::run(&bed.session, &bed.brief, &mut search, &CancellationToken::new()).await.unwrap();
+    let sets = vec![DeltaSet::new(); 8];
+    let finished = bed.all(sets, false, &CancellationToken::new()).await.unwrap();
     assert_eq!(finished.runs.len(), 8);
     assert!(finished.runs.iter().all(|run| run.outcome == Outcome::Pass));
     let slots: std::collections::BTreeSet<_> = finished.runs.iter().map(|run| run.slot).collect();
@@ -28,24 +26,20 @@ async fn slots_work_at_the_same_time() {
 async fn a_failing_trial_makes_the_others_needless() {
     let bed =
         Bed::new(vec![fault(instances("order", 2), fails("broken"))], |options| options.slots = 2).await;
-    let order: DeltaSet = (0..bed.brief.space.deltas.len())
-        .filter(|&d| bed.brief.space.deltas[d].name == "instance order")
-        .collect();
-    let mut search =
-        Fixed::new(vec![order, DeltaSet::new(), DeltaSet::new(), DeltaSet::new()]).stop_at_failure();
-    let finished =
-        campaign::run(&bed.session, &bed.brief, &mut search, &CancellationToken::new()).await.unwrap();
+    let is_order = |&delta: &usize| bed.space.deltas[delta].name == "instance order";
+    let order: DeltaSet = (0..bed.space.deltas.len()).filter(is_order).collect();
+    let sets = vec![order, DeltaSet::new(), DeltaSet::new(), DeltaSet::new()];
+    let finished = bed.all(sets, true, &CancellationToken::new()).await.unwrap();
     assert!(finished.runs.iter().any(|run| run.outcome.word() == "fail"));
     assert!(finished.runs.len() < 4, "{}", finished.runs.len());
-    assert_eq!(finished.stopped, None);
+    assert!(!finished.stopped);
 }
 
 #[tokio::test(start_paused = true)]
 async fn sentinels_agree_in_a_steady_environment() {
     let bed = Bed::new(Vec::new(), |options| options.sentinel_every = 2).await;
-    let mut search = Fixed::new(vec![DeltaSet::new(); 6]);
-    let finished =
-        campaign::run(&bed.session, &bed.brief, &mut search, &CancellationToken::new()).await.unwrap();
+    let sets = vec![DeltaSet::new(); 6];
+    let finished = bed.all(sets, false, &CancellationToken::new()).await.unwrap();
     assert_eq!(finished.runs.len(), 6, "sentinels are not among the runs");
     let checked = bed.logged().iter().filter(|kind| *kind == "sentinel_checked").count();
     assert!(checked >= 2, "{checked}");
@@ -56,8 +50,7 @@ async fn a_sentinel_that_disagrees_stops_the_campaign() {
     // Passes first, then fails at random: the environment is not what it was.
     let shaky = Fault { when: Condition::Always, probability: 0.5, effect: fails("shaky") };
     let bed = Bed::new(vec![shaky], |options| options.sentinel_every = 1).await;
-    let mut search = Fixed::new(vec![DeltaSet::new(); 40]);
-    let end = campaign::run(&bed.session, &bed.brief, &mut search, &CancellationToken::new()).await;
+    let end = bed.all(vec![DeltaSet::new(); 40], false, &CancellationToken::new()).await;
     assert!(matches!(end, Err(EngineError::Sentinel { .. })), "{end:?}");
 }
 
@@ -65,13 +58,12 @@ async fn a_sentinel_that_disagrees_stops_the_campaign() {
 async fn stopping_from_outside_keeps_what_has_finished() {
     let bed = Bed::new(Vec::new(), |_| {}).await;
     let stop = CancellationToken::new();
-    let mut search = Fixed::new(vec![DeltaSet::new(); 100]);
     let later = async {
         tokio::time::sleep(Duration::from_secs(50)).await;
         stop.cancel();
     };
-    let (finished, ()) = tokio::join!(campaign::run(&bed.session, &bed.brief, &mut search, &stop), later);
+    let (finished, ()) = tokio::join!(bed.all(vec![DeltaSet::new(); 100], false, &stop), later);
     let finished = finished.unwrap();
-    assert_eq!(finished.stopped, Some(campaign::Stop::Asked));
+    assert!(finished.stopped);
     assert!((1..10).contains(&finished.runs.len()), "{}", finished.runs.len());
 }

@@ -1,25 +1,23 @@
 //! Makes the input of the failing test as small as it can be while the test still fails in the same way.
 
-mod asker;
+mod parts;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use faultscope_model::application::{TestBody, TestCase};
 use faultscope_model::event::Event;
 use faultscope_model::input::{Input, InputFormat, Stage};
 use faultscope_model::outcome::Signature;
 use faultscope_model::{Circumstance, DeltaSet, Outcome};
-use faultscope_search::{Bayes, BayesOptions, Problem, Proof, Search};
+use faultscope_search::{Bayes, BayesOptions, Fixed, Problem, Proof, Search};
+use faultscope_model::units::count;
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 
-use super::asking::{Means, ask};
+use crate::driver::{Driver, Ended, SearchAsks, TrialRole};
 use crate::error::EngineError;
 use crate::session::Session;
-use asker::Asker;
-use faultscope_model::units::count;
+use parts::Parts;
 
 /// After so many rounds over all stages the rest is taken as it is.
 const MOST_ROUNDS: u32 = 4;
@@ -117,7 +115,6 @@ pub struct StageReport {
 
 /// What all trials of a reduction share.
 pub(super) struct Reduction<'a> {
-    pub(super) session: &'a Arc<Session>,
     /// The failing test alone: the others do not read its input.
     pub(super) test: &'a TestCase,
     pub(super) circumstance: &'a Circumstance,
@@ -125,7 +122,6 @@ pub(super) struct Reduction<'a> {
     pub(super) wanted: &'a Signature,
     /// How often the failure shows.
     pub(super) rate: f64,
-    pub(super) stop: &'a CancellationToken,
 }
 
 /// Where an input comes from, its format where it is a file, and itself or why it cannot be reduced.
@@ -140,59 +136,62 @@ struct Source {
 struct Progress {
     /// What inputs showed, by their text.
     known: BTreeMap<String, Outcome>,
-    /// The number of the last trial before.
-    first: u32,
     trials: u32,
     unresolved: bool,
 }
 
 impl Reduction<'_> {
-    /// Reduces the input of the test; none when it has no input.
-    pub(super) async fn reduce(&self, means: &mut Means) -> Result<Option<InputReport>, EngineError> {
-        let Some(Source { from, format, input }) = self.read() else { return Ok(None) };
+    /// Reduces the input of the test; no report when it has no input.
+    pub(super) async fn reduce(
+        &self,
+        driver: &mut Driver,
+    ) -> Result<(Option<InputReport>, Ended), EngineError> {
+        let session = driver.session().clone();
+        let Some(Source { from, format, input }) = self.read(&session) else {
+            return Ok((None, Ended::Done));
+        };
         let input = match input {
             Ok(input) => input,
             Err(reason) => {
-                return Ok(Some(self.report(from, InputEnding::Refused { reason }, 0, None)));
+                let report = self.report(from, InputEnding::Refused { reason }, 0, None);
+                return Ok((Some(report), Ended::Done));
             }
         };
         let before = input.render().len();
-        let mut progress = Progress { first: means.inputs, ..Progress::default() };
+        let mut progress = Progress::default();
         let mut stages: Vec<StageReport> = Vec::new();
         let mut smallest = input;
-        let mut complete = true;
+        let mut ended = Ended::Done;
         for round in 1..=MOST_ROUNDS {
             let text = format!("making the input of `{}` smaller, round {round}", self.test.name);
-            self.session.events().emit(Event::Note { text });
+            session.events().emit(Event::Note { text });
             let at_first = smallest.render();
             for stage in smallest.stages() {
                 let units = smallest.units(stage).count;
-                let (next, done) = self.stage(smallest, stage, &mut progress, means).await?;
-                smallest = next;
-                complete &= done;
+                (smallest, ended) = self.reduce_stage(driver, smallest, stage, &mut progress).await?;
                 note_stage(&mut stages, stage, units, smallest.units(stage).count);
-                if !complete {
+                if ended != Ended::Done {
                     break;
                 }
             }
             // What one stage leaves out can make more of an earlier stage needless.
-            if !complete || smallest.render() == at_first {
+            if ended != Ended::Done || smallest.render() == at_first {
                 break;
             }
         }
-        let ending = match (complete, progress.unresolved) {
-            (false, _) => InputEnding::Stopped,
-            (true, true) => InputEnding::MinimalDespiteUnresolved,
-            (true, false) => InputEnding::Minimal,
+        let ending = match (ended, progress.unresolved) {
+            (Ended::Stopped | Ended::OutOfBudget, _) => InputEnding::Stopped,
+            (Ended::Done, true) => InputEnding::MinimalDespiteUnresolved,
+            (Ended::Done, false) => InputEnding::Minimal,
         };
         let text = smallest.render();
-        let file = self.keep(format, &text)?;
+        let file = keep(&session, format, &text)?;
         let report = self.report(from, ending, before, Some((text, file)));
-        Ok(Some(InputReport { stages, trials: progress.trials, ..report }))
+        Ok((Some(InputReport { stages, trials: progress.trials, ..report }), ended))
     }
 
     /// The input of the test; none when it has none.
-    fn read(&self) -> Option<Source> {
+    fn read(&self, session: &Session) -> Option<Source> {
         match (&self.test.body, &self.test.input) {
             (TestBody::Steps(steps), _) => Some(Source {
                 from: "the steps of the test".to_owned(),
@@ -200,7 +199,7 @@ impl Reduction<'_> {
                 input: Input::of_steps(steps).map_err(|e| e.to_string()),
             }),
             (_, Some(given)) => {
-                let path = self.session.options.root.join(&given.file);
+                let path = session.options.root.join(&given.file);
                 let read = std::fs::read_to_string(&path).map_err(|e| e.to_string());
                 Some(Source {
                     from: given.file.clone(),
@@ -213,53 +212,63 @@ impl Reduction<'_> {
     }
 
     /// Leaves out what can be left out at one stage; says whether it came to its end.
-    async fn stage(
+    async fn reduce_stage(
         &self,
+        driver: &mut Driver,
         mut input: Input,
         stage: Stage,
         progress: &mut Progress,
-        means: &mut Means,
-    ) -> Result<(Input, bool), EngineError> {
+    ) -> Result<(Input, Ended), EngineError> {
+        let seed = driver.session().options.seed;
         loop {
             let units = input.units(stage);
             if units.count == 0 {
-                return Ok((input, true));
+                return Ok((input, Ended::Done));
             }
             // Often nothing of a stage matters at all, which one trial shows.
-            let mut nothing = Asker::single(self, &input, stage, progress);
-            if !ask(self.session, &mut nothing, means, self.stop).await? {
-                return Ok((input, false));
+            let mut nothing = Fixed::new(vec![DeltaSet::new()]);
+            let ended = self.search_parts(driver, &input, stage, &mut nothing, progress).await?;
+            if ended != Ended::Done {
+                return Ok((input, ended));
             }
-            let without = nothing.only_outcome();
+            let without = nothing.outcomes().first().map(|(_, _, outcome)| outcome.clone());
             if matches!(without, Some(Outcome::Fail { .. })) {
-                return Ok((input.keep(stage, &DeltaSet::new()), true));
+                return Ok((input.keep(stage, &DeltaSet::new()), Ended::Done));
             }
             if units.count == 1 && units.group == 1 {
-                return Ok((input, true));
+                return Ok((input, Ended::Done));
             }
             let closing = units.clone();
             let problem = Problem::new(units.count).with_closure(move |set| Some(closing.close(set)));
-            let options =
-                BayesOptions { seed: self.session.options.seed, rate: self.rate, ..BayesOptions::default() };
+            let options = BayesOptions { seed, rate: self.rate, ..BayesOptions::default() };
             let mut search = Bayes::new(problem, options);
             if let Some(outcome) = without {
                 search.recall(&DeltaSet::new(), &outcome);
             }
-            let mut asker = Asker::new(self, &input, stage, Box::new(search), progress);
-            let done = ask(self.session, &mut asker, means, self.stop).await?;
-            let standing = asker.standing();
+            let ended = self.search_parts(driver, &input, stage, &mut search, progress).await?;
+            let standing = search.standing();
             let best = if standing.best.is_empty() { (0..units.count).collect() } else { standing.best };
             progress.unresolved |= standing.proof == Proof::MinimalDespiteUnresolved;
             let before = units.count;
             input = input.keep(stage, &units.close(&best));
-            let grouped = units.group > 1;
-            if !done
-                || !grouped
-                || (input.units(stage).count >= before && input.units(stage).group >= units.group)
-            {
-                return Ok((input, done));
+            let is_finer =
+                input.units(stage).count < before || input.units(stage).group < units.group;
+            if ended != Ended::Done || units.group == 1 || !is_finer {
+                return Ok((input, ended));
             }
         }
+    }
+
+    async fn search_parts(
+        &self,
+        driver: &mut Driver,
+        input: &Input,
+        stage: Stage,
+        search: &mut dyn Search,
+        progress: &mut Progress,
+    ) -> Result<Ended, EngineError> {
+        let mut parts = Parts { reduction: self, input, stage, progress };
+        driver.run(&mut SearchAsks::new(search, &mut parts, TrialRole::Input)).await
     }
 
     /// The test with another input.
@@ -271,19 +280,6 @@ impl Reduction<'_> {
             (None, None) => {}
         }
         test
-    }
-
-    fn keep(&self, format: Option<InputFormat>, text: &str) -> Result<PathBuf, EngineError> {
-        let end = match format {
-            None => "yaml",
-            Some(InputFormat::Json) => "json",
-            Some(InputFormat::Text) => "txt",
-            Some(InputFormat::Http) => "http",
-        };
-        let path = self.session.campaign().folder().join(format!("input.{end}"));
-        std::fs::write(&path, text)
-            .map_err(|e| EngineError::Internal(format!("cannot write {}: {e}", path.display())))?;
-        Ok(path)
     }
 
     fn report(
@@ -306,6 +302,20 @@ impl Reduction<'_> {
             text: text.chars().take(SHOWN).collect(),
         }
     }
+}
+
+/// Writes the smallest input beside the campaign.
+fn keep(session: &Session, format: Option<InputFormat>, text: &str) -> Result<PathBuf, EngineError> {
+    let end = match format {
+        None => "yaml",
+        Some(InputFormat::Json) => "json",
+        Some(InputFormat::Text) => "txt",
+        Some(InputFormat::Http) => "http",
+    };
+    let path = session.campaign().folder().join(format!("input.{end}"));
+    std::fs::write(&path, text)
+        .map_err(|e| EngineError::Internal(format!("cannot write {}: {e}", path.display())))?;
+    Ok(path)
 }
 
 /// Counts a stage; in a later round only what it left changes.

@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 const EXIT_WITHIN: Duration = Duration::from_millis(500);
 
 /// Waits a moment for news of an ended instance: its connections break before its end is known.
-pub(crate) async fn wait(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
+pub(super) async fn wait(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
     let before = exits.len();
     let news = async {
         while exits.len() == before {
@@ -26,7 +26,7 @@ pub(crate) async fn wait(happenings: &mut Receiver<PlatformEvent>, exits: &mut V
 }
 
 /// Takes what is known by now.
-pub(crate) fn collect(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
+pub(super) fn collect(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
     loop {
         match happenings.try_recv() {
             Ok(event) => note(event, exits),
@@ -38,7 +38,8 @@ pub(crate) fn collect(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<
 
 const CHILD_KILLED: &str = "a child was killed: out of memory";
 
-fn note(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
+/// Takes note of one event.
+pub(super) fn note(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
     let exit = match event {
         PlatformEvent::Exited { instance, code, signal, out_of_memory } => {
             if out_of_memory {

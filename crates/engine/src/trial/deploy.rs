@@ -1,25 +1,21 @@
-//! Bringing a plan up in a slot, with the mesh around it, and taking it away again.
+//! Brings a plan up in a slot, with the mesh around it.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use faultscope_mesh::MeshReports;
+use faultscope_model::TrialId;
+use faultscope_model::digest::Digest;
 use faultscope_model::event::Event;
 use faultscope_model::run::{Evidence, InstanceExit};
 use faultscope_platform::{Deployment, Isolation, PlatformError, PlatformErrorKind, PlatformEvent};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::{TrialRequest, collector, wire};
 use crate::error::EngineError;
-use crate::session::{Session, SlotState};
-use crate::trial::TrialRequest;
-use crate::{collector, wire};
-
-/// How long calls that outlive the tests may still run before the trial is judged.
-const QUIET_WITHIN: Duration = Duration::from_millis(500);
+use crate::session::{Lease, Session};
 
 /// What a deployment came to.
-pub(crate) enum Deployed {
+pub(super) enum Deployed {
     Ready(Deployment, Duration),
     /// The circumstance itself keeps an instance from starting.
     NotReady(Evidence, String),
@@ -27,9 +23,10 @@ pub(crate) enum Deployed {
 
 impl Session {
     /// Reserves listeners, hands them to the mesh, and brings the plan up.
-    pub(crate) async fn deploy(
+    pub(super) async fn deploy(
         &self,
-        slot: &SlotState,
+        slot: &Lease,
+        trial: TrialId,
         request: &TrialRequest,
         seed: u64,
         cancel: &CancellationToken,
@@ -45,23 +42,19 @@ impl Session {
         if let Some(mesh) = &slot.mesh {
             mesh.reset_connections();
         }
-        slot.recorder.begin(request.trial);
-        slot.recorder.keep(request.perturbing.is_some());
+        slot.recorder.begin(trial);
+        slot.recorder.keep(request.drive.names_calls());
         let reservation = self.platform.reserve(slot.id, &plan).await?;
         if let Some(mesh) = &slot.mesh {
             let record = self.options.record.unwrap_or(self.application.record.level);
             let (callers, endpoints) = (reservation.callers, reservation.endpoints);
             if let Some(collector) = &slot.collector {
-                collector.begin(request.trial, &callers);
+                collector.begin(trial, &callers);
             }
             let mut wiring =
                 wire::wiring(&self.application, &plan, slot.id, seed, callers, endpoints, record);
-            wiring.targets = request.perturbing.is_some();
-            wiring.campaign = {
-                let mut hasher = DefaultHasher::new();
-                self.campaign.id().as_str().hash(&mut hasher);
-                hasher.finish()
-            };
+            wiring.targets = request.drive.names_calls();
+            wiring.campaign = Digest::of_bytes(self.campaign.id().as_str().as_bytes()).number();
             mesh.configure(wiring);
             collector::share(slot.collector.as_ref(), mesh, reservation.listeners)
                 .map_err(|e| EngineError::Internal(format!("the collector cannot listen: {e}")))?;
@@ -74,7 +67,7 @@ impl Session {
             if let PlatformEvent::Ready { instance } = event {
                 ready += 1;
                 let all = plan.instances.len();
-                self.events.emit(Event::InstanceReady { trial: request.trial, instance, ready, all });
+                self.events.emit(Event::InstanceReady { trial: trial, instance, ready, all });
             }
         };
         let applied = loop {
@@ -102,33 +95,5 @@ impl Session {
             }
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Waits until calls that outlive the tests have ended, and takes what the mesh has to say.
-    pub(crate) async fn settle(&self, slot: &SlotState) -> MeshReports {
-        match &slot.mesh {
-            Some(mesh) => {
-                mesh.quiet(QUIET_WITHIN).await;
-                let reports = mesh.reports();
-                if let Some(collector) = &slot.collector {
-                    collector.settle(reports.traced).await;
-                }
-                reports
-            }
-            None => MeshReports::default(),
-        }
-    }
-
-    /// Removes everything of a trial from its slot.
-    pub(crate) async fn clear(&self, slot: &SlotState) -> Result<(), EngineError> {
-        if let Some(mesh) = &slot.mesh {
-            mesh.close_listeners();
-            mesh.reset_connections();
-        }
-        if let Some(collector) = &slot.collector {
-            collector.close();
-        }
-        self.platform.clear_slot(slot.id).await?;
-        Ok(())
     }
 }

@@ -12,7 +12,7 @@ const PANIC: &str = "panicked at ";
 const BELOW: [&str; 2] = ["note: run with `RUST_BACKTRACE", "stack backtrace:"];
 
 /// How a test failed, in its own words: a line that blames someone, a panic in Rust, or the errors of pytest.
-pub(super) fn telling(stdout: &str, stderr: &str, blame: Option<&Regex>) -> Option<String> {
+pub(super) fn failure_excerpt(stdout: &str, stderr: &str, blame: Option<&Regex>) -> Option<String> {
     let both = || [stderr, stdout].into_iter();
     let blames = |line: &str| blame.is_some_and(|blame| blame.is_match(line));
     let panics: Vec<String> = both().flat_map(panics).collect();
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn told(stdout: &str, stderr: &str) -> Option<String> {
-        telling(stdout, stderr, Some(&Regex::new(r"error@\[([^\]]+)\]").unwrap()))
+        failure_excerpt(stdout, stderr, Some(&Regex::new(r"error@\[([^\]]+)\]").unwrap()))
     }
 
     #[test]

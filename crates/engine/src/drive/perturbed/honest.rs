@@ -14,7 +14,7 @@ const GRPC_ERRORS: [u16; 4] = [2, 4, 13, 14];
 
 /// Whether a failure is an answer that the file calls degraded; where it says nothing, an honest error is:
 /// to a step, or to a request that a command itself made.
-pub(crate) fn is_degraded(tests: &[TestCase], result: &TestResult, was_told: bool) -> bool {
+pub(crate) fn is_degraded(tests: &[TestCase], result: &TestResult, got_error: bool) -> bool {
     let Some(failure) = &result.failure else { return false };
     let declared = test_named(tests, &result.test).and_then(|test| test.degraded);
     match declared.as_deref() {
@@ -23,7 +23,7 @@ pub(crate) fn is_degraded(tests: &[TestCase], result: &TestResult, was_told: boo
             .is_ok_and(|pattern| pattern.is_match(&failure.message) || pattern.is_match(&result.output)),
         None => match failure.ending {
             Ending::Step(_) => failure.message.contains(": status 5"),
-            Ending::Code(_) | Ending::Case => was_told,
+            Ending::Code(_) | Ending::Case => got_error,
             Ending::Signal(_) | Ending::TimedOut | Ending::Start(_) => false,
         },
     }

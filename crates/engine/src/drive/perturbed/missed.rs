@@ -5,26 +5,40 @@ use std::collections::{BTreeMap, BTreeSet};
 use faultscope_mesh::MeshReports;
 use faultscope_model::perturbation::{Event, Kind, Perturbation};
 use faultscope_model::run::Missed;
+use faultscope_model::{Circumstance, Outcome};
 
-use crate::perturbing::{Perturbing, Seen};
-use crate::trial::TrialRequest;
+use super::{PerturbedTests, TrialTrace};
+
+/// A trial in which not everything was carried out shows nothing about what was asked.
+pub(super) fn unresolved(trace: &TrialTrace, missed: &[Missed]) -> Option<Outcome> {
+    if let Some(problem) = &trace.unreadable {
+        let reason = format!("the trace of the test's process cannot be read: {problem}");
+        return Some(Outcome::Unresolved { reason });
+    }
+    let first = missed.first()?;
+    let more = match missed.len() {
+        1 => String::new(),
+        n => format!(", and {} more", n - 1),
+    };
+    Some(Outcome::Unresolved { reason: format!("not applied: {} ({}){more}", first.perturbation, first.why) })
+}
 
 /// What neither the mesh nor the test's process carried out.
-pub(crate) fn missed(
-    request: &TrialRequest,
-    perturbing: &Perturbing,
+pub(super) fn missed(
+    asked: &PerturbedTests,
+    circumstance: &Circumstance,
     reports: &MeshReports,
-    seen: &Seen,
+    trace: &TrialTrace,
 ) -> Vec<Missed> {
     let mut applied: BTreeSet<&Perturbation> = BTreeSet::new();
-    for event in &seen.events {
+    for event in &trace.messages {
         if let Event::Applied { perturbation } = event {
             applied.insert(perturbation);
         }
     }
     let rules: BTreeMap<u32, _> = reports.rules.iter().map(|hits| (hits.rule, hits)).collect();
     let mut missed = Vec::new();
-    for (perturbation, rule) in perturbing.perturbations.iter().zip(&request.circumstance.perturbations) {
+    for (perturbation, rule) in asked.perturbations.iter().zip(&circumstance.perturbations) {
         let hits = rules.get(&rule.id);
         if applied.contains(perturbation) || hits.is_some_and(|hits| hits.applied > 0) {
             continue;
@@ -33,7 +47,7 @@ pub(crate) fn missed(
             Some(hits) if hits.matched > 0 => {
                 hits.note.clone().unwrap_or_else(|| "the call did not get that far".into())
             }
-            _ => why(perturbation, seen),
+            _ => why(perturbation, trace),
         };
         missed.push(Missed { perturbation: perturbation.clone(), why });
     }
@@ -41,16 +55,16 @@ pub(crate) fn missed(
 }
 
 /// Why something was not done that the mesh knows nothing of.
-fn why(perturbation: &Perturbation, seen: &Seen) -> String {
+fn why(perturbation: &Perturbation, trace: &TrialTrace) -> String {
     let is_it = |event: &Event| matches!(event, Event::Send { target: Some(target), .. } if *target == perturbation.target);
     let known = matches!(perturbation.kind, Kind::Duplicate | Kind::Restart);
     // Names of calls have a method in them, set off by a space.
     let is_message = !perturbation.target.as_str().contains(' ');
-    if let Some(problem) = &seen.unreadable {
+    if let Some(problem) = &trace.unreadable {
         format!("the trace of the test's process cannot be read: {problem}")
     } else if is_message && !known {
         "messages of actors know only duplicate and restart".into()
-    } else if seen.events.iter().any(is_it) {
+    } else if trace.messages.iter().any(is_it) {
         "the message came, but its adapter did not write `applied`".into()
     } else {
         "no such call or message came".into()
@@ -73,12 +87,12 @@ mod tests {
             at_least_once: true,
             target: Some(of("restart b.Go").target),
         };
-        let seen = Seen { events: vec![event], ..Seen::default() };
+        let seen = TrialTrace { messages: vec![event], ..TrialTrace::default() };
         assert!(why(&of("restart b.Go"), &seen).contains("`applied`"));
         assert!(why(&of("lost_answer b.Go"), &seen).contains("only duplicate and restart"));
         assert_eq!(why(&of("restart c.Go"), &seen), "no such call or message came");
         assert_eq!(why(&of("error shop GET /"), &seen), "no such call or message came");
-        let broken = Seen { unreadable: Some("line 1: x".into()), ..Seen::default() };
+        let broken = TrialTrace { unreadable: Some("line 1: x".into()), ..TrialTrace::default() };
         assert!(why(&of("restart b.Go"), &broken).ends_with("cannot be read: line 1: x"));
     }
 }

@@ -1,9 +1,12 @@
 //! Runs the tests of an application in a slot.
+//!
+//! A test is a command, a list of HTTP steps, or cases that a runner reports. What it shows is judged elsewhere.
 
 mod cases;
+mod excerpt;
 mod junit;
 mod steps;
-mod telling;
+
 
 pub use cases::{CaseError, Cases, find_cases};
 
@@ -12,8 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use faultscope_mesh::MeshSlot;
 use faultscope_model::application::{Expansion, TestBody, TestCase, TestCommand, TestInput};
+use faultscope_model::event::Event;
 use faultscope_model::outcome::{Ending, Failure, TestResult};
 use faultscope_model::{Application, SlotId};
 use faultscope_platform::{Execution, Exit, MeshPlace, Place, Platform, PlatformError, PlatformErrorKind};
@@ -21,32 +26,102 @@ use regex::Regex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::error::EngineError;
+use crate::trial::{Drive, Driven, Live};
+
 /// Bytes kept of each output of a test.
 const OUTPUT_LIMIT: usize = 64 << 10;
 /// The largest report that is read.
 const REPORT_LIMIT: u64 = 16 << 20;
 
 /// All reports begin with it; the tool's process id follows.
-pub(crate) const REPORTS: &str = "faultscope-report-";
+pub(in crate::drive) const REPORTS: &str = "faultscope-report-";
+
+/// Drives an application with its tests, in order.
+#[derive(Debug, Clone)]
+pub struct Tests {
+    cases: Vec<TestCase>,
+}
+
+impl Tests {
+    /// These tests.
+    pub fn new(cases: Vec<TestCase>) -> Arc<Self> {
+        Arc::new(Self { cases })
+    }
+}
+
+#[async_trait]
+impl Drive for Tests {
+    fn question(&self) -> serde_json::Value {
+        serde_json::json!({ "tests": self.cases })
+    }
+
+    fn n_tests(&self) -> usize {
+        self.cases.len()
+    }
+
+    async fn drive(&self, live: &Live<'_>, cancel: &CancellationToken) -> Result<Driven, EngineError> {
+        let tests = run_tests(live, &self.cases, BTreeMap::new(), cancel).await?;
+        Ok(Driven { tests, trace: None })
+    }
+}
+
+/// Runs tests one after another, with some more environment for commands; stops between two when cancelled.
+pub(super) async fn run_tests(
+    live: &Live<'_>,
+    tests: &[TestCase],
+    env: BTreeMap<String, String>,
+    cancel: &CancellationToken,
+) -> Result<Vec<TestResult>, EngineError> {
+    let Live { session, lease, trial } = *live;
+    let bed = TestBed {
+        application: &session.application,
+        platform: &session.platform,
+        mesh: live.mesh(),
+        slot: lease.id(),
+        root: &session.options.root,
+        expansion: &lease.expansion,
+        campaign: session.campaign.id().as_str(),
+        env,
+    };
+    let mut results = Vec::new();
+    for test in tests {
+        session.events.emit(Event::TestStarted { trial, test: test.name.clone() });
+        let one = tokio::select! {
+            one = bed.run(test, cancel) => one?,
+            () = cancel.cancelled() => break,
+        };
+        for result in &one {
+            session.events.emit(Event::TestFinished {
+                trial,
+                test: result.test.clone(),
+                passed: result.failure.is_none(),
+                took: result.took,
+            });
+        }
+        results.extend(one);
+    }
+    Ok(results)
+}
 
 /// Where tests run.
-pub(crate) struct TestBed<'a> {
-    pub(crate) application: &'a Application,
-    pub(crate) platform: &'a Arc<dyn Platform>,
-    pub(crate) mesh: Option<&'a MeshSlot>,
-    pub(crate) slot: SlotId,
+struct TestBed<'a> {
+    application: &'a Application,
+    platform: &'a Arc<dyn Platform>,
+    mesh: Option<&'a MeshSlot>,
+    slot: SlotId,
     /// The folder of the application file.
-    pub(crate) root: &'a Path,
-    pub(crate) expansion: &'a Expansion,
+    root: &'a Path,
+    expansion: &'a Expansion,
     /// The campaign's name, so that reports of several tools are told apart.
-    pub(crate) campaign: &'a str,
+    campaign: &'a str,
     /// What commands find in their environment beside their own.
-    pub(crate) env: BTreeMap<String, String>,
+    env: BTreeMap<String, String>,
 }
 
 impl TestBed<'_> {
     /// Runs one test; a discovered one may give several results.
-    pub(crate) async fn run(
+    async fn run(
         &self,
         test: &TestCase,
         cancel: &CancellationToken,
@@ -216,7 +291,7 @@ impl TestBed<'_> {
         let ending = ending_of(exit)?;
         // The pattern was checked when the file was read.
         let blame = Regex::new(&self.application.resilience.blame).ok();
-        let told = telling::telling(&exit.stdout, &exit.stderr, blame.as_ref());
+        let told = excerpt::failure_excerpt(&exit.stdout, &exit.stderr, blame.as_ref());
         let said = || if exit.stderr.trim().is_empty() { exit.stdout.clone() } else { exit.stderr.clone() };
         Some(Failure { ending, message: told.unwrap_or_else(said) })
     }
@@ -248,10 +323,10 @@ impl TestBed<'_> {
 
 /// The file of a report, gone when it has been read.
 #[derive(Debug)]
-pub(crate) struct Report(pub(crate) PathBuf);
+pub(in crate::drive) struct Report(pub(in crate::drive) PathBuf);
 
 impl Report {
-    pub(crate) fn remove(&self) {
+    pub(in crate::drive) fn remove(&self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -264,7 +339,7 @@ impl Drop for Report {
 
 /// A folder that a test sees under the same path: its application, `/tmp` and the tool's own folder are
 /// covered there. Takes away what killed tools have left in it.
-pub(crate) fn report_folder() -> PathBuf {
+pub(in crate::drive) fn report_folder() -> PathBuf {
     let shared = PathBuf::from("/dev/shm");
     let folder = if shared.is_dir() { shared } else { std::env::temp_dir() };
     for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -346,4 +421,4 @@ async fn read_bounded(path: &Path) -> Result<String, String> {
 }
 
 /// The longest a single HTTP step may take beside its test's own limit.
-pub(crate) const STEP_WITHIN: Duration = Duration::from_secs(60);
+pub(in crate::drive) const STEP_WITHIN: Duration = Duration::from_secs(60);

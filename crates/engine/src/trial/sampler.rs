@@ -3,7 +3,7 @@
 //! Measuring never disturbs a trial: what cannot be measured or written is said in the log and left out.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use faultscope_model::application::MetricsEndpoint;
@@ -16,9 +16,9 @@ use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::wire::SlotRecorder;
 use crate::scrape::scrape;
-use crate::session::{Session, SlotState};
-use crate::wire::SlotRecorder;
+use crate::session::{Lease, Session};
 
 /// After so many rounds the time between two doubles, so that what stays up for weeks fills no disk.
 const ROUNDS: u32 = 20_000;
@@ -28,7 +28,7 @@ const ASK_WITHIN: Duration = Duration::from_secs(1);
 
 /// Measures until it is told to finish; nothing of it is left when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Sampler {
+pub(super) struct Sampler {
     finish: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
@@ -48,7 +48,7 @@ struct Sampling {
 impl Session {
     /// Begins to measure what was just deployed; returns after the first round, so that whatever is called next
     /// has a sample before it.
-    pub(crate) async fn measure(&self, slot: &SlotState, trial: TrialId) -> Option<Sampler> {
+    pub(super) async fn start_sampling(&self, slot: &Lease, trial: TrialId) -> Option<Sampler> {
         let sampling = Sampling {
             platform: self.platform.clone(),
             slot: slot.id,
@@ -74,15 +74,9 @@ impl Session {
     }
 }
 
-impl SlotState {
-    pub(crate) fn sampler(&self) -> MutexGuard<'_, Option<Sampler>> {
-        self.sampler.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Sampler {
     /// Measures a last time and returns when everything is written.
-    pub(crate) async fn finish(mut self) {
+    pub(super) async fn finish(mut self) {
         if let Some(finish) = self.finish.take() {
             let _ = finish.send(());
         }

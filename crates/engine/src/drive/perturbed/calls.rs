@@ -1,0 +1,49 @@
+//! What callers saw of their calls, in a form that two runs can be compared by.
+
+use std::collections::BTreeMap;
+
+use faultscope_model::Span;
+use faultscope_model::digest::Digest;
+use faultscope_model::outcome::normalise;
+use faultscope_model::perturbation::TargetId;
+use faultscope_model::run::CallSeen;
+
+/// Hexadecimal digits of a body's digest that are kept: enough to tell the answers of one test apart.
+const BODY_DIGITS: usize = 8;
+
+/// What callers saw of the calls that the test led to, in the order of their first attempts.
+pub(crate) fn calls_of(spans: &[Span]) -> Vec<CallSeen> {
+    let mut calls: Vec<CallSeen> = Vec::new();
+    let mut places: BTreeMap<&TargetId, usize> = BTreeMap::new();
+    for span in spans {
+        let Some(target) = span.target.as_ref().filter(|target| target.is_of_test()) else { continue };
+        let (answer, good) = (answer_of(span), !span.failed());
+        let next = calls.len();
+        let place = *places.entry(target).or_insert(next);
+        if place == next {
+            let bytes = span.response_bytes;
+            calls.push(CallSeen { target: target.clone(), answer, good, attempts: 1, bytes });
+        } else {
+            let call = &mut calls[place];
+            (call.answer, call.good, call.bytes) = (answer, good, span.response_bytes);
+            call.attempts += 1;
+        }
+    }
+    calls
+}
+
+/// What a caller saw, such that it is the same in the next run: ids and times in a body do not count.
+fn answer_of(span: &Span) -> String {
+    let mut words: Vec<String> = Vec::new();
+    words.extend(span.status.map(|status| status.to_string()));
+    words.extend(span.grpc_status.map(|status| format!("grpc {status}")));
+    words.extend(span.error.as_ref().map(ToString::to_string));
+    match span.payload.as_ref().filter(|_| span.error.is_none()) {
+        Some(payload) => {
+            let body = normalise(&String::from_utf8_lossy(&payload.response_body));
+            words.push(Digest::of_bytes(body.as_bytes()).to_string()[..BODY_DIGITS].to_owned());
+        }
+        None => words.push(format!("{} bytes", span.response_bytes)),
+    }
+    words.join(" ")
+}

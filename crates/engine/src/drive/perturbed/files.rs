@@ -1,0 +1,63 @@
+//! The two files through which a test's own process is perturbed and says what happened.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use faultscope_model::perturbation::{
+    Configuration, Event, PERTURBATION_FILE, Perturbation, TRACE_FILE, read_trace,
+};
+use faultscope_model::{CampaignId, SlotId};
+
+use crate::drive::tests::{REPORTS, Report, report_folder};
+
+/// The largest trace that is read.
+const MOST_TRACE: u64 = 256 << 20;
+
+/// The files of one trial, removed with it.
+#[derive(Debug)]
+pub(super) struct ProcessFiles {
+    perturbations: Report,
+    trace: Report,
+}
+
+impl ProcessFiles {
+    /// Writes the perturbations where a test of this slot finds them.
+    pub(super) fn write(
+        campaign: &CampaignId,
+        slot: SlotId,
+        perturbations: &[Perturbation],
+    ) -> io::Result<Self> {
+        let folder = report_folder();
+        let file = |name: &str| {
+            Report(folder.join(format!("{REPORTS}{}-{campaign}-{}-{name}", std::process::id(), slot.0)))
+        };
+        let files = Self { perturbations: file("perturb.json"), trace: file("trace.jsonl") };
+        files.trace.remove();
+        let configuration = Configuration::new(perturbations.to_vec());
+        std::fs::write(&files.perturbations.0, serde_json::to_vec(&configuration)?)?;
+        Ok(files)
+    }
+
+    /// The variables by which a command finds them.
+    pub(super) fn env(&self) -> BTreeMap<String, String> {
+        let text = |report: &Report| report.0.to_string_lossy().into_owned();
+        BTreeMap::from([
+            (TRACE_FILE.to_owned(), text(&self.trace)),
+            (PERTURBATION_FILE.to_owned(), text(&self.perturbations)),
+        ])
+    }
+
+    /// The messages that the process recorded; none when it has no adapter.
+    pub(super) fn read_messages(&self) -> Result<Vec<Event>, String> {
+        let size = match std::fs::metadata(&self.trace.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            found => found.map_err(|e| e.to_string())?.len(),
+        };
+        if size > MOST_TRACE {
+            return Err(format!("it has {size} bytes, more than {MOST_TRACE}"));
+        }
+        let bytes = std::fs::read(&self.trace.0).map_err(|e| e.to_string())?;
+        let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
+        read_trace(&text).map(|(_, events)| events).map_err(|e| e.to_string())
+    }
+}

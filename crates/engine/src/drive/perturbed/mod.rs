@@ -1,0 +1,229 @@
+//! A test whose calls and messages are perturbed: what is done, what must hold afterwards, and how both are
+//! judged.
+
+mod calls;
+mod files;
+mod honest;
+mod missed;
+
+pub(crate) use calls::calls_of;
+pub(crate) use honest::errors_of_test;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use faultscope_model::application::{TestBody, TestCase};
+use faultscope_model::outcome::{Ending, TestResult};
+use faultscope_model::perturbation::{Event, Perturbation, TargetId};
+use faultscope_model::run::Perturbed;
+use faultscope_model::{Application, Outcome, ServiceName, Span};
+use faultscope_platform::{Execution, Place, PlatformError, PlatformErrorKind};
+use regex::Regex;
+use tokio_util::sync::CancellationToken;
+
+use super::tests::run_tests;
+use crate::error::EngineError;
+use crate::trial::{Drive, Driven, JudgeFacts, Live, Refined, failures_of};
+use files::ProcessFiles;
+use honest::is_degraded;
+
+/// Up to this many perturbations the run keeps what became of each call: with more nobody reads it.
+const FEW: usize = 4;
+
+/// How long calls that outlive the test may still run before invariants are looked at.
+const QUIET_WITHIN: Duration = Duration::from_secs(2);
+
+/// One test with perturbations, and what must hold after it.
+#[derive(Debug, Clone)]
+pub struct PerturbedTests {
+    /// The test.
+    pub test: TestCase,
+    /// What is done; those of calls are rules of the circumstance as well, in the same order.
+    pub perturbations: Vec<Perturbation>,
+    /// What must hold after the test.
+    pub invariants: Vec<TestCase>,
+    /// Whether a degraded answer is good enough.
+    pub tolerant: bool,
+    /// Calls of the test itself that end in an error without perturbations, too.
+    pub expected: BTreeSet<TargetId>,
+}
+
+/// The calls and messages of a trial, and what was looked at after its test.
+#[derive(Debug, Default)]
+pub struct TrialTrace {
+    /// The calls, in the order of their start.
+    pub(crate) spans: Vec<Span>,
+    /// The messages of the test's own process.
+    pub(crate) messages: Vec<Event>,
+    /// Why these cannot be read.
+    pub(crate) unreadable: Option<String>,
+    /// Durable folders that were empty after the test, by service; looked at without perturbations only.
+    pub(crate) unused: BTreeSet<(ServiceName, String)>,
+    /// What invariants showed.
+    pub(crate) invariants: Vec<TestResult>,
+    /// Whether the test got an answer that is degraded but good enough.
+    pub(crate) degraded: bool,
+}
+
+#[async_trait]
+impl Drive for PerturbedTests {
+    fn question(&self) -> serde_json::Value {
+        // What is expected follows from the baselines and is not part of what is asked.
+        serde_json::json!({
+            "tests": [self.test],
+            "perturbations": self.perturbations,
+            "invariants": self.invariants,
+            "tolerant": self.tolerant,
+        })
+    }
+
+    fn n_tests(&self) -> usize {
+        1
+    }
+
+    fn names_calls(&self) -> bool {
+        true
+    }
+
+    async fn drive(&self, live: &Live<'_>, cancel: &CancellationToken) -> Result<Driven, EngineError> {
+        let session = live.session;
+        let files = ProcessFiles::write(session.id(), live.lease.id(), &self.perturbations).map_err(|e| {
+            let kind = PlatformErrorKind::Infrastructure;
+            PlatformError::new(kind, session.platform.name(), "write the perturbations").because(e)
+        })?;
+        let tests = run_tests(live, std::slice::from_ref(&self.test), files.env(), cancel).await?;
+        let mut trace = TrialTrace::default();
+        if !cancel.is_cancelled() {
+            self.look_around(live, &files, &tests, &mut trace, cancel).await?;
+        }
+        Ok(Driven { tests, trace: Some(Box::new(trace)) })
+    }
+
+    fn refine(&self, facts: &JudgeFacts<'_>, judged: Outcome) -> Refined {
+        let Some(trace) = &facts.driven.trace else {
+            return Refined { outcome: judged, perturbed: None };
+        };
+        let broken = failures_of(&self.invariants, &trace.invariants).into_iter().next();
+        let shown = match (judged, broken) {
+            (Outcome::Fail { .. } | Outcome::Pass, Some(signature)) => Outcome::Fail { signature },
+            (Outcome::Fail { .. }, None) if trace.degraded => Outcome::Pass,
+            (judged, _) => judged,
+        };
+        let results = if trace.degraded { &[] } else { facts.driven.tests.as_slice() };
+        let blamed = match &shown {
+            Outcome::Fail { .. } => self.blamed(facts.application, results, trace),
+            _ => Vec::new(),
+        };
+        let missed = missed::missed(self, facts.circumstance, facts.reports, trace);
+        let outcome = missed::unresolved(trace, &missed).unwrap_or_else(|| shown.clone());
+        let few = self.perturbations.len() <= FEW;
+        let perturbed = Perturbed {
+            test: self.test.name.clone(),
+            calls: if few { calls_of(&trace.spans) } else { Vec::new() },
+            asked: self.perturbations.clone(),
+            shown: (outcome != shown).then_some(shown),
+            missed,
+            blamed,
+            degraded: trace.degraded,
+            invariants: trace.invariants.clone(),
+        };
+        Refined { outcome, perturbed: Some(Box::new(perturbed)) }
+    }
+}
+
+impl PerturbedTests {
+    /// Looks at what a perturbed test left: its process's trace, and what must hold.
+    async fn look_around(
+        &self,
+        live: &Live<'_>,
+        files: &ProcessFiles,
+        results: &[TestResult],
+        trace: &mut TrialTrace,
+        cancel: &CancellationToken,
+    ) -> Result<(), EngineError> {
+        if let Some(mesh) = live.mesh() {
+            mesh.quiet(QUIET_WITHIN).await;
+            mesh.calm();
+        }
+        trace.spans = live.lease.recorder.take_kept();
+        match files.read_messages() {
+            Ok(messages) => trace.messages = messages,
+            Err(problem) => trace.unreadable = Some(problem),
+        }
+        if live.mesh().is_some() && self.perturbations.is_empty() {
+            trace.unused = find_unused_folders(live, cancel).await;
+        }
+        let errors = errors_of_test(&trace.spans);
+        let got_error = errors.difference(&self.expected).next().is_some();
+        let failed: Vec<&TestResult> = results.iter().filter(|result| result.failure.is_some()).collect();
+        trace.degraded = self.tolerant
+            && !failed.is_empty()
+            && failed.iter().all(|result| is_degraded(std::slice::from_ref(&self.test), result, got_error));
+        if failed.is_empty() || trace.degraded {
+            trace.invariants = run_tests(live, &self.invariants, BTreeMap::new(), cancel).await?;
+        }
+        Ok(())
+    }
+
+    /// Whom failures blame: the adapter knows it, the message names it, or it is the callee of the step.
+    fn blamed(&self, application: &Application, results: &[TestResult], trace: &TrialTrace) -> Vec<String> {
+        let mut blamed: Vec<String> = Vec::new();
+        let mut add = |name: String| {
+            if !blamed.contains(&name) {
+                blamed.push(name);
+            }
+        };
+        for event in &trace.messages {
+            if let Event::Blame { actor, .. } = event {
+                add(actor.clone());
+            }
+        }
+        // The pattern was checked when the file was read.
+        let pattern = Regex::new(&application.resilience.blame).ok();
+        for result in results.iter().chain(&trace.invariants) {
+            let Some(failure) = &result.failure else { continue };
+            for text in [&failure.message, &result.output] {
+                let found = pattern.iter().flat_map(|pattern| pattern.captures_iter(text));
+                found.filter_map(|groups| groups.get(1)).for_each(|name| add(name.as_str().to_owned()));
+            }
+            let mut tests = std::iter::once(&self.test).chain(&self.invariants);
+            let body = tests.find(|test| test.name == result.test).map(|test| &test.body);
+            if let (Some(TestBody::Steps(steps)), Ending::Step(number)) = (body, failure.ending)
+                && let Some(step) = steps.iter().find(|step| step.number == number)
+                && let Ok(uri) = step.url.parse::<http::Uri>()
+                && let Ok((callee, _)) =
+                    application.callee(uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80))
+            {
+                add(callee.to_string());
+            }
+        }
+        blamed
+    }
+}
+
+/// Durable folders in which nothing is. Where that cannot be found out, nothing is reported.
+async fn find_unused_folders(
+    live: &Live<'_>,
+    cancel: &CancellationToken,
+) -> BTreeSet<(ServiceName, String)> {
+    let mut unused = BTreeSet::new();
+    for (name, service) in &live.application().services {
+        for folder in &service.durable {
+            let Ok(instance) = format!("{name}-1").parse() else { continue };
+            let run = Execution {
+                command: ["ls", "-A", "--", folder].map(str::to_owned).into(),
+                env: BTreeMap::new(),
+                directory: service.directory.clone(),
+                within: QUIET_WITHIN,
+                output_limit: 1 << 10,
+                place: Place::Instance(instance),
+            };
+            let listed = live.session.platform.exec(live.lease.id(), &run, cancel).await;
+            if listed.is_ok_and(|exit| exit.code == Some(0) && exit.stdout.trim().is_empty()) {
+                unused.insert((name.clone(), folder.clone()));
+            }
+        }
+    }
+    unused
+}

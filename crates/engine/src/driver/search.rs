@@ -1,0 +1,252 @@
+//! Lets a search choose trials: its sets become requests, what they showed becomes its outcomes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use faultscope_model::event::SearchStands;
+use faultscope_model::{DeltaSet, Outcome, Run, SlotId, TrialId};
+use faultscope_search::resilience::Clues;
+use faultscope_search::{Search, Standing, TaskEnd};
+
+use super::asks::{Asked, Asks, Moves, SlotState, SlotView, Ticket, TrialRole};
+use super::past::Past;
+use crate::error::EngineError;
+use crate::trial::{FinishedTrial, TrialRequest};
+
+/// What the sets of a search stand for: how each becomes a trial, and what that shows beyond its outcome.
+pub(crate) trait Meaning {
+    /// The trial of a set.
+    fn request(&mut self, search: &dyn Search, set: &DeltaSet) -> Result<TrialRequest, EngineError>;
+
+    /// The outcome of a set, where that is known without a trial.
+    fn known(&mut self, _set: &DeltaSet) -> Option<Outcome> {
+        None
+    }
+
+    /// What a finished trial shows beyond its outcome, for the search.
+    fn clues(&mut self, _set: &DeltaSet, _trial: &mut FinishedTrial) -> Option<Clues> {
+        None
+    }
+
+    /// How often in a row a set must fail to have failed: tests that fail by themselves at times are repeated.
+    fn must_fail(&self) -> u32 {
+        1
+    }
+}
+
+/// A search as someone who asks for trials.
+pub(crate) struct SearchAsks<'a> {
+    search: &'a mut dyn Search,
+    meaning: &'a mut dyn Meaning,
+    role: TrialRole,
+    pending: BTreeMap<Ticket, Pending>,
+    /// Trials that failed and must do so again before that counts.
+    again: VecDeque<Ticket>,
+    /// What sets showed, in the order in which that was known; those of before an interruption first.
+    pub(crate) runs: Vec<Run>,
+    /// How many of these are from before an interruption.
+    pub(crate) n_earlier: usize,
+    /// The smallest set that failed, and how often a smaller one was found: rounds for searches that have none.
+    smallest: (usize, usize),
+    /// Whether the search is handed everything from before an interruption at once.
+    recalls: bool,
+}
+
+struct Pending {
+    set: DeltaSet,
+    slot: SlotId,
+    request: TrialRequest,
+    failures: u32,
+    /// The search no longer waits for it.
+    is_dropped: bool,
+}
+
+impl<'a> SearchAsks<'a> {
+    pub(crate) fn new(search: &'a mut dyn Search, meaning: &'a mut dyn Meaning, role: TrialRole) -> Self {
+        Self {
+            search,
+            meaning,
+            role,
+            pending: BTreeMap::new(),
+            again: VecDeque::new(),
+            runs: Vec::new(),
+            n_earlier: 0,
+            smallest: (usize::MAX, 0),
+            recalls: false,
+        }
+    }
+
+    /// The same for a search that can use answers to questions which it would not ask now.
+    pub(crate) fn recalling(self) -> Self {
+        Self { recalls: true, ..self }
+    }
+
+    /// The same, going on with what an earlier search of the same trials has shown.
+    pub(crate) fn after(mut self, runs: Vec<Run>, n_earlier: usize) -> Self {
+        for run in &runs {
+            self.search.recall(&run.deltas, &run.outcome);
+        }
+        (self.runs, self.n_earlier) = (runs, n_earlier);
+        self
+    }
+
+    /// The search's own view of the slots.
+    fn views(&self, slots: &[SlotView]) -> Vec<faultscope_search::SlotView> {
+        let busy = |view: &SlotView| match view.state {
+            SlotState::Free => {
+                // Between two attempts at one trial its slot is not free for another.
+                let again = self.again.iter().find(|t| self.pending.get(t).is_some_and(|p| p.slot == view.slot));
+                again.map(|ticket| TrialId(ticket.0))
+            }
+            SlotState::Busy(ticket) => Some(TrialId(ticket.0)),
+            // A number that no search uses.
+            SlotState::Taken => Some(TrialId(u64::MAX)),
+        };
+        let view = |view: &SlotView| faultscope_search::SlotView {
+            slot: view.slot,
+            current: view.current.clone(),
+            busy: busy(view),
+        };
+        slots.iter().map(view).collect()
+    }
+
+    fn repeat_failed(&mut self, moves: &mut Moves) {
+        for ticket in std::mem::take(&mut self.again) {
+            let Some(pending) = self.pending.get(&ticket) else { continue };
+            let (slot, request) = (pending.slot, pending.request.clone());
+            moves.start.push(Asked { ticket, role: self.role, slot, request });
+        }
+    }
+
+    fn drop_trials(&mut self, trials: Vec<TrialId>, moves: &mut Moves) {
+        for trial in trials {
+            let ticket = Ticket(trial.0);
+            if let Some(pending) = self.pending.get_mut(&ticket) {
+                pending.is_dropped = true;
+            }
+            self.again.retain(|again| *again != ticket);
+            moves.cancel.push(ticket);
+        }
+    }
+}
+
+impl Asks for SearchAsks<'_> {
+    fn ask(&mut self, slots: &[SlotView]) -> Result<Moves, EngineError> {
+        let mut moves = Moves::default();
+        loop {
+            let in_flight: Vec<TrialId> =
+                self.pending.iter().filter(|(_, p)| !p.is_dropped).map(|(t, _)| TrialId(t.0)).collect();
+            let mut views = self.views(slots);
+            // What was chosen a moment ago, before an answer came that needed no trial.
+            for asked in &moves.start {
+                let view = views.iter_mut().find(|view| view.slot == asked.slot);
+                view.into_iter().for_each(|view| view.busy = Some(TrialId(asked.ticket.0)));
+            }
+            let chosen = self.search.plan(&views, &in_flight);
+            self.drop_trials(chosen.cancel, &mut moves);
+            let mut is_answered = false;
+            for start in chosen.start {
+                if let Some(outcome) = self.meaning.known(&start.set) {
+                    self.search.record(start.trial, &outcome, std::time::Duration::ZERO);
+                    is_answered = true;
+                    continue;
+                }
+                let request = self.meaning.request(&*self.search, &start.set)?;
+                let (ticket, slot) = (Ticket(start.trial.0), start.slot);
+                let pending = Pending {
+                    set: start.set,
+                    slot,
+                    request: request.clone(),
+                    failures: 0,
+                    is_dropped: false,
+                };
+                self.pending.insert(ticket, pending);
+                moves.start.push(Asked { ticket, role: self.role, slot, request });
+            }
+            if !is_answered || self.search.is_done() {
+                break;
+            }
+        }
+        self.repeat_failed(&mut moves);
+        Ok(moves)
+    }
+
+    fn answer(&mut self, ticket: Ticket, mut trial: FinishedTrial) -> Result<(), EngineError> {
+        let Some(mut pending) = self.pending.remove(&ticket) else { return Ok(()) };
+        let failed = matches!(trial.run.outcome, Outcome::Fail { .. });
+        pending.failures += u32::from(failed);
+        if failed && pending.failures < self.meaning.must_fail() && !pending.is_dropped {
+            self.pending.insert(ticket, pending);
+            self.again.push_back(ticket);
+            return Ok(());
+        }
+        // Candidates may have other numbers than when it ran.
+        trial.run.deltas.clone_from(&pending.set);
+        let clues = self.meaning.clues(&pending.set, &mut trial);
+        let FinishedTrial { run, is_earlier, .. } = trial;
+        if pending.is_dropped {
+            // It ended just before it could be cancelled, and what it showed is as true as ever.
+            self.search.recall(&pending.set, &run.outcome);
+        } else {
+            if let Some(clues) = clues {
+                self.search.hear(TrialId(ticket.0), &clues);
+            }
+            self.search.record(TrialId(ticket.0), &run.outcome, run.cost.total);
+        }
+        self.n_earlier += usize::from(is_earlier);
+        self.runs.push(run);
+        let best = self.search.standing().best.len();
+        if best < self.smallest.0 {
+            self.smallest = (best, self.smallest.1 + 1);
+        }
+        Ok(())
+    }
+
+    fn withdraw(&mut self, ticket: Ticket) {
+        self.pending.remove(&ticket);
+        self.search.lose(TrialId(ticket.0));
+    }
+
+    fn is_done(&self) -> bool {
+        self.search.is_done()
+    }
+
+    fn recall(&mut self, past: &mut Past) {
+        if !self.recalls {
+            return;
+        }
+        let (search, meaning) = (&mut *self.search, &mut *self.meaning);
+        let asks_the_same = |run: &Run| {
+            let request = meaning.request(&*search, &run.deltas);
+            request.is_ok_and(|request| Some(request.question()) == run.question)
+        };
+        let runs = past.take_all(self.role, asks_the_same);
+        for run in &runs {
+            self.search.recall(&run.deltas, &run.outcome);
+        }
+        self.n_earlier += runs.len();
+        self.runs.extend(runs);
+    }
+
+    fn progress(&self) -> Option<SearchStands> {
+        let standing = self.search.standing();
+        if standing == Standing::default() {
+            // A plain list of sets stands nowhere.
+            return None;
+        }
+        let rounds = self.search.rounds();
+        let reused: usize = rounds.iter().map(|round| round.count(TaskEnd::Reused)).sum();
+        Some(SearchStands {
+            round: if rounds.is_empty() { self.smallest.1 } else { rounds.len() },
+            left: standing.left,
+            unproven: standing.unproven,
+            causes: standing.causes.len(),
+            finished: self.runs.len(),
+            cancelled: 0,
+            reused: reused + self.n_earlier,
+            busy: 0,
+            slots: 0,
+            remaining: standing.remaining,
+            belief: standing.belief,
+        })
+    }
+}

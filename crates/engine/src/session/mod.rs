@@ -1,0 +1,223 @@
+//! A session: one platform, one mesh, one store folder and n slots for one campaign.
+
+mod events;
+mod options;
+mod slot;
+mod template;
+
+pub use events::EventBus;
+pub use options::SessionOptions;
+pub use slot::Lease;
+pub(crate) use slot::Slot;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use faultscope_mesh::{Hooks, Mesh, MeshOptions};
+use faultscope_model::application::Expansion;
+use faultscope_model::event::Event;
+use faultscope_model::units::ByteSize;
+use faultscope_model::{Application, CampaignId, Protocol, RunId, SlotId, Tracing, TrialId};
+use faultscope_platform::{MeshPlace, Platform, SlotSpec};
+use faultscope_store::secrets::SecretOptions;
+use faultscope_store::{Campaign, CampaignMeta, CampaignOptions, Store, StoreErrorKind, new_campaign_id};
+use tokio::sync::{Mutex, OnceCell};
+
+use crate::error::EngineError;
+use crate::trial::{PlatformDialer, PlatformRestarter, SlotCollector, SlotRecorder};
+
+/// Bytes of log kept for each instance.
+const LOG_LIMIT: ByteSize = ByteSize(1 << 20);
+
+/// One campaign's hold on platform, mesh and store. [`Session::close`] ends everything it started.
+pub struct Session {
+    pub(crate) application: Arc<Application>,
+    pub(crate) options: SessionOptions,
+    pub(crate) platform: Arc<dyn Platform>,
+    pub(crate) campaign: Arc<Campaign>,
+    pub(crate) events: EventBus,
+    slots: BTreeMap<SlotId, Arc<Slot>>,
+    mesh: Option<Mesh>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("campaign", &self.campaign.id()).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Opens the store and the mesh; slots are opened when they are first used.
+    pub async fn open(
+        application: Application,
+        platform: Arc<dyn Platform>,
+        options: SessionOptions,
+    ) -> Result<Self, EngineError> {
+        let campaign = Arc::new(open_campaign(&application, &options)?);
+        let mesh = match platform.capabilities().mesh {
+            MeshPlace::Local => Some(Mesh::start(MeshOptions { workers: options.mesh_workers })?),
+            MeshPlace::Sidecar | MeshPlace::Nowhere => None,
+        };
+        let events = EventBus::new(campaign.clone());
+        let template = template::template_name(&application, &options.root);
+        let parts = Parts { application: &application, platform: &platform, options: &options, template };
+        let slot = |number| Arc::new(parts.slot(SlotId(number), &campaign, mesh.as_ref()));
+        let slots = (0..options.slots.max(1)).map(|number| (SlotId(number), slot(number))).collect();
+        events.emit(match &options.resume {
+            Some(_) => Event::CampaignResumed { slots: options.slots },
+            None => Event::CampaignStarted {
+                campaign: campaign.id().clone(),
+                purpose: options.purpose.clone(),
+                slots: options.slots,
+                seed: options.seed,
+            },
+        });
+        Ok(Self { application: Arc::new(application), options, platform, campaign, events, slots, mesh })
+    }
+
+    /// The campaign's id, the name of its folder.
+    pub fn id(&self) -> &CampaignId {
+        self.campaign.id()
+    }
+
+    /// The application.
+    pub fn application(&self) -> &Application {
+        &self.application
+    }
+
+    /// Where events come from.
+    pub fn events(&self) -> &EventBus {
+        &self.events
+    }
+
+    /// The campaign's place in the store.
+    pub fn campaign(&self) -> &Campaign {
+        &self.campaign
+    }
+
+    /// The platform.
+    pub fn platform(&self) -> &Arc<dyn Platform> {
+        &self.platform
+    }
+
+    /// What the session is for: `test`, `debug`, `resilience` ...
+    pub fn purpose(&self) -> &str {
+        &self.options.purpose
+    }
+
+    /// The slots, in order.
+    pub(crate) fn slot_ids(&self) -> impl ExactSizeIterator<Item = SlotId> + '_ {
+        self.slots.keys().copied()
+    }
+
+    /// The id under which a trial's run is stored: the campaign's first letters and the trial's name.
+    pub(crate) fn run_id(&self, trial: TrialId) -> Result<RunId, EngineError> {
+        let short = self.campaign.id().as_str().split('-').next().unwrap_or_default().to_owned();
+        format!("{short}.{}", trial.name()).parse().map_err(|e| EngineError::Internal(format!("{e}")))
+    }
+
+    /// Ends everything, writes the last events and closes the store.
+    pub async fn close(self, summary: &str) -> Result<(), EngineError> {
+        let mut first_error = None;
+        for slot in self.slots.values() {
+            if let Err(error) = slot.close(&*self.platform).await {
+                first_error.get_or_insert(error);
+            }
+        }
+        drop(self.mesh);
+        self.events.emit(Event::CampaignFinished { summary: summary.to_owned() });
+        self.campaign.flush().await?;
+        first_error.map_or(Ok(()), Err)
+    }
+}
+
+fn open_campaign(application: &Application, options: &SessionOptions) -> Result<Campaign, EngineError> {
+    let store = Store::open(&options.state)?;
+    let started_us = now_us();
+    let secrets = SecretOptions { rules: application.record.secrets.clone(), key: None };
+    let kept = CampaignOptions { secrets, ..CampaignOptions::default() };
+    if let Some(id) = &options.resume {
+        return Ok(store.resume(id, kept)?);
+    }
+    let meta = CampaignMeta {
+        id: unused_id(&store, started_us),
+        kind: options.purpose.clone(),
+        application: application.name.clone(),
+        started_us,
+        command_line: options.command_line.clone(),
+        seed: options.seed,
+    };
+    Ok(store.campaign_with(meta, kept)?)
+}
+
+/// What the slots of a session are made of.
+struct Parts<'a> {
+    application: &'a Application,
+    platform: &'a Arc<dyn Platform>,
+    options: &'a SessionOptions,
+    template: String,
+}
+
+impl Parts<'_> {
+    fn slot(&self, id: SlotId, campaign: &Campaign, mesh: Option<&Mesh>) -> Slot {
+        let Self { application, platform, options, template } = self;
+        let recorder = Arc::new(SlotRecorder::new(campaign.sink(), id));
+        let hooks = || Hooks {
+            dialer: Arc::new(PlatformDialer { platform: Arc::clone(platform), slot: id }),
+            recorder: recorder.clone(),
+            restarter: Arc::new(PlatformRestarter {
+                platform: Arc::clone(platform),
+                slot: id,
+                runtime: tokio::runtime::Handle::current(),
+            }),
+        };
+        // Services get the certificate of the authority only where the mesh ends TLS for one of them.
+        let ends_tls =
+            application.services.values().flat_map(|s| &s.ports).any(|p| p.protocol == Protocol::Https);
+        let spec = SlotSpec {
+            id,
+            label: format!("{}-{}", campaign.id(), id.0),
+            application: options.root.clone(),
+            state: options.state.clone(),
+            setup: application.setup.clone(),
+            template: template.clone(),
+            program: options.program.clone(),
+            log_limit: LOG_LIMIT,
+            authority: mesh.filter(|_| ends_tls).map(Mesh::authority_pem),
+            control: None,
+        };
+        let mesh = mesh.map(|mesh| mesh.open(id, hooks()));
+        let collects_spans = mesh.is_some() && application.record.tracing == Tracing::On;
+        let measures = options.metrics.unwrap_or(application.record.metrics).every.is_some();
+        let samples = measures.then(|| campaign.samples().clone());
+        Slot {
+            id,
+            mesh,
+            collector: collects_spans.then(|| SlotCollector::new(campaign.sink(), samples, id)),
+            recorder,
+            expansion: Expansion { program: options.program.to_string_lossy().into_owned(), slot: id },
+            spec,
+            opened: OnceCell::new(),
+            owner: Arc::new(Mutex::new(())),
+        }
+    }
+}
+
+/// An id whose first letters no stored campaign has, since runs are named by them.
+fn unused_id(store: &Store, started_us: u64) -> CampaignId {
+    let short = |id: &CampaignId| format!("{}-", id.as_str().split('-').next().unwrap_or_default());
+    let taken = |id: &CampaignId| !matches!(store.campaign_by(&short(id)), Err(e) if e.kind == StoreErrorKind::NotFound);
+    // Four digits run out when thousands are stored; then a longer name tells them apart.
+    (0..64)
+        .map(|_| new_campaign_id(started_us))
+        .find(|id| !taken(id))
+        .unwrap_or_else(|| new_campaign_id(started_us))
+}
+
+/// Microseconds since 1970.
+pub(crate) fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

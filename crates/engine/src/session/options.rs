@@ -1,0 +1,65 @@
+//! What a session needs to know before it opens.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use faultscope_model::CampaignId;
+use faultscope_model::record::Sampling;
+use faultscope_model::wiring::RecordLevel;
+
+/// What a session needs to know.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// `test`, `up`, `debug` ...
+    pub purpose: String,
+    /// The folder of the application file.
+    pub root: PathBuf,
+    /// The tool's own folder, `.faultscope`.
+    pub state: PathBuf,
+    /// The tool's own program.
+    pub program: PathBuf,
+    /// What was typed, for the record.
+    pub command_line: Vec<String>,
+    /// How many trials can run at the same time.
+    pub slots: u16,
+    /// Decides every random choice.
+    pub seed: u64,
+    /// How much the mesh records; as the application says when none.
+    pub record: Option<RecordLevel>,
+    /// How often instances are measured while they run; as the application says when none.
+    pub metrics: Option<Sampling>,
+    /// Threads of the mesh.
+    pub mesh_workers: usize,
+    /// How long a whole trial may take before it counts as spoiled.
+    pub trial_within: Duration,
+    /// How many times a spoiled trial is repeated before the campaign gives up.
+    pub retries: u32,
+    /// After how many trials a known circumstance is repeated; 0 for never.
+    pub sentinel_every: u32,
+    /// Resume this campaign instead of starting a new one.
+    pub resume: Option<CampaignId>,
+}
+
+impl SessionOptions {
+    /// The usual options for a purpose, an application folder and the tool's own program.
+    pub fn new(purpose: &str, root: PathBuf, program: PathBuf) -> Self {
+        Self {
+            purpose: purpose.to_owned(),
+            state: root.join(".faultscope"),
+            root,
+            program,
+            command_line: Vec::new(),
+            slots: 1,
+            seed: 1,
+            record: None,
+            metrics: None,
+            mesh_workers: 1,
+            // Longer than any sensible test suite; a trial that hangs must not hold its slot for ever.
+            trial_within: Duration::from_secs(600),
+            // An agent that dies once is bad luck, one that dies four times in a row is a broken machine.
+            retries: 3,
+            sentinel_every: 0,
+            resume: None,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The name of the template that `setup` fills: the same name means the same result.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use faultscope_model::Application;
+use faultscope_model::digest::Digest;
+
+/// What the tool and version control keep for themselves; `setup` has no business in there.
+const LEFT_OUT: [&str; 3] = [".faultscope", ".git", ".hg"];
+
+/// Names the template by its command and by every file below the application's folder, since `setup` may read
+/// any of them. Size and times stand for the content: reading it all would cost seconds for each command where
+/// a folder holds dependencies. The time of the last change cannot be set by anyone, so an edit always shows.
+pub(super) fn template_name(application: &Application, root: &Path) -> String {
+    let Some(setup) = &application.setup else { return String::from("none") };
+    let mut files: Vec<(String, [i64; 6])> = Vec::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if LEFT_OUT.iter().any(|left_out| name == *left_out) {
+                continue;
+            }
+            // Links are taken as links: where they lead is seen there, or lies outside.
+            let Ok(meta) = entry.metadata() else { continue };
+            let path = entry.path();
+            if meta.is_dir() {
+                open.push(path.clone());
+            }
+            let inside = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+            files.push((inside, stamp(&meta)));
+        }
+    }
+    files.sort();
+    Digest::of(&(setup, files)).to_string()
+}
+
+fn stamp(meta: &Metadata) -> [i64; 6] {
+    let mode = i64::from(meta.mode());
+    if meta.is_dir() {
+        // What is in a folder says more than its times, which change with every file that comes and goes.
+        return [mode, 0, 0, 0, 0, 0];
+    }
+    let size = i64::try_from(meta.len()).unwrap_or(i64::MAX);
+    [mode, size, meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_anywhere_below_the_folder_makes_another_template() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir_all(root.join("scripts/deep")).unwrap();
+        fs::create_dir_all(root.join(".faultscope")).unwrap();
+        fs::write(root.join("scripts/deep/seed.py"), "print(1)").unwrap();
+        let read = |setup: &str| {
+            let text = format!("name: x\nservices: {{ a: {{ command: [a] }} }}\n{setup}");
+            Application::read_alone(&text, "x.yaml").unwrap()
+        };
+        let application = read("setup: [python3, scripts/deep/seed.py]\n");
+        let name = || template_name(&application, root);
+        let before = name();
+        assert_eq!(name(), before);
+        fs::write(root.join(".faultscope/log"), "noise").unwrap();
+        assert_eq!(name(), before, "what the tool writes itself does not count");
+        fs::write(root.join("scripts/deep/seed.py"), "print(22)").unwrap();
+        let edited = name();
+        assert_ne!(edited, before);
+        fs::write(root.join("scripts/data.csv"), "").unwrap();
+        assert_ne!(name(), edited);
+        let other = read("setup: [python3, scripts/other.py]\n");
+        assert_ne!(template_name(&other, root), name());
+        assert_eq!(template_name(&read(""), root), "none");
+    }
+}

@@ -1,0 +1,45 @@
+//! Tests under one circumstance, once or several times: what `test`, `repro`, `check --probe` and `demo` run.
+
+use std::sync::Arc;
+
+use faultscope_model::Run;
+use tokio_util::sync::CancellationToken;
+
+use crate::driver::{Budget, Driver, Ended, TrialList, TrialRole};
+use crate::error::EngineError;
+use crate::session::Session;
+use crate::trial::TrialRequest;
+
+/// What some trials showed.
+#[derive(Debug)]
+pub struct TrialsDone {
+    /// The runs, in the order in which their trials were asked for.
+    pub runs: Vec<Run>,
+    /// Whether it was stopped before all had finished.
+    pub stopped: bool,
+}
+
+/// Carries out trials on all slots of a session, each once.
+pub async fn run_trials(
+    session: &Arc<Session>,
+    requests: Vec<TrialRequest>,
+    fail_fast: bool,
+    stop: &CancellationToken,
+) -> Result<TrialsDone, EngineError> {
+    let mut list = TrialList::new(requests.into_iter().map(|request| (TrialRole::Search, request)));
+    if fail_fast {
+        list = list.stop_at_failure();
+    }
+    let ended = Driver::new(session, Budget::default(), stop).run(&mut list).await?;
+    let runs = list.into_finished().into_iter().map(|trial| trial.run).collect();
+    Ok(TrialsDone { runs, stopped: ended != Ended::Done })
+}
+
+/// Carries out one trial; none when it was stopped.
+pub async fn run_trial(
+    session: &Arc<Session>,
+    request: TrialRequest,
+    stop: &CancellationToken,
+) -> Result<Option<Run>, EngineError> {
+    Ok(run_trials(session, vec![request], false, stop).await?.runs.pop())
+}

@@ -1,0 +1,257 @@
+//! One trial: a pipeline from a circumstance to a judged, stored run.
+//!
+//! Deploy, drive, settle, judge, keep. Only the drive differs, see [`Drive`]. A trial runs in a slot that it
+//! holds by a [`Lease`]; whatever ends it, everything of it is gone before the lease is given back.
+
+mod collector;
+mod deploy;
+mod drive;
+mod exits;
+mod judge;
+mod keep;
+mod sampler;
+mod settle;
+mod wire;
+
+pub(crate) use collector::SlotCollector;
+pub use drive::{Drive, Driven, JudgeFacts, Live, Refined};
+pub(crate) use judge::failures_of;
+pub(crate) use wire::{PlatformDialer, PlatformRestarter, SlotRecorder};
+
+use std::sync::Arc;
+
+use faultscope_mesh::MeshReports;
+use faultscope_model::digest::Digest;
+use faultscope_model::event::Event;
+use faultscope_model::outcome::Signature;
+use faultscope_model::run::{Cost, Evidence, Run};
+use faultscope_model::series::GateOutcome;
+use faultscope_model::{Circumstance, DeltaSet, Outcome, TrialId};
+use faultscope_platform::{PlatformErrorKind, PlatformEvent};
+use tokio::sync::broadcast::Receiver;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::drive::TrialTrace;
+use crate::error::EngineError;
+use crate::session::{Lease, Session, now_us};
+use deploy::Deployed;
+
+/// Spreads the seeds of trials: neighbouring numbers must not draw alike (the golden ratio in 64 bits).
+const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A trial to carry out, without its number.
+#[derive(Debug, Clone)]
+pub struct TrialRequest {
+    /// The deltas of its circumstance, in a search.
+    pub deltas: DeltaSet,
+    /// Under what it runs.
+    pub circumstance: Circumstance,
+    /// What drives the application.
+    pub drive: Arc<dyn Drive>,
+    /// The failure that is looked for; any failure when none.
+    pub wanted: Option<Signature>,
+}
+
+impl TrialRequest {
+    /// The same for trials that ask the same. What they showed before an interruption answers them.
+    pub(crate) fn question(&self) -> Digest {
+        Digest::of(&serde_json::json!({
+            "circumstance": self.circumstance,
+            "drive": self.drive.question(),
+            "wanted": self.wanted,
+        }))
+    }
+}
+
+/// How a trial ended.
+#[derive(Debug)]
+pub enum TrialEnd {
+    /// It was judged and stored.
+    Finished(Box<FinishedTrial>),
+    /// It was cancelled, and everything of it is gone.
+    Cancelled,
+}
+
+/// A trial that was judged and stored.
+#[derive(Debug)]
+pub struct FinishedTrial {
+    /// The stored record.
+    pub run: Run,
+    /// What its drive showed beyond it; none for a run that was read back from the store.
+    pub trace: Option<Box<TrialTrace>>,
+    /// Whether it is from before an interruption.
+    pub is_earlier: bool,
+}
+
+impl FinishedTrial {
+    /// A run from before an interruption.
+    pub(crate) fn from_past(run: Run) -> Self {
+        Self { run, trace: None, is_earlier: true }
+    }
+}
+
+enum Attempt {
+    Judged(Box<FinishedTrial>),
+    Invalid(String),
+    Cancelled,
+}
+
+impl Session {
+    /// Carries out a trial in a leased slot. A trial that the infrastructure spoils is repeated; when this
+    /// returns for a cancelled one, nothing of it is left.
+    pub async fn run_trial(
+        &self,
+        lease: &Lease,
+        trial: TrialId,
+        request: &TrialRequest,
+        cancel: &CancellationToken,
+    ) -> Result<TrialEnd, EngineError> {
+        self.events.emit(Event::TrialStarted {
+            trial,
+            slot: lease.id(),
+            deltas: request.deltas.clone(),
+            tests: request.drive.n_tests(),
+        });
+        let mut attempts = 0;
+        loop {
+            let attempt = self.attempt(lease, trial, request, attempts, cancel);
+            let attempt = if request.drive.is_repeatable() {
+                let within = self.options.trial_within;
+                let late = || Ok(Attempt::Invalid(format!("it took longer than {within:?}")));
+                tokio::time::timeout(within, attempt).await.unwrap_or_else(|_| late())
+            } else {
+                attempt.await
+            };
+            match attempt.or_else(spoil)? {
+                Attempt::Judged(finished) => {
+                    self.keep(&finished.run).await?;
+                    return Ok(TrialEnd::Finished(finished));
+                }
+                Attempt::Cancelled => {
+                    self.clear(lease).await?;
+                    self.events.emit(Event::TrialCancelled { trial });
+                    return Ok(TrialEnd::Cancelled);
+                }
+                Attempt::Invalid(reason) => {
+                    attempts += 1;
+                    self.refresh(lease).await?;
+                    if attempts > self.options.retries || !request.drive.is_repeatable() {
+                        return Err(EngineError::Invalid { trial, tries: attempts, reason });
+                    }
+                    self.events.emit(Event::TrialInvalid { trial, reason, next_try: attempts + 1 });
+                }
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        lease: &Lease,
+        trial: TrialId,
+        request: &TrialRequest,
+        retries: u32,
+        cancel: &CancellationToken,
+    ) -> Result<Attempt, EngineError> {
+        let (started, started_us) = (Instant::now(), now_us());
+        let seed = self.options.seed.wrapping_add(trial.0.wrapping_mul(SEED_STEP));
+        let mut news = self.platform.events(lease.id());
+        let mut cost = Cost::default();
+        let mut evidence = Evidence::default();
+        let mut driven = Driven::default();
+        let mut sampler = None;
+        let mut not_ready = None;
+        match self.deploy(lease, trial, request, seed, cancel).await? {
+            Deployed::NotReady(found, reason) => (evidence, not_ready) = (found, Some(reason)),
+            Deployed::Ready(deployment, took) => {
+                cost = Cost::of_deployment(took, deployment.created, deployment.destroyed, deployment.kept);
+                self.events.emit(Event::TrialDeployed { trial, took });
+                sampler = self.start_sampling(lease, trial).await;
+                let driving = Instant::now();
+                let live = Live { session: self, lease, trial };
+                let drive = request.drive.drive(&live, cancel);
+                driven = watch_exits(drive, &mut news, &mut evidence).await?;
+                cost.tests = driving.elapsed();
+            }
+        }
+        // What a cancelled trial showed is no evidence, and looking at it would only take time.
+        if cancel.is_cancelled() {
+            return Ok(Attempt::Cancelled);
+        }
+        let reports = self.settle(lease, sampler, &mut news, &driven, &mut evidence).await?;
+        if reports.gates.iter().any(|gate| gate.outcome == GateOutcome::ReportLost) {
+            return Ok(Attempt::Invalid("a report of a proxy was lost".into()));
+        }
+        self.redact_results(&mut driven, &mut evidence).await?;
+        let judged = self.judge(request, &driven.tests, &evidence, &reports, not_ready);
+        let facts = JudgeFacts {
+            application: &self.application,
+            circumstance: &request.circumstance,
+            reports: &reports,
+            driven: &driven,
+        };
+        let Refined { outcome, perturbed } = request.drive.refine(&facts, judged);
+        evidence.tests = driven.tests;
+        keep_reports(&mut evidence, reports);
+        if outcome != Outcome::Pass {
+            self.add_logs(lease, &mut evidence).await;
+        }
+        cost.total = self.platform.virtual_time(lease.id()).unwrap_or_else(|| started.elapsed());
+        let run = Run {
+            id: self.run_id(trial)?,
+            trial,
+            slot: lease.id(),
+            deltas: request.deltas.clone(),
+            circumstance: request.circumstance.clone(),
+            outcome,
+            evidence,
+            started_us,
+            cost,
+            seed,
+            retries,
+            perturbed,
+            question: Some(request.question()),
+        };
+        Ok(Attempt::Judged(Box::new(FinishedTrial { run, trace: driven.trace, is_earlier: false })))
+    }
+}
+
+/// Drives, and meanwhile takes note of instances that end by themselves.
+async fn watch_exits(
+    drive: impl Future<Output = Result<Driven, EngineError>>,
+    news: &mut Receiver<PlatformEvent>,
+    evidence: &mut Evidence,
+) -> Result<Driven, EngineError> {
+    tokio::pin!(drive);
+    loop {
+        tokio::select! {
+            biased;
+            driven = &mut drive => return driven,
+            // A closed channel never speaks again, and only the drive is left to wait for.
+            Ok(event) = news.recv() => exits::note(event, &mut evidence.exits),
+        }
+    }
+}
+
+fn keep_reports(evidence: &mut Evidence, reports: MeshReports) {
+    let hits = |hits: faultscope_mesh::RuleHits| faultscope_model::run::RuleHits {
+        rule: hits.rule,
+        matched: hits.matched,
+        applied: hits.applied,
+    };
+    evidence.rules = reports.rules.into_iter().map(hits).collect();
+    evidence.gates = reports.gates;
+}
+
+/// What an error makes of an attempt: the machine may have refused, or the trial was cancelled. Everything else
+/// stops the campaign.
+fn spoil(error: EngineError) -> Result<Attempt, EngineError> {
+    match error {
+        EngineError::Platform(error) if error.kind == PlatformErrorKind::Cancelled => Ok(Attempt::Cancelled),
+        EngineError::Platform(error) if error.kind == PlatformErrorKind::Infrastructure => {
+            let cause = std::error::Error::source(&*error).map(|c| format!(": {c}")).unwrap_or_default();
+            Ok(Attempt::Invalid(format!("{error}{cause}")))
+        }
+        other => Err(other),
+    }
+}
