@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod campaign;
 mod commands;
 mod comparison;
 mod error;

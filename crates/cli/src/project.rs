@@ -145,11 +145,16 @@ impl Project {
     }
 
     /// The options of a session for this project.
-    pub(crate) fn session(&self, purpose: &str, under: &Under) -> Result<SessionOptions, CommandError> {
+    pub(crate) fn session(
+        &self,
+        purpose: &str,
+        seed: u64,
+        record: Option<RecordArg>,
+    ) -> Result<SessionOptions, CommandError> {
         let mut options = SessionOptions::new(purpose, self.root.clone(), own_program()?);
-        options.seed = under.seed;
+        options.seed = seed;
         options.command_line = std::env::args().collect();
-        options.record = under.record.map(|level| match level {
+        options.record = record.map(|level| match level {
             RecordArg::Timing => RecordLevel::Timing,
             RecordArg::Headers => RecordLevel::Headers,
             RecordArg::Bodies => RecordLevel::default(),

@@ -30,6 +30,7 @@ async fn document(strategy: Strategy, when: Condition) -> Document {
         seed: 3,
         apply: Cost::fixed(Duration::from_secs(9)),
         exec: Cost::fixed(Duration::from_secs(3)),
+        clear: Duration::ZERO,
         faults: vec![Fault {
             when,
             probability: 1.0,

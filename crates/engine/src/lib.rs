@@ -18,7 +18,9 @@ pub mod stored;
 pub mod testing;
 mod trial;
 
-pub use drive::{CaseError, Cases, People, PerturbedTests, Published, PublishedPort, Tests, TrialTrace, find_cases};
+pub use drive::{
+    CaseError, Cases, People, PerturbedTests, Published, PublishedPort, Tests, TrialTrace, find_cases,
+};
 pub use driver::Budget;
 pub use error::EngineError;
 pub use scrape::scrape;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use faultscope_model::Run;
+use faultscope_model::{Run, SlotId};
 use tokio_util::sync::CancellationToken;
 
 use crate::driver::{Budget, Driver, Ended, TrialList, TrialRole};
 use crate::error::EngineError;
 use crate::session::Session;
-use crate::trial::TrialRequest;
+use crate::trial::{TrialEnd, TrialRequest};
 
 /// What some trials showed.
 #[derive(Debug)]
@@ -42,4 +42,18 @@ pub async fn run_trial(
     stop: &CancellationToken,
 ) -> Result<Option<Run>, EngineError> {
     Ok(run_trials(session, vec![request], false, stop).await?.runs.pop())
+}
+
+/// Keeps an application up for people, in the first slot, until its drive ends; none when it was cancelled before.
+pub async fn keep_up(
+    session: &Session,
+    request: TrialRequest,
+    cancel: &CancellationToken,
+) -> Result<Option<Run>, EngineError> {
+    let lease = session.lease(SlotId(0)).await?;
+    let trial = session.next_trial(TrialRole::Search);
+    match session.run_trial(&lease, trial, &request, cancel).await? {
+        TrialEnd::Finished(trial) => Ok(Some(trial.run)),
+        TrialEnd::Cancelled => Ok(None),
+    }
 }

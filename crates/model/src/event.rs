@@ -57,14 +57,6 @@ pub enum Event {
         /// How many tests it will run.
         tests: usize,
     },
-    /// What a trial beyond the search is to show: a value of a setting, a smaller input. A campaign that goes
-    /// on later knows it by this.
-    QuestionAsked {
-        /// The trial.
-        trial: TrialId,
-        /// A digest of circumstance and tests.
-        digest: String,
-    },
     /// An instance is ready.
     InstanceReady {
         /// The trial.
@@ -75,6 +67,15 @@ pub enum Event {
         ready: usize,
         /// How many there will be.
         all: usize,
+    },
+    /// An instance ended by itself.
+    InstanceExited {
+        /// The trial.
+        trial: TrialId,
+        /// The instance.
+        instance: InstanceId,
+        /// `exited with 1`, `killed: out of memory`.
+        reason: String,
     },
     /// Everything is ready, the tests begin.
     TrialDeployed {
@@ -126,7 +127,7 @@ pub enum Event {
         trial: TrialId,
         /// How.
         reason: String,
-        /// The how-manieth try comes next.
+        /// The number of the attempt that begins, from 2.
         next_try: u32,
     },
     /// A known circumstance was repeated to see whether the environment is still the same.

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use faultscope_engine::campaign::{self, Brief};
-use faultscope_engine::{Session, SessionOptions, TrialEnd, TrialRequest};
+use faultscope_engine::testing::{run_trial, run_trials};
+use faultscope_engine::{Session, SessionOptions, Tests, TrialRequest};
+use faultscope_model::application::TestCase;
 use faultscope_model::figures::{Better, Figure};
 use faultscope_model::plan::Reset;
-use faultscope_model::{Application, Circumstance, DeltaSet, Outcome, SlotId, TrialId};
+use faultscope_model::{Application, Circumstance, DeltaSet, Outcome};
 use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
-use faultscope_search::Fixed;
 use tokio_util::sync::CancellationToken;
 
 use super::usage;
@@ -72,26 +72,19 @@ async fn open(
     Ok(Arc::new(Session::open(application, platform, options).await?))
 }
 
-fn request(trial: u64, circumstance: Circumstance) -> TrialRequest {
-    TrialRequest {
-        trial: TrialId(trial),
-        deltas: DeltaSet::new(),
-        circumstance,
-        tests: Vec::new(),
-        wanted: None,
-        perturbing: None,
-    }
+fn request(circumstance: Circumstance, tests: Vec<TestCase>) -> TrialRequest {
+    TrialRequest { deltas: DeltaSet::new(), circumstance, drive: Tests::new(tests), wanted: None }
 }
 
 /// Brings a circumstance up once and gives the seconds until everything was ready.
-async fn ready_after(session: &Session, trial: u64, circumstance: Circumstance) -> Result<f64, CommandError> {
-    let end = session.trial(SlotId(0), &request(trial, circumstance), &CancellationToken::new()).await?;
-    match end {
-        TrialEnd::Finished(run) if run.outcome == Outcome::Pass => Ok(run.cost.deploy.as_secs_f64()),
-        TrialEnd::Finished(run) => {
+async fn ready_after(session: &Arc<Session>, circumstance: Circumstance) -> Result<f64, CommandError> {
+    let run = run_trial(session, request(circumstance, Vec::new()), &CancellationToken::new()).await?;
+    match run {
+        Some(run) if run.outcome == Outcome::Pass => Ok(run.cost.deploy.as_secs_f64()),
+        Some(run) => {
             Err(CommandError::new(Exit::Unresolved, format!("the sample did not come up: {:?}", run.outcome)))
         }
-        TrialEnd::Cancelled => Err(CommandError::new(Exit::Interrupted, "interrupted")),
+        None => Err(CommandError::new(Exit::Interrupted, "interrupted")),
     }
 }
 
@@ -117,10 +110,10 @@ async fn forty_cells(folder: &Path, seed: u64, notes: &mut Vec<String>) -> Resul
     let project = Project::read(folder)?;
     let session = open(project.application, folder, 1, seed, Some(notes)).await?;
     let mut times = Vec::new();
-    for trial in 1..=ROUNDS {
-        times.push(ready_after(&session, trial, Circumstance::default()).await?);
+    for _ in 1..=ROUNDS {
+        times.push(ready_after(&session, Circumstance::default()).await?);
     }
-    crate::commands::test::close(session, "measured").await?;
+    crate::campaign::close(session, "measured").await?;
     Ok(super::lower("40 cells ready", super::median(&mut times), "s", 2.0))
 }
 
@@ -134,13 +127,13 @@ async fn one_setting(folder: &Path, reset: Reset, goal: f64, seed: u64) -> Resul
         .cloned()
         .ok_or_else(|| CommandError::internal("the sample has no service `order`"))?;
     let session = open(application, folder, 1, seed, None).await?;
-    ready_after(&session, 1, Circumstance::default()).await?;
+    ready_after(&session, Circumstance::default()).await?;
     let mut times = Vec::new();
     for trial in 2..2 + ROUNDS {
         let mut circumstance = Circumstance::default();
         let value = format!("{}MiB", 100 + trial);
         circumstance.config.entry(service.clone()).or_default().insert("memory".into(), value);
-        times.push(ready_after(&session, trial, circumstance).await?);
+        times.push(ready_after(&session, circumstance).await?);
     }
     let name = match reset {
         Reset::Restart => "ticketing, one changed setting, reset: restart",
@@ -149,12 +142,11 @@ async fn one_setting(folder: &Path, reset: Reset, goal: f64, seed: u64) -> Resul
     let mut figures = vec![super::lower(name, super::median(&mut times), "s", goal)];
     if reset == Reset::Keep {
         // Cells are measured once they have served every kind of request.
-        let mut busy = request(2 + ROUNDS, Circumstance::default());
-        busy.tests = session.application().tests.clone();
-        session.trial(SlotId(0), &busy, &CancellationToken::new()).await?;
+        let busy = request(Circumstance::default(), session.application().tests.clone());
+        run_trial(&session, busy, &CancellationToken::new()).await?;
         figures.extend(memory(session.application().services.len()));
     }
-    crate::commands::test::close(session, "measured").await?;
+    crate::campaign::close(session, "measured").await?;
     Ok(figures)
 }
 
@@ -183,12 +175,10 @@ fn memory(services: usize) -> Vec<Figure> {
 
 async fn four_slots(folder: &Path, seed: u64) -> Result<Figure, CommandError> {
     let application = Project::read(folder)?.application;
-    let space = application.space().map_err(|e| CommandError::internal("the sample").because(e))?;
-    let brief = Brief::new(space, application.tests.clone());
+    let request = request(Circumstance::default(), application.tests.clone());
     let session = open(application, folder, 4, seed, None).await?;
-    let mut search = Fixed::new(vec![DeltaSet::new(); 4]);
-    let finished = campaign::run(&session, &brief, &mut search, &CancellationToken::new()).await;
-    crate::commands::test::close(session, "measured").await?;
+    let finished = run_trials(&session, vec![request; 4], false, &CancellationToken::new()).await;
+    crate::campaign::close(session, "measured").await?;
     let passed = finished?.runs.iter().filter(|run| run.outcome == Outcome::Pass).count();
     Ok(Figure::new("4 slots of ticketing at once, passing", passed as f64, "of 4", Better::Higher).goal(4.0))
 }

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faultscope_engine::debug::Costs;
-use faultscope_engine::{Cases, Session, TrialEnd, TrialRequest};
+use faultscope_engine::testing::run_trial;
+use faultscope_engine::{Cases, Session, Tests, TrialRequest};
 use faultscope_model::space::Delta;
+use faultscope_model::span::Parentage;
 use faultscope_model::units::{count, show_duration};
-use faultscope_model::{DeltaSet, Outcome, ServiceName, SlotId, TrialId};
+use faultscope_model::{DeltaSet, Outcome, Run, ServiceName, Span};
 use serde::Serialize;
-use tokio_util::sync::CancellationToken;
 
-use crate::args::{CheckArgs, Global, Under};
+use crate::args::{CheckArgs, Global};
+use crate::campaign::{Opening, RunningCampaign, interrupted};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
-use crate::progress::Progress;
 use crate::project::Project;
 use crate::render::table::Table;
 
@@ -178,63 +179,57 @@ async fn probe(
     global: &Global,
     printer: &Printer,
 ) -> Result<Probed, CommandError> {
-    let platform = project.platform(&args.target).await?;
-    project.say_fixed_names(&*platform, printer);
-    let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: 1 };
-    let options = project.session("probe", &under)?;
-    let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
-    let progress = Progress::start(&session, global, printer);
+    let opening = Opening::new("probe", &args.target, 1);
+    let campaign = RunningCampaign::open(project, opening, global, printer).await?;
     let request = TrialRequest {
-        trial: TrialId(1),
         deltas: DeltaSet::new(),
         circumstance: project.application.simplest.clone(),
-        tests: project.application.tests.clone(),
+        drive: Tests::new(project.application.tests.clone()),
         wanted: None,
-        perturbing: None,
     };
-    let end = session.trial(SlotId(0), &request, &CancellationToken::new()).await;
-    progress.finish().await;
-    let result = match end {
-        Ok(TrialEnd::Finished(run)) => {
-            let spans = session.spans_of(run.trial).await?;
-            let mut not_propagating: BTreeMap<String, u64> = BTreeMap::new();
-            let mut of_unknown_cause: BTreeMap<String, u64> = BTreeMap::new();
-            let mut propagating = std::collections::BTreeSet::new();
-            for span in &spans {
-                use faultscope_model::span::Parentage;
-                match span.parentage {
-                    Parentage::Propagated => {
-                        propagating.insert(span.caller.service.to_string());
-                    }
-                    Parentage::Inferred | Parentage::Unknown => {
-                        *not_propagating.entry(span.caller.service.to_string()).or_default() += 1;
-                    }
-                    Parentage::Root if span.caller.service.as_str() != ServiceName::TEST => {
-                        *of_unknown_cause.entry(span.caller.service.to_string()).or_default() += 1;
-                    }
-                    Parentage::Root => {}
-                }
+    let stop = interrupted();
+    let work = async |session: &Arc<Session>| {
+        let Some(run) = run_trial(session, request, &stop).await? else { return Ok(None) };
+        let spans = session.spans_of(run.trial).await?;
+        Ok(Some(summarize(project, run, &spans)))
+    };
+    let probed = campaign.run(work, |_| "probed".into()).await?;
+    probed.ok_or_else(|| CommandError::new(Exit::Interrupted, "interrupted"))
+}
+
+/// What the calls of a run say about trace context and hosts outside.
+fn summarize(project: &Project, run: Run, spans: &[Span]) -> Probed {
+    let mut not_propagating: BTreeMap<String, u64> = BTreeMap::new();
+    let mut of_unknown_cause: BTreeMap<String, u64> = BTreeMap::new();
+    let mut propagating = std::collections::BTreeSet::new();
+    for span in spans {
+        match span.parentage {
+            Parentage::Propagated => {
+                propagating.insert(span.caller.service.to_string());
             }
-            let mut refused: BTreeMap<String, u64> = BTreeMap::new();
-            for external in &project.application.externals {
-                let calls = spans.iter().filter(|s| s.callee == external.service && !external.allow).count();
-                if calls > 0 {
-                    refused.insert(external.host.clone(), calls as u64);
-                }
+            Parentage::Inferred | Parentage::Unknown => {
+                *not_propagating.entry(span.caller.service.to_string()).or_default() += 1;
             }
-            Ok(Probed {
-                run: run.id.to_string(),
-                calls: run.evidence.spans,
-                outcome: run.outcome,
-                not_propagating,
-                propagating: propagating.into_iter().collect(),
-                of_unknown_cause,
-                external_calls_refused: refused,
-            })
+            Parentage::Root if span.caller.service.as_str() != ServiceName::TEST => {
+                *of_unknown_cause.entry(span.caller.service.to_string()).or_default() += 1;
+            }
+            Parentage::Root => {}
         }
-        Ok(TrialEnd::Cancelled) => Err(CommandError::new(Exit::Interrupted, "interrupted")),
-        Err(error) => Err(error.into()),
-    };
-    crate::commands::test::close(session, "probed").await?;
-    result
+    }
+    let mut refused: BTreeMap<String, u64> = BTreeMap::new();
+    for external in &project.application.externals {
+        let calls = spans.iter().filter(|s| s.callee == external.service && !external.allow).count();
+        if calls > 0 {
+            refused.insert(external.host.clone(), calls as u64);
+        }
+    }
+    Probed {
+        run: run.id.to_string(),
+        calls: run.evidence.spans,
+        outcome: run.outcome,
+        not_propagating,
+        propagating: propagating.into_iter().collect(),
+        of_unknown_cause,
+        external_calls_refused: refused,
+    }
 }

@@ -1,19 +1,17 @@
 //! `faultscope debug`
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use faultscope_engine::Session;
 use faultscope_engine::debug::{self, DebugOptions, DebugReport, Flaky, FoundCause, Strategy, Verdict};
 use faultscope_model::units::{count, nouns, show_duration};
 use faultscope_store::Store;
 
 use super::debug_args::{Budget, DebugArgs, FlakyArg, StrategyArg};
-use crate::args::{Global, Under};
+use crate::args::Global;
+use crate::campaign::{Opening, RunningCampaign, interrupted};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
-use crate::progress::Progress;
 use crate::project::Project;
 use crate::render::report::text;
 use crate::shell::{self, quote};
@@ -46,31 +44,22 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
             Some(debug::unfinished(&store, &project.application, named)?)
         }
     };
-    let platform = project.platform(&args.target).await?;
-    project.say_fixed_names(&*platform, printer);
-    let under =
-        Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: args.seed };
-    let mut options = project.session("debug", &under)?;
-    options.slots = args.slots;
-    options.sentinel_every = args.sentinel_every;
-    options.resume = resume;
-    let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
-    let progress = Progress::start(&session, global, printer);
-    let chosen = chosen(&args);
-    let stop = super::test::interrupted();
-    let mut report = debug::debug(&session, &chosen, &stop).await;
-    progress.finish().await;
-    if let Ok(report) = &mut report {
+    let opening = Opening::new("debug", &args.target, args.seed)
+        .slots(args.slots)
+        .sentinel_every(args.sentinel_every)
+        .resume(resume);
+    let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
+    let (chosen, stop) = (chosen(&args), interrupted());
+    let work = async |session: &_| {
+        let mut report = debug::debug(session, &chosen, &stop).await?;
         let verb = if untested { "up" } else { "test" };
         let commands: Vec<_> =
-            report.causes.iter().map(|cause| reproduce(verb, cause, report, &args)).collect();
+            report.causes.iter().map(|cause| reproduce(verb, cause, &report, &args)).collect();
         report.causes.iter_mut().zip(commands).for_each(|(cause, command)| cause.reproduce = Some(command));
-        session.campaign().put_report(report)?;
-    }
-    let summary = report.as_ref().map_or_else(ToString::to_string, DebugReport::summary);
-    let closed = super::test::close(session, &summary).await;
-    let report = report?;
-    closed?;
+        session.campaign().put_report(&report)?;
+        Ok(report)
+    };
+    let report = campaign.run(work, DebugReport::summary).await?;
     if untested && report.verdict == Verdict::NotReproduced {
         // Everything comes up, and then there is nothing to look at.
         super::test::choose(&project, &[])?;

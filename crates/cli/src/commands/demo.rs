@@ -5,19 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use faultscope_engine::debug::{self, DebugOptions, DebugReport, Verdict};
-use faultscope_engine::{Session, TrialEnd, TrialRequest};
+use faultscope_engine::testing::run_trial;
+use faultscope_engine::{Session, Tests, TrialRequest};
 use faultscope_model::units::show_duration;
-use faultscope_model::{DeltaSet, Outcome, Run, SlotId, Span, TraceId, TrialId};
+use faultscope_model::{DeltaSet, Outcome, Run, Span, TraceId};
 use faultscope_store::Edge;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::beside::Beside;
-use crate::args::{DemoArgs, Global, PlatformChoice, Target, Under};
+use crate::args::{DemoArgs, Global, PlatformChoice, Target};
+use crate::campaign::{Opening, RunningCampaign, interrupted};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
-use crate::progress::Progress;
 use crate::project::{self, Project};
 use crate::render;
 use crate::samples::TICKETING;
@@ -31,6 +32,8 @@ const TREE_CALLS: usize = 10;
 const CASE: &str = "cases/dd-f1.yaml";
 /// Trials at the same time: what two cores can carry.
 const SLOTS: u16 = 2;
+/// The same for everybody, so that what is shown is what the README shows.
+const SEED: u64 = 1;
 
 /// What the demo prints as JSON.
 #[derive(Debug, Serialize)]
@@ -46,7 +49,7 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
     TICKETING.write(&folder).map_err(|e| {
         CommandError::new(Exit::Environment, format!("cannot write to {}", folder.display())).because(e)
     })?;
-    let stop = super::test::interrupted();
+    let stop = interrupted();
     let Some((run, spans, edges)) = look(&folder, global, printer, &stop).await? else {
         return Ok(Exit::Interrupted);
     };
@@ -70,7 +73,7 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
         _ => Exit::Unresolved,
     };
     if printer.json {
-        printer.result(&Shown { run: *run, debug: report })?;
+        printer.result(&Shown { run, debug: report })?;
         return Ok(exit);
     }
     if exit != Exit::Done {
@@ -89,39 +92,30 @@ async fn look(
     global: &Global,
     printer: &Printer,
     stop: &CancellationToken,
-) -> Result<Option<(Box<Run>, Vec<Span>, Vec<Edge>)>, CommandError> {
+) -> Result<Option<(Run, Vec<Span>, Vec<Edge>)>, CommandError> {
     let project = Project::read(folder)?;
     printer.talk(format!(
         "A railway's ticketing system of {} services starts in {}",
         project.application.services.len(),
         folder.display()
     ));
-    let session = open(&project, folder, "demo", 1, Some(printer)).await?;
-    let progress = Progress::start(&session, global, printer);
+    let target = Target::of(folder.to_owned(), PlatformChoice::Process, None);
+    let opening = Opening::new("demo", &target, SEED);
+    let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
+    let notes = campaign.session.platform().capabilities().notes;
+    notes.iter().for_each(|note| printer.talk(format!("note: {note}")));
     let request = TrialRequest {
-        trial: TrialId(1),
         deltas: DeltaSet::new(),
         circumstance: project.application.simplest.clone(),
-        tests: project.application.tests.clone(),
+        drive: Tests::new(project.application.tests.clone()),
         wanted: None,
-        perturbing: None,
     };
-    let end = session.trial(SlotId(0), &request, stop).await;
-    progress.finish().await;
-    let run = match end {
-        Ok(TrialEnd::Finished(run)) => run,
-        Ok(TrialEnd::Cancelled) => {
-            super::test::close(session, "interrupted").await?;
-            return Ok(None);
-        }
-        Err(error) => {
-            let _ = super::test::close(session, "failed").await;
-            return Err(error.into());
-        }
+    let work = async |session: &Arc<Session>| {
+        let Some(run) = run_trial(session, request, stop).await? else { return Ok(None) };
+        let (spans, edges) = (session.spans_of(run.trial).await?, session.edges_of(run.trial).await?);
+        Ok(Some((run, spans, edges)))
     };
-    let (spans, edges) = (session.spans_of(run.trial).await?, session.edges_of(run.trial).await?);
-    super::test::close(session, "shown").await?;
-    Ok(Some((run, spans, edges)))
+    campaign.run(work, |_| "shown".into()).await
 }
 
 /// Debugs the seeded failure.
@@ -138,48 +132,23 @@ async fn reduce(
     printer.talk(format!(
         "\nIn production the test `{test}` fails. {deltas} things are different there: which of them is it?"
     ));
-    let session = open(&project, &file, "debug", SLOTS, None).await?;
-    let progress = Progress::start(&session, global, printer);
+    let target = Target::of(file.clone(), PlatformChoice::Process, None);
+    let opening = Opening::new("debug", &target, SEED).slots(SLOTS);
+    let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     // The failure is known to be stable: one check is enough.
     let options = DebugOptions { only_failing_test: true, repeat: 1, ..DebugOptions::default() };
-    let mut report = debug::debug(&session, &options, stop).await;
-    progress.finish().await;
-    if let Ok(report) = &mut report {
+    let work = async |session: &Arc<Session>| {
+        let mut report = debug::debug(session, &options, stop).await?;
         for cause in &mut report.causes {
             let deltas: Vec<_> =
                 cause.witness.iter().map(|delta| format!("--delta {}", quote(&delta.name))).collect();
-            let command = format!(
-                "{} test {} {} --test {}",
-                tool_name(),
-                file.display(),
-                deltas.join(" "),
-                quote(&test)
-            );
-            cause.reproduce = Some(command);
+            let (tool, file, deltas) = (tool_name(), file.display(), deltas.join(" "));
+            cause.reproduce = Some(format!("{tool} test {file} {deltas} --test {}", quote(&test)));
         }
-        session.campaign().put_report(report)?;
-    }
-    let summary = report.as_ref().map_or_else(ToString::to_string, DebugReport::summary);
-    super::test::close(session, &summary).await?;
-    Ok(report?)
-}
-
-async fn open(
-    project: &Project,
-    file: &Path,
-    purpose: &str,
-    slots: u16,
-    notes: Option<&Printer>,
-) -> Result<Arc<Session>, CommandError> {
-    let target = Target::of(file.to_owned(), PlatformChoice::Process, None);
-    let platform = project.platform(&target).await?;
-    if let Some(printer) = notes {
-        platform.capabilities().notes.iter().for_each(|note| printer.talk(format!("note: {note}")));
-    }
-    let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed: 1 };
-    let mut options = project.session(purpose, &under)?;
-    options.slots = slots;
-    Ok(Arc::new(Session::open(project.application.clone(), platform, options).await?))
+        session.campaign().put_report(&report)?;
+        Ok(report)
+    };
+    campaign.run(work, DebugReport::summary).await
 }
 
 fn next(folder: &Path, report: &DebugReport, printer: &Printer) {

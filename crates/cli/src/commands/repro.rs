@@ -6,19 +6,20 @@ use std::sync::Arc;
 use clap::Args;
 use faultscope_engine::debug::bundle::{self, BundleError, Compared, Contents, Manifest, Reduced};
 use faultscope_engine::debug::{DebugReport, FoundCause, nearest_passing};
-use faultscope_engine::{EngineError, Session, TrialEnd, TrialRequest, stored};
+use faultscope_engine::testing::run_trial;
+use faultscope_engine::{EngineError, Session, Tests, TrialRequest, stored};
 use faultscope_model::application::test_named;
-use faultscope_model::{Circumstance, DeltaSet, Outcome, Run, SlotId, TrialId};
+use faultscope_model::{Circumstance, DeltaSet, Outcome, Run};
 use faultscope_store::Store;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Global, IsolationArg, PlatformChoice, Target, Under};
+use crate::args::{Global, IsolationArg, PlatformChoice, Target};
+use crate::campaign::{Opening, RunningCampaign, interrupted};
 use crate::comparison::Comparison;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
-use crate::progress::Progress;
 use crate::project::Project;
 use crate::render;
 
@@ -71,23 +72,12 @@ pub(crate) async fn run(args: ReproArgs, global: &Global, printer: &Printer) -> 
     project.find_cases(printer).await?;
     printer.talk(format!("{}: {}", manifest.application, manifest.signature));
     let target = Target::of(file, args.platform, args.isolation);
-    let platform = project.platform(&target).await?;
-    let under = Under {
-        failing: false,
-        deltas: Vec::new(),
-        settings: Vec::new(),
-        record: None,
-        seed: args.seed.unwrap_or(manifest.seed),
-    };
-    let options = project.session("repro", &under)?;
-    let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
-    let progress = Progress::start(&session, global, printer);
-    let stop = super::test::interrupted();
+    let opening = Opening::new("repro", &target, args.seed.unwrap_or(manifest.seed));
+    let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
+    let stop = interrupted();
     let tries = args.tries.unwrap_or_else(|| tries(manifest.rate));
-    let ended = try_both(&session, &project, &manifest, tries, &stop).await;
-    progress.finish().await;
-    super::test::close(session, "tried").await?;
-    let Some((failing, passing)) = ended? else {
+    let work = async |session: &_| try_both(session, &project, &manifest, tries, &stop).await;
+    let Some((failing, passing)) = campaign.run(work, |_| "tried".into()).await? else {
         return Ok(Exit::Interrupted);
     };
     let reproduced = failing.iter().any(|run| matches!(run.outcome, Outcome::Fail { .. }));
@@ -122,7 +112,7 @@ fn unpacked(manifest: &Manifest, file: &Path, printer: &Printer) -> Result<Proje
 
 /// The failing circumstance until it fails, then the passing one; none when it was interrupted.
 async fn try_both(
-    session: &Session,
+    session: &Arc<Session>,
     project: &Project,
     manifest: &Manifest,
     tries: u32,
@@ -135,29 +125,26 @@ async fn try_both(
         Some(test) if manifest.only => test_named(&application.tests, test).into_iter().collect(),
         Some(_) => application.tests.clone(),
     };
-    let request = |trial: u64, circumstance: &Circumstance| TrialRequest {
-        trial: TrialId(trial),
+    let drive = Tests::new(tests);
+    let request = |circumstance: &Circumstance| TrialRequest {
         deltas: DeltaSet::new(),
         circumstance: circumstance.clone(),
-        tests: tests.clone(),
+        drive: drive.clone(),
         wanted: Some(manifest.signature.clone()),
-        perturbing: None,
     };
     let mut failing = Vec::new();
-    for trial in 1..=u64::from(tries.max(1)) {
-        match session.trial(SlotId(0), &request(trial, &application.failing), stop).await? {
-            TrialEnd::Cancelled => return Ok(None),
-            TrialEnd::Finished(run) => failing.push(*run),
-        }
-        if failing.last().is_some_and(|run| run.outcome != Outcome::Pass) {
+    for _ in 0..tries.max(1) {
+        let Some(run) = run_trial(session, request(&application.failing), stop).await? else {
+            return Ok(None);
+        };
+        let is_over = run.outcome != Outcome::Pass;
+        failing.push(run);
+        if is_over {
             break;
         }
     }
-    let last = request(failing.len() as u64 + 1, &application.simplest);
-    match session.trial(SlotId(0), &last, stop).await? {
-        TrialEnd::Cancelled => Ok(None),
-        TrialEnd::Finished(run) => Ok(Some((failing, *run))),
-    }
+    let passing = run_trial(session, request(&application.simplest), stop).await?;
+    Ok(passing.map(|passing| (failing, passing)))
 }
 
 fn show(shown: &Shown, printer: &Printer) {

@@ -13,16 +13,13 @@ use faultscope_store::Store;
 use super::debug_args::Budget;
 use super::resilience_args::ResilienceArgs;
 use crate::args::{Global, IsolationArg, Under};
+use crate::campaign::{Opening, RunningCampaign, interrupted};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
-use crate::progress::Progress;
 use crate::project::Project;
 use crate::render;
 use crate::shell::{self, quote};
-
-/// What a trial may take beside its test.
-const AROUND_TEST: Duration = Duration::from_secs(120);
 
 /// What a test without an application file is called.
 const COMMAND: &str = "command";
@@ -61,39 +58,35 @@ pub(crate) async fn run(
             Some(campaign)
         }
     };
-    let platform = project.platform(&target).await?;
-    project.say_fixed_names(&*platform, printer);
-    let mut options = project.session("resilience", &under)?;
-    options.slots = args.slots;
-    options.resume = resume;
     // A test that takes long is no broken trial.
     let longest = project.application.tests.iter().map(|test| test.within).chain(args.within).max();
-    options.trial_within = options.trial_within.max(longest.unwrap_or_default() + AROUND_TEST);
-    let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
-    let progress = Progress::start(&session, global, printer);
-    let stop = super::test::interrupted();
+    let opening = Opening::new("resilience", &target, args.seed)
+        .slots(args.slots)
+        .resume(resume)
+        .longest_test(longest.unwrap_or_default());
+    let stop = interrupted();
     if !args.reproduce.is_empty() {
-        let again = again(&session, &args, &names, &stop).await;
-        progress.finish().await;
-        super::test::close(session, "one trial").await?;
-        return shown_again(again?, printer);
+        let test = only_test(&project.application, &names)?;
+        let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
+        let (asked, within) = (args.reproduce.clone(), args.within);
+        let work = async |session: &_| resilience::reproduce(session, &test, asked, within, &stop).await;
+        let again = campaign.run(work, |_| "one trial".into()).await?;
+        return shown_again(again, printer);
     }
+    let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     let chosen = chosen(&args, names);
-    let mut report = resilience::resilience(&session, &chosen, &stop).await;
-    progress.finish().await;
-    if let Ok(report) = &mut report {
+    let work = async |session: &Arc<Session>| {
+        let mut report = resilience::resilience(session, &chosen, &stop).await?;
         for test in &mut report.tests {
             let (name, within) = (test.test.clone(), test.within);
             for defect in &mut test.defects {
                 defect.reproduce = Some(reproduce(defect, &name, within, &args));
             }
         }
-        session.campaign().put_report(report)?;
-    }
-    let summary = report.as_ref().map_or_else(ToString::to_string, ResilienceReport::summary);
-    let closed = super::test::close(session, &summary).await;
-    let report = report?;
-    closed?;
+        session.campaign().put_report(&report)?;
+        Ok(report)
+    };
+    let report = campaign.run(work, ResilienceReport::summary).await?;
     super::resilience_report::write_all(&project.root.join(".faultscope"), &report, &args.reports, printer)?;
     if printer.json {
         printer.result(&report)?;
@@ -146,24 +139,17 @@ fn of_command(command: &str) -> Result<Project, CommandError> {
     Ok(Project { application, root })
 }
 
-/// One trial with exactly what was asked for.
-async fn again(
-    session: &Arc<Session>,
-    args: &ResilienceArgs,
-    names: &[String],
-    stop: &tokio_util::sync::CancellationToken,
-) -> Result<Option<Run>, CommandError> {
-    let tests = &session.application().tests;
-    let test = match (names, tests.as_slice()) {
-        ([only], _) => only.clone(),
-        ([], [only]) => only.name.clone(),
-        _ => {
+/// The one test that `--reproduce` runs.
+fn only_test(application: &Application, names: &[String]) -> Result<String, CommandError> {
+    match (names, application.tests.as_slice()) {
+        ([only], _) => Ok(only.clone()),
+        ([], [only]) => Ok(only.name.clone()),
+        (_, tests) => {
             let known: Vec<_> = tests.iter().map(|test| test.name.as_str()).collect();
-            return Err(CommandError::usage("`--reproduce` needs just one test")
-                .hint(format!("name it with --test: {}", known.join(", "))));
+            Err(CommandError::usage("`--reproduce` needs just one test")
+                .hint(format!("name it with --test: {}", known.join(", "))))
         }
-    };
-    Ok(resilience::reproduce(session, &test, args.reproduce.clone(), args.within, stop).await?)
+    }
 }
 
 fn shown_again(run: Option<Run>, printer: &Printer) -> Result<Exit, CommandError> {

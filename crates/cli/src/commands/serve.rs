@@ -132,7 +132,7 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
         otlp: otlp.as_ref().map(shown).transpose().map_err(unknown)?,
         grpc: grpc.as_ref().map(shown).transpose().map_err(unknown)?,
     };
-    let stop = super::test::interrupted();
+    let stop = crate::campaign::interrupted();
     let mut servers = JoinSet::new();
     let (all, collector) = (router(&served), otlp_router(&served));
     for (listener, routes) in [(Some(listener), all), (otlp, collector.clone()), (grpc, collector)] {

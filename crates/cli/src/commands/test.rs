@@ -1,22 +1,17 @@
 //! `faultscope test`
 
-use std::sync::Arc;
-
-use faultscope_engine::campaign::{self, Brief};
-use faultscope_engine::{EngineError, Session};
+use faultscope_engine::testing::run_trials;
+use faultscope_engine::{Tests, TrialRequest};
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::units::count;
-use faultscope_model::{DeltaSet, Outcome, Run};
-use faultscope_search::Fixed;
+use faultscope_model::{Outcome, Run};
 use serde::Serialize;
-use tokio::signal::unix::SignalKind;
-use tokio_util::sync::CancellationToken;
 
 use crate::args::{Global, TestArgs};
+use crate::campaign::{Opening, RunningCampaign, interrupted};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
-use crate::progress::Progress;
 use crate::project::Project;
 use crate::render;
 
@@ -37,40 +32,28 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
     project.find_cases(printer).await?;
     let tests = choose(&project, &args.tests)?;
     let (space, set) = project.under(&args.under)?;
-    let mut options = project.session("test", &args.under)?;
-    options.slots = args.slots;
-    options.sentinel_every = args.sentinel_every;
-    let platform = project.platform(&args.target).await?;
-    project.say_fixed_names(&*platform, printer);
-    let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
-    let progress = Progress::start(&session, global, printer);
-    let sets: Vec<DeltaSet> = (0..args.repeat).map(|_| set.clone()).collect();
-    let mut search = Fixed::new(sets);
-    if args.fail_fast {
-        search = search.stop_at_failure();
-    }
-    let brief = Brief::new(space, tests);
-    let stop = interrupted();
-    let finished = campaign::run(&session, &brief, &mut search, &stop).await;
-    progress.finish().await;
-    let id = session.id().to_string();
+    let circumstance = space.circumstance(&set).map_err(|e| CommandError::usage(e.to_string()))?;
+    let request = TrialRequest { deltas: set, circumstance, drive: Tests::new(tests), wanted: None };
     let seed = args.under.seed;
-    let summary = match &finished {
-        Ok(done) => count(done.runs.len(), "trial"),
-        Err(error) => error.to_string(),
-    };
-    let closed = close(session, &summary).await;
-    let finished = finished?;
-    closed?;
-    let judged = |word: &str| finished.runs.iter().filter(|run| run.outcome.word() == word).count();
+    let opening = Opening::new("test", &args.target, seed)
+        .record(args.under.record)
+        .slots(args.slots)
+        .sentinel_every(args.sentinel_every);
+    let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
+    let id = campaign.session.id().to_string();
+    let stop = interrupted();
+    let requests = vec![request; args.repeat as usize];
+    let work = async |session: &_| run_trials(session, requests, args.fail_fast, &stop).await;
+    let done = campaign.run(work, |done| count(done.runs.len(), "trial")).await?;
+    let judged = |word: &str| done.runs.iter().filter(|run| run.outcome.word() == word).count();
     let tested = Tested {
         campaign: id,
         seed,
         passed: judged("pass"),
         failed: judged("fail"),
         unresolved: judged("unresolved"),
-        stopped: finished.stopped.is_some(),
-        runs: finished.runs,
+        stopped: done.stopped,
+        runs: done.runs,
     };
     if printer.json {
         printer.result(&tested)?;
@@ -132,37 +115,4 @@ pub(crate) fn choose(project: &Project, names: &[String]) -> Result<Vec<TestCase
             })
         })
         .collect()
-}
-
-/// A token that Ctrl-C, SIGTERM and SIGHUP cancel; a second Ctrl-C ends the tool at once.
-pub(crate) fn interrupted() -> CancellationToken {
-    let token = CancellationToken::new();
-    let stop = token.clone();
-    tokio::spawn(async move {
-        let signal = async |kind: SignalKind| match tokio::signal::unix::signal(kind) {
-            Ok(mut signal) => {
-                signal.recv().await;
-            }
-            Err(_) => std::future::pending().await,
-        };
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            () = signal(SignalKind::terminate()) => {}
-            // The terminal was closed.
-            () = signal(SignalKind::hangup()) => {}
-        }
-        stop.cancel();
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(Exit::Interrupted as i32);
-        }
-    });
-    token
-}
-
-/// Closes a session that nothing else holds any more.
-pub(crate) async fn close(session: Arc<Session>, summary: &str) -> Result<(), CommandError> {
-    match Arc::try_unwrap(session) {
-        Ok(session) => Ok(session.close(summary).await?),
-        Err(_) => Err(EngineError::Internal("the session is still in use".into()).into()),
-    }
 }

@@ -3,27 +3,22 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
-use faultscope_engine::{Session, TrialRequest};
-use faultscope_model::units;
-use faultscope_model::wiring::ListenerSpec;
-use faultscope_model::{InstanceId, ServiceName, SlotId, TrialId};
-use faultscope_platform::PlatformEvent;
-use serde::Serialize;
+use faultscope_engine::testing::keep_up;
+use faultscope_engine::{EngineError, People, Published, PublishedPort, Session, TrialRequest};
+use faultscope_model::event::Event;
+use faultscope_model::outcome::StartEnding;
+use faultscope_model::{Run, ServiceName, units};
+use faultscope_platform::{PlatformError, PlatformErrorKind};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::args::{Global, UpArgs};
+use crate::campaign::{Opening, RunningCampaign, interrupted};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
-use crate::progress::Progress;
 use crate::project::Project;
 use crate::render::table::Table;
-
-#[derive(Debug, Serialize)]
-struct Published {
-    service: ServiceName,
-    port: u16,
-    address: String,
-}
 
 pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let project = Project::of(&args.target, printer)?;
@@ -32,40 +27,33 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let (space, set) = project.under(&args.under)?;
     let circumstance = space.circumstance(&set).map_err(|e| CommandError::usage(e.to_string()))?;
     // Ports are taken before anything starts: a taken one is an error of the command line.
-    let sockets = bind(&project, args.publish_from)?;
-    let platform = project.platform(&args.target).await?;
-    project.say_fixed_names(&*platform, printer);
-    let options = project.session("up", &args.under)?;
-    let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
-    let progress = Progress::start(&session, global, printer);
-    let stop = super::test::interrupted();
-    let request = TrialRequest {
-        trial: TrialId(1),
-        deltas: set,
-        circumstance,
-        tests: Vec::new(),
-        wanted: None,
-        perturbing: None,
-    };
-    let up = session.bring_up(SlotId(0), &request, &stop).await;
-    progress.finish().await;
-    if let Err(error) = up {
-        let _ = super::test::close(session, "failed").await;
-        return if stop.is_cancelled() { Ok(Exit::Interrupted) } else { Err(error.into()) };
-    }
-    // Only a slot that is open has events.
-    let mut happenings = session.platform().events(SlotId(0));
-    let published = publish(&session, sockets)?;
-    if printer.json {
-        printer.result(&published)?;
-    } else {
-        let mut table = Table::new(&["service", "port", "address"]);
-        for entry in &published {
-            table.row([entry.service.to_string(), entry.port.to_string(), entry.address.clone()]);
+    let ports = bind(&project, args.publish_from)?;
+    let opening = Opening::new("up", &args.target, args.under.seed).record(args.under.record);
+    let mut campaign = RunningCampaign::open(&project, opening, global, printer).await?;
+    let (stop, until, cancel) = (interrupted(), CancellationToken::new(), CancellationToken::new());
+    let (opened, mut is_open) = oneshot::channel();
+    let people = People::new(ports, opened, until.clone())
+        .map_err(|e| CommandError::internal("a socket has no address").because(e))?;
+    let request = TrialRequest { deltas: set, circumstance, drive: Arc::new(people), wanted: None };
+    let mut trial = tokio::spawn({
+        let (session, cancel) = (campaign.session.clone(), cancel.clone());
+        async move { keep_up(&session, request, &cancel).await }
+    });
+    // Interrupted before everything is up, the trial is cancelled; afterwards it ends as people want it to.
+    let published = loop {
+        tokio::select! {
+            published = &mut is_open => break published.unwrap_or_default(),
+            () = stop.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
+            ended = &mut trial => {
+                let platform = campaign.session.platform().name();
+                campaign.close(&"not up").await?;
+                return not_up(joined(ended)?, platform);
+            }
         }
-        printer.line(table);
-        printer.talk(format!("recording to campaign {}; Ctrl-C ends it", session.id()));
-    }
+    };
+    campaign.end_progress().await;
+    show(&published, &campaign.session, printer)?;
+    let mut events = campaign.session.events().subscribe();
     let time_is_up = async {
         match within {
             Some(within) => tokio::time::sleep(within).await,
@@ -73,32 +61,63 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
         }
     };
     tokio::pin!(time_is_up);
-    loop {
+    let ended = loop {
         tokio::select! {
-            () = stop.cancelled() => break,
-            () = &mut time_is_up => break,
-            event = happenings.recv() => match event {
-                Ok(PlatformEvent::Exited { instance, code, signal, out_of_memory }) => {
-                    let memory = if out_of_memory { ", out of memory" } else { "" };
-                    printer.warn(format!("{instance} ended (code {code:?}, signal {signal:?}{memory})"));
+            ended = &mut trial => break ended,
+            () = stop.cancelled(), if !until.is_cancelled() => until.cancel(),
+            () = &mut time_is_up, if !until.is_cancelled() => until.cancel(),
+            Ok(event) = events.recv() => {
+                if let Event::InstanceExited { instance, reason, .. } = &*event {
+                    printer.warn(format!("{instance} ended: {reason}"));
                 }
-                Ok(_) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
-                Err(tokio::sync::broadcast::error::RecvError::Closed) => break,
-            },
+            }
         }
-    }
-    let calls = session.recorded(SlotId(0));
-    let id = session.id().to_string();
-    session.take_down(SlotId(0), &request).await?;
-    super::test::close(session, "ended").await?;
+    };
+    let id = campaign.session.id().to_string();
+    campaign.close(&"ended").await?;
+    let calls = joined(ended)?.map_or(0, |run| run.evidence.spans);
     printer
         .talk(format!("{} recorded; see them with `faultscope runs show {id}`", units::count(calls, "call")));
     Ok(Exit::Done)
 }
 
-type Socket = (ServiceName, u16, TcpListener);
+type Kept = Result<Option<Run>, EngineError>;
 
-fn bind(project: &Project, from: Option<u16>) -> Result<Vec<Socket>, CommandError> {
+fn joined(ended: Result<Kept, tokio::task::JoinError>) -> Result<Option<Run>, CommandError> {
+    Ok(ended.map_err(|e| CommandError::internal("the trial's task broke").because(e))??)
+}
+
+fn show(published: &[Published], session: &Session, printer: &Printer) -> Result<(), CommandError> {
+    if printer.json {
+        return printer.result(&published);
+    }
+    let mut table = Table::new(&["service", "port", "address"]);
+    for entry in published {
+        table.row([entry.service.to_string(), entry.port.to_string(), entry.address.to_string()]);
+    }
+    printer.line(table);
+    printer.talk(format!("recording to campaign {}; Ctrl-C ends it", session.id()));
+    Ok(())
+}
+
+/// What to say where not everything came up.
+fn not_up(run: Option<Run>, platform: &'static str) -> Result<Exit, CommandError> {
+    let Some(run) = run else { return Ok(Exit::Interrupted) };
+    let mut evidence = run.evidence;
+    let Some(exit) = evidence.exits.into_iter().next() else {
+        return Err(CommandError::internal("the application ended before it was up"));
+    };
+    let kind = PlatformErrorKind::NotReady {
+        instance: exit.instance.clone(),
+        ending: exit.start.unwrap_or(StartEnding::Ended),
+        reason: exit.reason,
+        last_lines: evidence.logs.remove(&exit.instance).unwrap_or_default(),
+    };
+    let action = format!("start {}", exit.instance);
+    Err(EngineError::from(PlatformError::new(kind, platform, action)).into())
+}
+
+fn bind(project: &Project, from: Option<u16>) -> Result<Vec<PublishedPort>, CommandError> {
     let mut sockets = Vec::new();
     let mut next = from;
     for (name, service) in &project.application.services {
@@ -138,7 +157,7 @@ fn bind(project: &Project, from: Option<u16>) -> Result<Vec<Socket>, CommandErro
                 }
                 Err(e) => return Err(taken(name, host, e)),
             };
-            sockets.push((name.clone(), own, socket));
+            sockets.push(PublishedPort { service: name.clone(), port: own, socket });
         }
     }
     Ok(sockets)
@@ -148,25 +167,4 @@ fn taken(service: &ServiceName, port: u16, error: std::io::Error) -> CommandErro
     CommandError::new(Exit::Environment, format!("cannot offer {service} on port {port}"))
         .because(error)
         .hint("something else listens there; `--publish-from 20000` uses other ports")
-}
-
-fn publish(session: &Session, sockets: Vec<Socket>) -> Result<Vec<Published>, CommandError> {
-    let mut published = Vec::new();
-    let Some(mesh) = session.mesh(SlotId(0)) else {
-        return Ok(published);
-    };
-    for (service, port, socket) in sockets {
-        let address =
-            socket.local_addr().map_err(|e| CommandError::internal("a socket has no address").because(e))?;
-        let protocol = session.application().services[&service]
-            .ports
-            .iter()
-            .find(|p| p.port == port)
-            .map(|p| p.protocol)
-            .unwrap_or_default();
-        let caller = "user-1".parse::<InstanceId>().ok();
-        mesh.listen(ListenerSpec { callee: service.clone(), port, protocol, caller }, socket);
-        published.push(Published { service, port, address: address.to_string() });
-    }
-    Ok(published)
 }

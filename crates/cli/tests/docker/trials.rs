@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use faultscope_engine::{Session, SessionOptions, TrialEnd, TrialRequest};
+use faultscope_engine::testing::run_trial;
+use faultscope_engine::{Session, SessionOptions, Tests, TrialRequest};
 use faultscope_model::rule::{Effect, Occurrence, Rule, Selector};
-use faultscope_model::{Application, DeltaSet, Outcome, SlotId, TrialId};
+use faultscope_model::{Application, DeltaSet, Outcome};
 use faultscope_platform::docker::{DockerOptions, DockerPlatform};
 use faultscope_testkit::cells;
 use tokio_util::sync::CancellationToken;
@@ -61,7 +62,7 @@ async fn a_callee_is_restarted_after_a_call() {
     let application = Application::read(&text, "faultscope.yaml", &|_, _| Err("nothing".into())).unwrap();
     let platform = Arc::new(DockerPlatform::connect(DockerOptions::default()).await.unwrap());
     let options = SessionOptions::new("test", tool.folder(), tool.program().to_owned());
-    let session = Session::open(application.clone(), platform, options).await.unwrap();
+    let session = Arc::new(Session::open(application.clone(), platform, options).await.unwrap());
     let mut circumstance = application.simplest.clone();
     let select = Selector {
         callee: Some("back".parse().unwrap()),
@@ -69,20 +70,13 @@ async fn a_callee_is_restarted_after_a_call() {
         ..Selector::default()
     };
     circumstance.perturbations = vec![Rule { id: 1, select, effect: Effect::RestartAfter }];
-    let request = TrialRequest {
-        trial: TrialId(1),
-        deltas: DeltaSet::new(),
-        circumstance,
-        tests: application.tests.clone(),
-        wanted: None,
-        perturbing: None,
-    };
-    let end = session.trial(SlotId(0), &request, &CancellationToken::new()).await.unwrap();
-    let TrialEnd::Finished(run) = end else { panic!("{end:?}") };
+    let drive = Tests::new(application.tests.clone());
+    let request = TrialRequest { deltas: DeltaSet::new(), circumstance, drive, wanted: None };
+    let run = run_trial(&session, request, &CancellationToken::new()).await.unwrap().unwrap();
     assert_eq!(run.outcome, Outcome::Pass, "{run:?}");
     assert_eq!((run.evidence.rules[0].applied, run.evidence.spans), (1, 4));
     assert!(run.evidence.exits.is_empty(), "a restart that was asked for is no event");
-    session.close("done").await.unwrap();
+    Arc::into_inner(session).unwrap().close("done").await.unwrap();
     assert_eq!(left(std::process::id()), Vec::<String>::new());
 }
 

@@ -19,6 +19,7 @@ mod init;
 mod isolation;
 mod joined;
 mod kills;
+mod leases;
 mod metrics;
 mod outcomes;
 mod remote;

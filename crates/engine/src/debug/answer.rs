@@ -15,9 +15,8 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
     };
     // What fails only at times passes at times.
     let failed = |run: &&Run| matches!(run.outcome, Outcome::Fail { .. });
-    let run_of = |set: &DeltaSet| {
-        runs.iter().filter(failed).find(|run| &run.deltas == set).map(|run| run.id.clone())
-    };
+    let run_of =
+        |set: &DeltaSet| runs.iter().filter(failed).find(|run| &run.deltas == set).map(|run| run.id.clone());
     let cause = |cause: &Cause| FoundCause {
         deltas: named(if cause.core.is_empty() { &cause.witness } else { &cause.core }),
         witness: named(&cause.witness),
@@ -42,7 +41,8 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
     (report.proof, report.unproven, report.belief) = (standing.proof, standing.unproven, standing.belief);
     report.trials.finished = runs.len();
     report.trials.reused = search.rounds().iter().map(|round| round.count(TaskEnd::Reused)).sum();
-    report.trials.unresolved = runs.iter().filter(|r| matches!(r.outcome, Outcome::Unresolved { .. })).count();
+    report.trials.unresolved =
+        runs.iter().filter(|r| matches!(r.outcome, Outcome::Unresolved { .. })).count();
 }
 
 /// What else was seen where one delta of a failing set was left out.

@@ -180,7 +180,8 @@ impl Checker<'_> {
             left -= batch;
             let checks = vec![TrialRole::CheckSimplest; batch];
             let Some(runs) = self.carry_out(checks, driver).await? else { return Ok(None) };
-            let is_wanted = |run: &Run| failures(driver.session(), run).iter().any(|s| s.is_about_same(wanted));
+            let is_wanted =
+                |run: &Run| failures(driver.session(), run).iter().any(|s| s.is_about_same(wanted));
             if runs.iter().any(is_wanted) {
                 return Ok(Some(true));
             }

@@ -46,8 +46,7 @@ impl Ground<'_> {
         let causes: Vec<DeltaSet> = report.causes.iter().map(|cause| self.set_of(&cause.witness)).collect();
         if self.options.boundary {
             let repeats = repeats(self.rate);
-            let setting =
-                Setting { space: self.space, tests: self.tests, wanted: self.wanted, repeats };
+            let setting = Setting { space: self.space, tests: self.tests, wanted: self.wanted, repeats };
             for cause in &causes {
                 let ended = setting.search_boundaries(driver, cause, &mut report.boundaries).await?;
                 if ended != Ended::Done {

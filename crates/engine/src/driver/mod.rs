@@ -7,7 +7,6 @@
 mod asks;
 mod budget;
 mod list;
-mod numbers;
 mod past;
 mod search;
 mod sentinel;
@@ -30,7 +29,6 @@ use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::{FinishedTrial, TrialEnd, TrialRequest};
 use budget::Meter;
-use numbers::Numbers;
 use sentinel::Sentinels;
 
 /// How a run of the driver ended.
@@ -50,7 +48,6 @@ pub(crate) struct Driver {
     session: Arc<Session>,
     meter: Meter,
     past: Past,
-    numbers: Numbers,
     sentinels: Sentinels,
     /// Trials that were cancelled because nobody needed them any more.
     cancelled: usize,
@@ -64,8 +61,8 @@ impl Driver {
         budget: Budget,
         stop: &CancellationToken,
     ) -> Result<Self, EngineError> {
-        let (past, numbers) = past::load(session, foundations)?;
-        Ok(Self { past, numbers, ..Self::new(session, budget, stop) })
+        let past = past::load(session, foundations)?;
+        Ok(Self { past, ..Self::new(session, budget, stop) })
     }
 
     /// A driver for a campaign that cannot.
@@ -74,7 +71,6 @@ impl Driver {
             session: session.clone(),
             meter: Meter::start(budget, stop),
             past: Past::default(),
-            numbers: Numbers::default(),
             sentinels: Sentinels::new(session.options.sentinel_every),
             cancelled: 0,
         }
@@ -265,14 +261,16 @@ impl Turn<'_> {
         match self.slots.get_mut(&slot) {
             Some(used) if used.running.is_none() => self.spawn(asked),
             Some(used) if used.waiting.is_none() => used.waiting = Some(asked),
-            _ => return Err(EngineError::Internal(format!("a trial was asked for on {slot}, which is taken"))),
+            _ => {
+                return Err(EngineError::Internal(format!("a trial was asked for on {slot}, which is taken")));
+            }
         }
         Ok(())
     }
 
     fn spawn(&mut self, asked: Asked) {
         let Asked { ticket, role, slot, request } = asked;
-        let trial = self.driver.numbers.next(role);
+        let trial = self.driver.session.next_trial(role);
         self.launch(slot, trial, role, Owner::Asker(ticket), request);
     }
 
@@ -296,7 +294,7 @@ impl Turn<'_> {
         let free = self.slots.iter().find(|(_, used)| used.state() == SlotState::Free).map(|(&slot, _)| slot);
         let Some(slot) = free.filter(|_| self.driver.meter.has_room(0)) else { return };
         let Some((request, outcome)) = self.driver.sentinels.take_due() else { return };
-        let trial = self.driver.numbers.next(TrialRole::Sentinel);
+        let trial = self.driver.session.next_trial(TrialRole::Sentinel);
         self.launch(slot, trial, TrialRole::Sentinel, Owner::Sentinel(trial, outcome), request);
     }
 

@@ -12,9 +12,8 @@ use faultscope_store::{Store, StoreErrorKind, StoredCampaign};
 use serde::Serialize;
 
 use super::asks::TrialRole;
-use super::numbers::Numbers;
 use crate::error::EngineError;
-use crate::session::Session;
+use crate::session::{Numbers, Session};
 use crate::stored;
 
 /// What campaigns rest on first.
@@ -97,11 +96,11 @@ fn finished_us(run: &Run) -> u64 {
 
 /// What the earlier part of a session's campaign has left, made sure that it rests on the same; nothing where the
 /// campaign begins.
-pub(super) fn load(session: &Session, foundations: &Foundations) -> Result<(Past, Numbers), EngineError> {
+pub(super) fn load(session: &Session, foundations: &Foundations) -> Result<Past, EngineError> {
     let begin = || session.events().emit(Event::CampaignRests { on: foundations.0.clone() });
     if session.options.resume.is_none() {
         begin();
-        return Ok(Default::default());
+        return Ok(Past::default());
     }
     let campaign = Store::open(&session.options.state)?.campaign_by(session.id().as_str())?;
     let events = events(&campaign)?;
@@ -118,7 +117,7 @@ pub(super) fn load(session: &Session, foundations: &Foundations) -> Result<(Past
         Event::TrialStarted { trial, .. } => Some(*trial),
         _ => None,
     });
-    let numbers = Numbers::after(started);
+    session.number_after(Numbers::after(started));
     let mut past = Past::default();
     let mut runs = stored::runs(&campaign.reader()?)?;
     runs.sort_by_key(finished_us);
@@ -128,7 +127,7 @@ pub(super) fn load(session: &Session, foundations: &Foundations) -> Result<(Past
             past.runs.entry((role, question)).or_default().push_back(run);
         }
     }
-    Ok((past, numbers))
+    Ok(past)
 }
 
 /// The campaign of a kind to go on with: the one that is named, or the newest of this application that has

@@ -94,7 +94,8 @@ impl<'a> SearchAsks<'a> {
         let busy = |view: &SlotView| match view.state {
             SlotState::Free => {
                 // Between two attempts at one trial its slot is not free for another.
-                let again = self.again.iter().find(|t| self.pending.get(t).is_some_and(|p| p.slot == view.slot));
+                let again =
+                    self.again.iter().find(|t| self.pending.get(t).is_some_and(|p| p.slot == view.slot));
                 again.map(|ticket| TrialId(ticket.0))
             }
             SlotState::Busy(ticket) => Some(TrialId(ticket.0)),

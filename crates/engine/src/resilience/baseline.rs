@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use faultscope_model::Outcome;
 use faultscope_model::application::TestCase;
 use faultscope_model::outcome::Signature;
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::run::CallSeen;
-use faultscope_model::Outcome;
 
 use super::phase::request;
 use super::report::{Flaky, Verdict};

@@ -61,7 +61,11 @@ impl Known {
 }
 
 /// What was seen and left alone, and why.
-pub(super) fn left_alone(application: &Application, options: &ResilienceOptions, seen: &TrialTrace) -> Vec<String> {
+pub(super) fn left_alone(
+    application: &Application,
+    options: &ResilienceOptions,
+    seen: &TrialTrace,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if options.kinds.contains(&Kind::Duplicate) && !options.all_deliveries {
         let undeclared = |span: &&Span| {

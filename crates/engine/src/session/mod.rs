@@ -1,18 +1,20 @@
 //! A session: one platform, one mesh, one store folder and n slots for one campaign.
 
 mod events;
+mod numbers;
 mod options;
 mod slot;
 mod template;
 
 pub use events::EventBus;
+pub(crate) use numbers::Numbers;
 pub use options::SessionOptions;
 pub use slot::Lease;
 pub(crate) use slot::Slot;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultscope_mesh::{Hooks, Mesh, MeshOptions};
@@ -23,8 +25,9 @@ use faultscope_model::{Application, CampaignId, Protocol, RunId, SlotId, Tracing
 use faultscope_platform::{MeshPlace, Platform, SlotSpec};
 use faultscope_store::secrets::SecretOptions;
 use faultscope_store::{Campaign, CampaignMeta, CampaignOptions, Store, StoreErrorKind, new_campaign_id};
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::OnceCell;
 
+use crate::driver::TrialRole;
 use crate::error::EngineError;
 use crate::trial::{PlatformDialer, PlatformRestarter, SlotCollector, SlotRecorder};
 
@@ -39,6 +42,7 @@ pub struct Session {
     pub(crate) campaign: Arc<Campaign>,
     pub(crate) events: EventBus,
     slots: BTreeMap<SlotId, Arc<Slot>>,
+    numbers: Mutex<Numbers>,
     mesh: Option<Mesh>,
 }
 
@@ -74,7 +78,8 @@ impl Session {
                 seed: options.seed,
             },
         });
-        Ok(Self { application: Arc::new(application), options, platform, campaign, events, slots, mesh })
+        let (application, numbers) = (Arc::new(application), Mutex::default());
+        Ok(Self { application, options, platform, campaign, events, slots, numbers, mesh })
     }
 
     /// The campaign's id, the name of its folder.
@@ -110,6 +115,16 @@ impl Session {
     /// The slots, in order.
     pub(crate) fn slot_ids(&self) -> impl ExactSizeIterator<Item = SlotId> + '_ {
         self.slots.keys().copied()
+    }
+
+    /// The next trial of a role.
+    pub(crate) fn next_trial(&self, role: TrialRole) -> TrialId {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner).next(role)
+    }
+
+    /// Goes on numbering behind trials from before an interruption.
+    pub(crate) fn number_after(&self, numbers: Numbers) {
+        *self.numbers.lock().unwrap_or_else(PoisonError::into_inner) = numbers;
     }
 
     /// The id under which a trial's run is stored: the campaign's first letters and the trial's name.
@@ -200,7 +215,7 @@ impl Parts<'_> {
             expansion: Expansion { program: options.program.to_string_lossy().into_owned(), slot: id },
             spec,
             opened: OnceCell::new(),
-            owner: Arc::new(Mutex::new(())),
+            owner: Arc::default(),
         }
     }
 }

@@ -60,7 +60,8 @@ impl Deref for Lease {
 impl Session {
     /// Waits until nobody uses a slot and takes it; opens it when it is used for the first time.
     pub async fn lease(&self, slot: SlotId) -> Result<Lease, EngineError> {
-        let slot = self.slots.get(&slot).ok_or_else(|| EngineError::Internal(format!("there is no {slot}")))?;
+        let slot =
+            self.slots.get(&slot).ok_or_else(|| EngineError::Internal(format!("there is no {slot}")))?;
         let owned = slot.owner.clone().lock_owned().await;
         slot.opened.get_or_try_init(|| self.platform.open_slot(&slot.spec)).await?;
         Ok(Lease { slot: slot.clone(), _owned: owned })

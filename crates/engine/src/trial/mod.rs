@@ -170,7 +170,7 @@ impl Session {
                 let driving = Instant::now();
                 let live = Live { session: self, lease, trial };
                 let drive = request.drive.drive(&live, cancel);
-                driven = watch_exits(drive, &mut news, &mut evidence).await?;
+                driven = self.watch_exits(trial, drive, &mut news, &mut evidence).await?;
                 cost.tests = driving.elapsed();
             }
         }
@@ -214,21 +214,30 @@ impl Session {
         };
         Ok(Attempt::Judged(Box::new(FinishedTrial { run, trace: driven.trace, is_earlier: false })))
     }
-}
 
-/// Drives, and meanwhile takes note of instances that end by themselves.
-async fn watch_exits(
-    drive: impl Future<Output = Result<Driven, EngineError>>,
-    news: &mut Receiver<PlatformEvent>,
-    evidence: &mut Evidence,
-) -> Result<Driven, EngineError> {
-    tokio::pin!(drive);
-    loop {
-        tokio::select! {
-            biased;
-            driven = &mut drive => return driven,
-            // A closed channel never speaks again, and only the drive is left to wait for.
-            Ok(event) = news.recv() => exits::note(event, &mut evidence.exits),
+    /// Drives, and meanwhile takes note of instances that end by themselves.
+    async fn watch_exits(
+        &self,
+        trial: TrialId,
+        drive: impl Future<Output = Result<Driven, EngineError>>,
+        news: &mut Receiver<PlatformEvent>,
+        evidence: &mut Evidence,
+    ) -> Result<Driven, EngineError> {
+        tokio::pin!(drive);
+        loop {
+            tokio::select! {
+                biased;
+                driven = &mut drive => return driven,
+                // A closed channel never speaks again, and only the drive is left to wait for.
+                Ok(event) = news.recv() => {
+                    let before = evidence.exits.len();
+                    exits::note(event, &mut evidence.exits);
+                    for exit in evidence.exits.iter().skip(before) {
+                        let (instance, reason) = (exit.instance.clone(), exit.reason.clone());
+                        self.events.emit(Event::InstanceExited { trial, instance, reason });
+                    }
+                }
+            }
         }
     }
 }

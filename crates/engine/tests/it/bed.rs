@@ -51,6 +51,7 @@ impl Bed {
             seed: 7,
             apply: Cost::fixed(Duration::from_secs(10)),
             exec: Cost::fixed(Duration::from_secs(5)),
+            clear: Duration::ZERO,
             faults,
         };
         let mut options = SessionOptions::new("test", folder.path().to_owned(), "faultscope".into());
@@ -82,7 +83,8 @@ impl Bed {
 
     /// What one trial in the first slot showed.
     pub(crate) async fn one(&self, request: &TrialRequest) -> Run {
-        let TrialEnd::Finished(trial) = self.try_one(request, &CancellationToken::new()).await.unwrap() else {
+        let TrialEnd::Finished(trial) = self.try_one(request, &CancellationToken::new()).await.unwrap()
+        else {
             panic!("nobody cancelled it")
         };
         trial.run

@@ -70,7 +70,13 @@ async fn answer(case: &Case, seed: u64) -> DebugReport {
     let folder = TempDir::new().unwrap();
     let application = application(case);
     let spread = |seconds| Cost { spread: 0.3, ..Cost::fixed(Duration::from_secs(seconds)) };
-    let simulation = Simulation { seed, apply: spread(8), exec: spread(4), faults: case.faults.clone() };
+    let simulation = Simulation {
+        seed,
+        apply: spread(8),
+        exec: spread(4),
+        clear: Duration::ZERO,
+        faults: case.faults.clone(),
+    };
     let mut options = SessionOptions::new("test", folder.path().to_owned(), "faultscope".into());
     options.seed = seed;
     // All numbers of slots take their turn.

@@ -5,6 +5,7 @@ mod campaigns;
 mod cases;
 mod debugging;
 mod discovery;
+mod leases;
 mod shop;
 mod starts;
 mod trials;

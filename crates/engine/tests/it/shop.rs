@@ -44,12 +44,25 @@ pub(crate) struct Case {
     pub(crate) seed: u64,
     pub(crate) slots: u16,
     pub(crate) sentinel_every: u32,
+    /// How long a cancelled trial takes to be cleared away.
+    pub(crate) clear: Duration,
+    /// How much trials differ in what they take: the standard deviation of the logarithm.
+    pub(crate) spread: f64,
 }
 
 impl Case {
     pub(crate) fn new(faults: Vec<Fault>) -> Self {
         let folder = TempDir::new().unwrap();
-        Self { folder, file: FILE.into(), faults, seed: 1, slots: 1, sentinel_every: 0 }
+        Self {
+            folder,
+            file: FILE.into(),
+            faults,
+            seed: 1,
+            slots: 1,
+            sentinel_every: 0,
+            clear: Duration::ZERO,
+            spread: 0.0,
+        }
     }
 
     pub(crate) fn state(&self) -> std::path::PathBuf {
@@ -72,8 +85,9 @@ impl Case {
     ) -> Result<DebugReport, EngineError> {
         let simulation = Simulation {
             seed: self.seed,
-            apply: Cost::fixed(Duration::from_secs(10)),
+            apply: Cost { spread: self.spread, ..Cost::fixed(Duration::from_secs(10)) },
             exec: Cost::fixed(Duration::from_secs(5)),
+            clear: self.clear,
             faults: self.faults.clone(),
         };
         let mut own = SessionOptions::new("debug", self.folder.path().to_owned(), "faultscope".into());

@@ -53,6 +53,8 @@ struct Slot {
     destroyed: usize,
     passed: Duration,
     chance: Chance,
+    /// What was there is being cleared away; whoever uses the slot meanwhile meets it.
+    clearing: bool,
 }
 
 impl MemoryPlatform {
@@ -69,6 +71,13 @@ impl MemoryPlatform {
         let mut slots = self.slots();
         let missing = || error(PlatformErrorKind::BadPlan, format!("find {id}")).because("it is not open");
         slots.get_mut(&id).map(action).ok_or_else(missing)
+    }
+
+    /// The same for one who puts something into the slot: what is being cleared away would take it along.
+    fn use_slot<T>(&self, id: SlotId, action: impl FnOnce(&mut Slot) -> T) -> Result<T, PlatformError> {
+        self.with(id, |slot| (!slot.clearing).then(|| action(slot)))?.ok_or_else(|| {
+            error(PlatformErrorKind::Infrastructure, format!("use {id}")).because("it is being cleared")
+        })
     }
 
     /// Microseconds since 1970 at a moment of the runtime's clock.
@@ -149,6 +158,7 @@ impl Platform for MemoryPlatform {
             destroyed: 0,
             passed: Duration::ZERO,
             chance: Chance::new(self.simulation.seed, ""),
+            clearing: false,
         };
         match self.slots().insert(spec.id, slot) {
             None => Ok(()),
@@ -160,7 +170,7 @@ impl Platform for MemoryPlatform {
     }
 
     async fn reserve(&self, slot: SlotId, plan: &Plan) -> Result<Reservation, PlatformError> {
-        self.with(slot, |slot| {
+        self.use_slot(slot, |slot| {
             let actions = plan.actions_from(&slot.running);
             slot.destroyed += actions.destroy.len();
             slot.running.retain(|i| actions.keep.contains(&i.id));
@@ -192,7 +202,7 @@ impl Platform for MemoryPlatform {
             *times
         };
         let mut chance = Chance::new(self.simulation.seed, &format!("{times} {about}"));
-        let (actions, destroyed) = self.with(id, |slot| {
+        let (actions, destroyed) = self.use_slot(id, |slot| {
             let actions = plan.actions_from(&slot.running);
             let destroyed = std::mem::take(&mut slot.destroyed) + actions.destroy.len();
             slot.running.retain(|i| actions.keep.contains(&i.id));
@@ -260,7 +270,7 @@ impl Platform for MemoryPlatform {
         _: &Execution,
         cancel: &CancellationToken,
     ) -> Result<Exit, PlatformError> {
-        let (plan, mut chance) = self.with(id, |slot| (slot.plan.clone(), slot.chance.clone()))?;
+        let (plan, mut chance) = self.use_slot(id, |slot| (slot.plan.clone(), slot.chance.clone()))?;
         let plan =
             plan.ok_or_else(|| error(PlatformErrorKind::BadPlan, "run a test").because("nothing runs"))?;
         let took = self.simulation.exec.sample(0, &mut chance);
@@ -298,7 +308,10 @@ impl Platform for MemoryPlatform {
     }
 
     async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {
+        self.with(slot, |slot| slot.clearing = true)?;
+        tokio::time::sleep(self.simulation.clear).await;
         self.with(slot, |slot| {
+            slot.clearing = false;
             slot.running.clear();
             slot.started.clear();
             slot.plan = None;

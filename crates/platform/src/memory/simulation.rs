@@ -20,6 +20,9 @@ pub struct Simulation {
     pub apply: Cost,
     /// How long a test takes.
     pub exec: Cost,
+    /// How long it takes until everything of a cancelled trial is gone.
+    #[serde(default, with = "faultscope_model::units::duration")]
+    pub clear: Duration,
     /// What goes wrong; the first that applies decides.
     #[serde(default)]
     pub faults: Vec<Fault>,

@@ -14,7 +14,7 @@ use crate::support::{App, instance, plan, run};
 
 fn simulation(faults: Vec<Fault>) -> Simulation {
     let apply = Cost { base: Duration::from_secs(10), per_instance: Duration::from_secs(2), spread: 0.2 };
-    Simulation { seed: 7, apply, exec: Cost::fixed(Duration::from_secs(5)), faults }
+    Simulation { seed: 7, apply, exec: Cost::fixed(Duration::from_secs(5)), clear: Duration::ZERO, faults }
 }
 
 fn fault(when: Condition, probability: f64, effect: Effect) -> Fault {

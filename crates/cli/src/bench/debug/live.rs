@@ -10,7 +10,7 @@ use faultscope_model::units::show_duration;
 use serde::Deserialize;
 
 use super::broken;
-use crate::args::{PlatformChoice, Target, Under};
+use crate::args::{PlatformChoice, Target};
 use crate::bench::BenchArgs;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -124,16 +124,15 @@ async fn debug(
     }
     let project = Project::of(&target, printer)?;
     let platform = project.platform(&target).await?;
-    let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed };
-    let mut options = project.session("bench", &under)?;
+    let mut options = project.session("bench", seed, None)?;
     options.slots = slots;
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
     // The paper's cases run all their tests, as the paper's did.
     let chosen =
         DebugOptions { all: case.all, only_failing_test: case.table3.is_none(), ..DebugOptions::default() };
-    let stop = crate::commands::test::interrupted();
+    let stop = crate::campaign::interrupted();
     let report = debug::debug(&session, &chosen, &stop).await;
-    crate::commands::test::close(session, "measured").await?;
+    crate::campaign::close(session, "measured").await?;
     let report = report?;
     if stop.is_cancelled() {
         return Err(CommandError::new(Exit::Interrupted, "interrupted"));

@@ -102,6 +102,7 @@ pub(super) async fn ten_thousand(seed: u64) -> Result<Figure, CommandError> {
         seed,
         apply: Cost::fixed(Duration::ZERO),
         exec: Cost::fixed(Duration::ZERO),
+        clear: Duration::ZERO,
         faults: vec![Fault {
             when: Condition::All(cause.iter().map(item).collect()),
             probability: 1.0,
@@ -120,7 +121,7 @@ pub(super) async fn ten_thousand(seed: u64) -> Result<Figure, CommandError> {
     let wanted: DeltaSet = cause.iter().filter_map(|n| find(&space, *n)).collect();
     let report = debug::debug(&session, &DebugOptions::default(), &CancellationToken::new()).await;
     let took = began.elapsed().as_secs_f64();
-    crate::commands::test::close(session, "measured").await?;
+    crate::campaign::close(session, "measured").await?;
     let report = report?;
     let found: DeltaSet = report
         .causes

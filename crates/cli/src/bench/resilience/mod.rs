@@ -38,7 +38,7 @@ pub(super) async fn run(
 ) -> Result<Vec<Figure>, CommandError> {
     let systems = systems(args)?;
     let program = if args.simulated { None } else { Some(runner::find(args.actors.as_deref())?) };
-    let runners = Runners::start(&systems, program, crate::commands::test::interrupted()).await?;
+    let runners = Runners::start(&systems, program, crate::campaign::interrupted()).await?;
     let from = match &args.topologies {
         Some(file) => format!("systems of {}", file.display()),
         None => format!("systems drawn from seed {}", args.seed),

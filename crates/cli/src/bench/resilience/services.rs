@@ -11,7 +11,7 @@ use faultscope_model::perturbation::Perturbation;
 use faultscope_model::units::show_duration;
 use serde::Deserialize;
 
-use crate::args::{PlatformChoice, Target, Under};
+use crate::args::{PlatformChoice, Target};
 use crate::bench::{BenchArgs, lower};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -76,13 +76,12 @@ async fn perturb(file: &Path, seed: u64, printer: &Printer) -> Result<TestReport
     let target = Target::of(file.to_owned(), PlatformChoice::Process, None);
     let project = Project::of(&target, printer)?;
     let platform = project.platform(&target).await?;
-    let under = Under { failing: false, deltas: Vec::new(), settings: Vec::new(), record: None, seed };
-    let mut options = project.session("bench", &under)?;
+    let mut options = project.session("bench", seed, None)?;
     options.slots = 2;
     let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
-    let stop = crate::commands::test::interrupted();
+    let stop = crate::campaign::interrupted();
     let report = resilience::resilience(&session, &ResilienceOptions::default(), &stop).await;
-    crate::commands::test::close(session, "measured").await?;
+    crate::campaign::close(session, "measured").await?;
     if stop.is_cancelled() {
         return Err(CommandError::new(Exit::Interrupted, "interrupted"));
     }

@@ -9,9 +9,9 @@ use faultscope_model::application::{TestBody, TestCase};
 use faultscope_model::event::Event;
 use faultscope_model::input::{Input, InputFormat, Stage};
 use faultscope_model::outcome::Signature;
+use faultscope_model::units::count;
 use faultscope_model::{Circumstance, DeltaSet, Outcome};
 use faultscope_search::{Bayes, BayesOptions, Fixed, Problem, Proof, Search};
-use faultscope_model::units::count;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{Driver, Ended, SearchAsks, TrialRole};
@@ -251,8 +251,7 @@ impl Reduction<'_> {
             progress.unresolved |= standing.proof == Proof::MinimalDespiteUnresolved;
             let before = units.count;
             input = input.keep(stage, &units.close(&best));
-            let is_finer =
-                input.units(stage).count < before || input.units(stage).group < units.group;
+            let is_finer = input.units(stage).count < before || input.units(stage).group < units.group;
             if ended != Ended::Done || units.group == 1 || !is_finer {
                 return Ok((input, ended));
             }

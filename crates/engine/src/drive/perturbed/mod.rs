@@ -203,10 +203,7 @@ impl PerturbedTests {
 }
 
 /// Durable folders in which nothing is. Where that cannot be found out, nothing is reported.
-async fn find_unused_folders(
-    live: &Live<'_>,
-    cancel: &CancellationToken,
-) -> BTreeSet<(ServiceName, String)> {
+async fn find_unused_folders(live: &Live<'_>, cancel: &CancellationToken) -> BTreeSet<(ServiceName, String)> {
     let mut unused = BTreeSet::new();
     for (name, service) in &live.application().services {
         for folder in &service.durable {

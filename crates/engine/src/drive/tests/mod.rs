@@ -7,7 +7,6 @@ mod excerpt;
 mod junit;
 mod steps;
 
-
 pub use cases::{CaseError, Cases, find_cases};
 
 use std::collections::BTreeMap;

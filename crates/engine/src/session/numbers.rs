@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use faultscope_model::TrialId;
 
-use super::asks::TrialRole;
+use crate::driver::TrialRole;
 
 /// The highest number of each role that was used.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
+pub(crate) struct Numbers {
     last: BTreeMap<TrialRole, u32>,
 }
 
 impl Numbers {
     /// Goes on behind these trials.
-    pub(super) fn after(started: impl Iterator<Item = TrialId>) -> Self {
+    pub(crate) fn after(started: impl Iterator<Item = TrialId>) -> Self {
         let mut numbers = Self::default();
         for trial in started {
             let role = Self::role_of(trial);
@@ -25,14 +25,14 @@ impl Numbers {
     }
 
     /// The next trial of a role.
-    pub(super) fn next(&mut self, role: TrialRole) -> TrialId {
+    pub(crate) fn next(&mut self, role: TrialRole) -> TrialId {
         let last = self.last.entry(role).or_default();
         *last += 1;
         trial(role, *last)
     }
 
     /// What a trial is for.
-    pub(super) fn role_of(id: TrialId) -> TrialRole {
+    pub(crate) fn role_of(id: TrialId) -> TrialRole {
         const ROLES: [TrialRole; 6] = [
             TrialRole::Baseline,
             TrialRole::Input,
