@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod clock;
 mod commands;
 mod comparison;
 mod error;
@@ -91,7 +92,7 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Debug(args) => commands::debug::run(args, global, printer).await,
         Command::Resilience(args) => commands::resilience::run(*args, global, printer).await,
         Command::Test(args) => commands::test::run(args, global, printer).await,
-        Command::Runs(args) => commands::runs::run(args, printer).await,
+        Command::Runs(args) => commands::runs::run(&args, printer),
         Command::Report(args) => commands::report::run(&args, printer),
         Command::Repro(args) => commands::repro::run(args, global, printer).await,
         Command::Serve(args) => commands::serve::run(args, printer).await,

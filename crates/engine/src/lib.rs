@@ -27,6 +27,7 @@ mod session;
 pub mod stored;
 mod testing;
 mod trial;
+pub mod views;
 mod wire;
 
 pub use error::EngineError;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use faultscope_engine::debug::{self, DebugOptions, DebugReport, Verdict};
+use faultscope_engine::views::{MetricsJoin, call_trees};
 use faultscope_engine::{Session, TrialEnd, TrialRequest};
 use faultscope_model::units::show_duration;
 use faultscope_model::{DeltaSet, Outcome, Run, SlotId, Span, TraceId, TrialId};
@@ -12,7 +13,6 @@ use faultscope_store::Edge;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::beside::Beside;
 use crate::args::{DemoArgs, Global, PlatformChoice, Target, Under};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -61,7 +61,8 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
     if !printer.json {
         render::run::summary(&run, printer);
         render::map::map_of(&edges, &MAP_CALLERS, printer);
-        render::tree::trees(&small_trace(&spans), 1, &Beside::default(), printer);
+        let shown = small_trace(&spans);
+        render::tree::trees(&shown, &call_trees(&shown, &MetricsJoin::default()), printer);
     }
     let report = reduce(&folder, global, printer, &stop).await?;
     let exit = match report.verdict {

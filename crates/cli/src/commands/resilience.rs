@@ -19,7 +19,7 @@ use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::project::Project;
 use crate::render;
-use crate::shell::{self, quote};
+use crate::shell::{self, FolderOption, quote};
 
 /// What a trial may take beside its test.
 const AROUND_TEST: Duration = Duration::from_secs(120);
@@ -224,7 +224,7 @@ fn hint(report: &ResilienceReport, args: &ResilienceArgs, printer: &Printer) {
     }
     let fails = |test: &&TestReport| test.verdict == Verdict::FailsAlready;
     if report.tests.iter().any(|test| fails(&test)) {
-        let at = if args.command.is_some() { String::new() } else { shell::at(&args.target().file) };
+        let at = if args.command.is_some() { FolderOption::default() } else { shell::at(&args.target().file) };
         printer.line(format!("See its calls with `faultscope runs show {campaign}.check-simplest{at}`"));
     }
 }

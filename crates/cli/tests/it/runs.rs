@@ -60,7 +60,7 @@ fn lists_and_shows() {
             | {"error":"back GET /word: 503 no words today","kind":"call","operation":"GET /hello","service":"front"}
       under instances back=3, config back.env.BROKEN=true, config back.memory=64MiB
 
-    service map: 3 services, 2 ways
+    service map: 3 services, 2 edges
       test
        └─▶ front      1 call   p50 <time>  p99 <time>  1 error
       front
@@ -79,7 +79,7 @@ fn lists_and_shows() {
     run <run>.1 pass: 1 of 1 test passed, 2 calls seen, ready after <time>, took <time>
       pass  hello <time>
 
-    service map: 3 services, 2 ways
+    service map: 3 services, 2 edges
       test
        └─▶ front      1 call   p50 <time>  p99 <time>
       front
