@@ -68,7 +68,9 @@ pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandE
             return Ok(Exit::Done);
         }
         match &found {
-            CampaignReport::Debug(document) => report::text::show(document, &shell::at(&args.folder), printer),
+            CampaignReport::Debug(document) => {
+                report::text::show(document, &shell::at(&args.folder), printer)
+            }
             CampaignReport::Resilience(report) => {
                 report.tests.iter().for_each(|test| resilience::test(test, printer));
             }

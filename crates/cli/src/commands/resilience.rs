@@ -224,7 +224,8 @@ fn hint(report: &ResilienceReport, args: &ResilienceArgs, printer: &Printer) {
     }
     let fails = |test: &&TestReport| test.verdict == Verdict::FailsAlready;
     if report.tests.iter().any(|test| fails(&test)) {
-        let at = if args.command.is_some() { FolderOption::default() } else { shell::at(&args.target().file) };
+        let at =
+            if args.command.is_some() { FolderOption::default() } else { shell::at(&args.target().file) };
         printer.line(format!("See its calls with `faultscope runs show {campaign}.check-simplest{at}`"));
     }
 }

@@ -35,12 +35,19 @@ mod tests {
     #[test]
     fn branches_end_where_the_last_child_is() {
         let mut branches = Branches::default();
-        let rows = [(0, true), (1, false), (2, true), (3, true), (1, true), (2, false), (2, true), (0, true), (1, true)];
+        let rows = [
+            (0, true),
+            (1, false),
+            (2, true),
+            (3, true),
+            (1, true),
+            (2, false),
+            (2, true),
+            (0, true),
+            (1, true),
+        ];
         let shown: Vec<_> = rows.iter().map(|(depth, last)| branches.next(*depth, *last)).collect();
-        assert_eq!(
-            shown,
-            ["", "├─ ", "│  └─ ", "│     └─ ", "└─ ", "   ├─ ", "   └─ ", "", "└─ "]
-        );
+        assert_eq!(shown, ["", "├─ ", "│  └─ ", "│     └─ ", "└─ ", "   ├─ ", "   └─ ", "", "└─ "]);
     }
 
     #[test]
