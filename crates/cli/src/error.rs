@@ -161,3 +161,44 @@ impl From<ViewError> for CommandError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_a_wrong_command_line_with_a_hint() {
+        let not_found = |subject| ViewError::NotFound { subject, name: "beef".into() };
+        let no_store = |wanted| ViewError::NoStore { wanted, place: "./.faultscope".into() };
+        for (error, message, hint) in [
+            (ViewError::Empty(Subject::Run), "there are no runs yet", "`faultscope test` makes one"),
+            (not_found(Subject::Run), "there is no run `beef`", "`faultscope runs ls` lists them"),
+            (not_found(Subject::Campaign), "there is no campaign `beef`", "`faultscope runs ls` lists them"),
+            (
+                not_found(Subject::Trace),
+                "the trace id `beef` is not known",
+                "`faultscope traces ls` lists traces",
+            ),
+            (
+                not_found(Subject::Metric),
+                "there is no metric `beef` here",
+                "`faultscope metrics ls` lists them; --since takes a wider time",
+            ),
+            (
+                no_store(Subject::Metric),
+                "there are no metrics at ./.faultscope",
+                "they lie beside the application file: name its folder, or run `faultscope test` first",
+            ),
+            (
+                no_store(Subject::Report),
+                "there are no campaigns at ./.faultscope",
+                "campaigns lie beside the application file: name its folder with --folder",
+            ),
+        ] {
+            let error = CommandError::from(error);
+            assert_eq!((error.exit, error.message.as_str()), (Exit::Usage, message));
+            assert_eq!(error.hint.as_deref(), Some(hint), "{message}");
+        }
+        assert_eq!(CommandError::from(not_found(Subject::TraceOfRun)).hint, None);
+    }
+}

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use faultscope_engine::views::CommandLine;
-pub(crate) use faultscope_engine::views::{FolderOption, option, quote};
+pub(crate) use faultscope_engine::views::{FolderOption, quote};
 
 /// The option that leads `runs` and `report` to what an application file elsewhere left; nothing in its folder.
 pub(crate) fn at(file: &Path) -> FolderOption {
@@ -12,6 +12,11 @@ pub(crate) fn at(file: &Path) -> FolderOption {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     let is_here = real(folder) == real(Path::new("."));
     FolderOption((!is_here).then(|| folder.to_string_lossy().into_owned()))
+}
+
+/// An option with its value, for a hint that names no whole command.
+pub(crate) fn option(name: &str, value: &str) -> CommandLine {
+    CommandLine { words: Vec::new() }.option(name, value)
 }
 
 /// The command that this process was started with, so that it goes on with a campaign.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use faultscope_engine::views;
+use faultscope_engine::views::{self, CommandLine};
 use faultscope_model::Application;
 use faultscope_model::capture::{self, Captured};
 use faultscope_model::units::count;
@@ -87,7 +87,8 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
             file.display(),
             count(deltas, "delta")
         ));
-        printer.line(format!("next: `faultscope check {0}`, then `faultscope debug {0}`", file.display()));
+        let next = |verb: &str| CommandLine::faultscope([verb, &file.to_string_lossy()]);
+        printer.line(format!("next: `{}`, then `{}`", next("check"), next("debug")));
     } else {
         printer.line(capture::section(&captured.failing).trim_end());
         for (service, image) in &captured.images {

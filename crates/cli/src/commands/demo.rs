@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use faultscope_engine::debug::{self, DebugOptions, DebugReport, Verdict};
-use faultscope_engine::views::{MetricsJoin, call_trees};
+use faultscope_engine::views::{CauseTarget, MetricsJoin, call_trees, reproduce_cause};
 use faultscope_engine::{Session, TrialEnd, TrialRequest};
 use faultscope_model::units::show_duration;
 use faultscope_model::{DeltaSet, Outcome, Run, SlotId, Span, TraceId, TrialId};
@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::project::{self, Project};
 use crate::render;
 use crate::samples::TICKETING;
-use crate::shell::{self, quote};
+use crate::shell;
 
 /// Callers of the service map that are shown.
 const MAP_CALLERS: [&str; 2] = ["cancel", "dashboard"];
@@ -147,16 +147,11 @@ async fn reduce(
     progress.finish().await;
     if let Ok(report) = &mut report {
         for cause in &mut report.causes {
-            let deltas: Vec<_> =
-                cause.witness.iter().map(|delta| format!("--delta {}", quote(&delta.name))).collect();
-            let command = format!(
-                "{} test {} {} --test {}",
-                tool_name(),
-                file.display(),
-                deltas.join(" "),
-                quote(&test)
-            );
-            cause.reproduce = Some(command);
+            let application = [file.to_string_lossy().into_owned()];
+            let target = CauseTarget { verb: "test", application: &application, test: Some(&test), tries: 1 };
+            let mut command = reproduce_cause(cause, &target);
+            command.words[0] = tool_name();
+            cause.reproduce = Some(command.to_string());
         }
         session.campaign().put_report(report)?;
     }

@@ -89,12 +89,6 @@ fn lists_and_shows() {
       front-1 GET /hello <time> <bar> 200
       └─ back-1 GET /word <time> <bar> 200
     ");
-    // A prefix of the campaign and the whole id of the campaign name the same run.
-    let campaign = listed[1]["campaign"]["id"].as_str().unwrap();
-    for wanted in [&first[..4], campaign] {
-        let shown = tool.json(["runs", "show", wanted], 0);
-        assert_eq!(shown["run"]["id"], first.as_str());
-    }
 }
 
 #[test]
@@ -112,11 +106,6 @@ fn shows_one_trace() {
     trace <trace>: 2 calls in <time>
       front-1 GET /hello <time> <bar> 200
       └─ back-1 GET /word <time> <bar> 200
-    ");
-    assert_snapshot!(tool.run(["runs", "show", "--trace", "zz"]).exact(), @"
-    exit code 2
-    --- stderr
-    error: the run has no trace `zz`
     ");
 }
 
@@ -136,13 +125,6 @@ fn nothing_stored() {
     exit code 0
     --- stdout
     no runs yet
-    ");
-    assert_snapshot!(tool.run(["runs", "show"]).exact(), @"
-    exit code 2
-    --- stderr
-    error: there are no runs yet
-
-    hint: `faultscope test` makes one
     ");
     assert_snapshot!(tool.run(["runs", "show", "beef.1"]).exact(), @"
     exit code 2

@@ -47,6 +47,16 @@ impl CommandLine {
         command
     }
 
+    /// The same command with an option; a value that begins like an option must not be taken for one.
+    pub fn option(mut self, name: &str, value: &str) -> Self {
+        if value.starts_with('-') {
+            self.words.push(format!("{name}={value}"));
+        } else {
+            self.words.extend([name.to_owned(), value.to_owned()]);
+        }
+        self
+    }
+
     /// The same command for an application elsewhere.
     pub fn at(mut self, folder: &FolderOption) -> Self {
         if let FolderOption(Some(folder)) = folder {
@@ -88,12 +98,6 @@ pub fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// An option with its value; a value that begins like an option must not be taken for one.
-pub fn option(name: &str, value: &str) -> String {
-    let between = if value.starts_with('-') { "=" } else { " " };
-    format!("{name}{between}{}", quote(value))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,8 +108,8 @@ mod tests {
         assert_eq!(quote("instance order"), "'instance order'");
         assert_eq!(quote("it's"), "'it'\\''s'");
         assert_eq!(quote(""), "''");
-        assert_eq!(option("--test", "a b"), "--test 'a b'");
-        assert_eq!(option("--test", "-x"), "--test=-x");
+        let command = CommandLine::faultscope(["test"]).option("--test", "a b").option("--delta", "-x");
+        assert_eq!(command.to_string(), "faultscope test --test 'a b' --delta=-x");
     }
 
     #[test]

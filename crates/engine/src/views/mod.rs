@@ -18,6 +18,7 @@ mod find;
 mod labels;
 mod metrics;
 mod report;
+mod reproduce;
 mod resilience_report;
 mod runs;
 mod services;
@@ -29,7 +30,7 @@ mod waterfall;
 
 pub use archive::Archive;
 pub use call_tree::{CallTree, TreeRow, call_trees};
-pub use command_line::{CommandLine, FolderOption, option, quote};
+pub use command_line::{CommandLine, FolderOption, quote};
 pub use debug_report::{CauseView, Certainty, DebugView, SmallestSet};
 pub use edges::{CallerEdges, ServiceMap, group_by_caller, list_edges};
 pub use error::{Subject, ViewError};
@@ -39,6 +40,7 @@ pub use metrics::{
     Drawn, MetricLine, MetricScope, MetricSource, Range, SeriesView, list_metrics, show_metric,
 };
 pub use report::{CampaignReport, find_report};
+pub use reproduce::{CauseTarget, DefectTarget, reproduce_cause, reproduce_defect};
 pub use resilience_report::{ResilienceView, TestView, trace_length_us};
 pub use runs::{CampaignRuns, RunTests, RunTrace, RunView, Used, list_runs, show_run, show_run_trace};
 pub use services::{InstanceUse, ServiceLine, ServiceUse, list_services};

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use faultscope_model::outcome::{Ending, Signature};
 use faultscope_search::Proof;
 use serde_json::json;
 
 use super::Shelf;
 use crate::debug::{Calibration, DebugReport, FoundCause, NamedDelta, Rest, Strategy, Trials, Verdict};
-use crate::resilience::{ResilienceReport, TraceStep};
+use crate::resilience::{Defect, ResilienceReport, TraceStep};
 use crate::views::{
-    CampaignReport, Certainty, DebugView, FolderOption, ResilienceView, ViewError, find_report,
-    trace_length_us,
+    CampaignReport, CauseTarget, Certainty, DebugView, DefectTarget, FolderOption, ResilienceView, ViewError,
+    find_report, reproduce_cause, reproduce_defect, trace_length_us,
 };
 
 fn delta(name: &str) -> NamedDelta {
@@ -131,6 +132,37 @@ fn commands_lead_to_the_runs_where_they_are_stored() {
     assert_eq!(shown, "faultscope runs show dd11.7 --folder 'my shop'");
     let json = serde_json::to_value(&view).unwrap();
     assert_eq!(json["show_rest"], "faultscope runs show dd11.9 --folder 'my shop'");
+}
+
+#[test]
+fn a_cause_is_shown_again_with_every_delta_of_its_trial() {
+    let cause = cause(&["b"], &["b", "-odd name"]);
+    let application = ["my shop.yaml".to_owned(), "--platform".to_owned(), "docker".to_owned()];
+    let target = CauseTarget { verb: "test", application: &application, test: Some("it's paid"), tries: 1 };
+    let stable = "faultscope test 'my shop.yaml' --platform docker --delta b '--delta=-odd name' --test 'it'\\''s paid'";
+    assert_eq!(reproduce_cause(&cause, &target).to_string(), stable);
+    let flaky = CauseTarget { tries: 7, ..target };
+    assert_eq!(reproduce_cause(&cause, &flaky).to_string(), format!("{stable} --repeat 7 --fail-fast"));
+    // A service that does not come up has no test, and `up` cannot be repeated.
+    let start = CauseTarget { verb: "up", test: None, application: &[], tries: 7 };
+    assert_eq!(reproduce_cause(&cause, &start).to_string(), "faultscope up --delta b '--delta=-odd name'");
+}
+
+#[test]
+fn a_defect_is_shown_again_with_its_perturbations() {
+    let mut defect =
+        Defect { perturbations: vec!["error stock GET /a".parse().unwrap()], ..Defect::default() };
+    let within = Some(Duration::from_secs(3));
+    let target =
+        DefectTarget { command: None, file: "shop.yaml", test: "pay", settings: &["nodes=2".into()], within };
+    let shown = "faultscope resilience shop.yaml --test pay --reproduce 'error stock GET /a' --set nodes=2";
+    assert_eq!(reproduce_defect(&defect, &target).to_string(), shown);
+    defect.signature =
+        Some(Signature { test: "pay".into(), ending: Ending::TimedOut, message: String::new() });
+    assert_eq!(reproduce_defect(&defect, &target).to_string(), format!("{shown} --within 3.0s"));
+    let adapter = DefectTarget { command: Some("cargo test"), settings: &[], within: None, ..target };
+    let shown = "faultscope resilience --command 'cargo test' --reproduce 'error stock GET /a'";
+    assert_eq!(reproduce_defect(&defect, &adapter).to_string(), shown);
 }
 
 #[test]
