@@ -2,12 +2,12 @@
 
 mod args;
 mod bench;
-mod clock;
 mod commands;
 mod comparison;
 mod error;
 mod exit;
 mod folder;
+mod now;
 mod printer;
 mod progress;
 mod project;

@@ -8,10 +8,10 @@ use faultscope_model::units::{count, nouns, show_duration};
 use faultscope_store::interop::trace::CallEdge;
 
 use super::traces::open;
-use crate::clock::{now_us, parse_micros};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::folder::FolderArg;
+use crate::now::{now_us, parse_micros};
 use crate::printer::Printer;
 
 #[derive(Debug, Args)]

@@ -6,10 +6,10 @@ use clap::{Args, Subcommand};
 use faultscope_engine::views::{self, Archive, Drawn, MetricScope, MetricSource, SeriesView, Subject, plain};
 use faultscope_model::metrics::Kind;
 
-use crate::clock::{now_us, parse_micros};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::folder::FolderArg;
+use crate::now::{now_us, parse_micros};
 use crate::printer::Printer;
 use crate::project;
 use crate::render;

@@ -13,10 +13,10 @@ use faultscope_store::interop::{otlp, zipkin};
 
 use super::beside::{BesideArgs, say_missing};
 use super::traces_import::{self, ImportArgs};
-use crate::clock::{now_us, parse_micros};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::folder::FolderArg;
+use crate::now::{now_us, parse_micros};
 use crate::printer::Printer;
 use crate::project;
 use crate::render;

@@ -16,9 +16,9 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::traces_fetch::{Remote, Wanted};
-use crate::clock::{now_us, parse_micros};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::now::{now_us, parse_micros};
 use crate::printer::Printer;
 use crate::project;
 

@@ -29,7 +29,7 @@ pub struct MetricScope {
     pub from_us: u64,
 }
 
-/// Where a metric comes from.
+/// Where a metric comes from; in the order in which lists have them, that of their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricSource {

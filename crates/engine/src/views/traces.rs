@@ -46,7 +46,7 @@ pub struct TraceLine {
 }
 
 /// A trace with everything that is known of it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TraceView {
     /// Its spans, in the order of their arrival.
     pub spans: Vec<ReportedSpan>,
