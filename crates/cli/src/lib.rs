@@ -12,7 +12,7 @@ mod printer;
 mod progress;
 mod project;
 mod render;
-mod samples;
+mod sample_apps;
 mod shell;
 
 use std::ffi::OsString;
@@ -24,6 +24,8 @@ use args::{Cli, Command};
 use error::CommandError;
 use exit::Exit;
 use printer::Printer;
+// The name under which `bench` knows them.
+use sample_apps as samples;
 
 /// Runs the tool with the process's own arguments.
 pub fn main() -> ExitCode {

@@ -20,7 +20,7 @@ use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::project::{self, Project};
 use crate::render;
-use crate::samples::TICKETING;
+use crate::sample_apps::TICKETING;
 use crate::shell;
 
 /// Callers of the service map that are shown.
