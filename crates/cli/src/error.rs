@@ -1,6 +1,7 @@
 //! What a command reports when it cannot do its work: a kind, a chain of causes, a hint.
 
 use faultscope_engine::EngineError;
+use faultscope_engine::views::{Subject, ViewError};
 use faultscope_model::application::SpecError;
 use faultscope_platform::{PlatformError, PlatformErrorKind};
 use faultscope_store::{StoreError, StoreErrorKind};
@@ -119,5 +120,85 @@ impl From<EngineError> for CommandError {
                 Self { causes: texts, hint, ..Self::new(exit, message) }
             }
         }
+    }
+}
+
+impl From<ViewError> for CommandError {
+    fn from(error: ViewError) -> Self {
+        let hint = match &error {
+            // The store's own errors have their exit codes.
+            ViewError::Unreadable(_) => None,
+            ViewError::NoReport(_) => Some("only a debug campaign that has ended has one"),
+            ViewError::NoStore { wanted: subject, .. } => Some(match subject {
+                Subject::Run => {
+                    "runs lie beside the application file: name its folder, or run `faultscope test` first"
+                }
+                Subject::Campaign | Subject::Report => {
+                    "campaigns lie beside the application file: name its folder with --folder"
+                }
+                Subject::Metric => {
+                    "they lie beside the application file: name its folder, or run `faultscope test` first"
+                }
+                Subject::Span | Subject::Trace | Subject::TraceOfRun => {
+                    "`faultscope serve` takes them in, `faultscope traces import FILE` reads them from a file"
+                }
+            }),
+            ViewError::Empty(Subject::Run) => Some("`faultscope test` makes one"),
+            ViewError::Empty(Subject::Report) => Some("`faultscope debug` makes one"),
+            ViewError::Empty(subject)
+            | ViewError::NotFound { subject, .. }
+            | ViewError::BadName { subject, .. }
+            | ViewError::Ambiguous { subject, .. } => match subject {
+                Subject::Run | Subject::Campaign | Subject::Report => Some("`faultscope runs ls` lists them"),
+                Subject::Trace | Subject::Span => Some("`faultscope traces ls` lists traces"),
+                Subject::Metric => Some("`faultscope metrics ls` lists them; --since takes a wider time"),
+                Subject::TraceOfRun => None,
+            },
+        };
+        match error {
+            ViewError::Unreadable(error) => error.into(),
+            other => Self { hint: hint.map(str::to_owned), ..Self::usage(other.to_string()) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_a_wrong_command_line_with_a_hint() {
+        let not_found = |subject| ViewError::NotFound { subject, name: "beef".into() };
+        let no_store = |wanted| ViewError::NoStore { wanted, place: "./.faultscope".into() };
+        for (error, message, hint) in [
+            (ViewError::Empty(Subject::Run), "there are no runs yet", "`faultscope test` makes one"),
+            (not_found(Subject::Run), "there is no run `beef`", "`faultscope runs ls` lists them"),
+            (not_found(Subject::Campaign), "there is no campaign `beef`", "`faultscope runs ls` lists them"),
+            (
+                not_found(Subject::Trace),
+                "the trace id `beef` is not known",
+                "`faultscope traces ls` lists traces",
+            ),
+            (
+                not_found(Subject::Metric),
+                "there is no metric `beef` here",
+                "`faultscope metrics ls` lists them; --since takes a wider time",
+            ),
+            (
+                no_store(Subject::Metric),
+                "there are no metrics at ./.faultscope",
+                "they lie beside the application file: name its folder, or run `faultscope test` first",
+            ),
+            (
+                no_store(Subject::Report),
+                "there are no campaigns at ./.faultscope",
+                "campaigns lie beside the application file: name its folder with --folder",
+            ),
+        ] {
+            let error = CommandError::from(error);
+            assert_eq!((error.exit, error.message.as_str()), (Exit::Usage, message));
+            assert_eq!(error.hint.as_deref(), Some(hint), "{message}");
+        }
+        assert_eq!(CommandError::from(not_found(Subject::TraceOfRun)).hint, None);
     }
 }

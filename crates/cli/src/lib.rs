@@ -8,11 +8,12 @@ mod comparison;
 mod error;
 mod exit;
 mod folder;
+mod now;
 mod printer;
 mod progress;
 mod project;
 mod render;
-mod samples;
+mod sample_apps;
 mod shell;
 
 use std::ffi::OsString;
@@ -24,6 +25,8 @@ use args::{Cli, Command};
 use error::CommandError;
 use exit::Exit;
 use printer::Printer;
+// The name under which `bench` knows them.
+use sample_apps as samples;
 
 /// Runs the tool with the process's own arguments.
 pub fn main() -> ExitCode {
@@ -92,7 +95,7 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Debug(args) => commands::debug::run(args, global, printer).await,
         Command::Resilience(args) => commands::resilience::run(*args, global, printer).await,
         Command::Test(args) => commands::test::run(args, global, printer).await,
-        Command::Runs(args) => commands::runs::run(args, printer).await,
+        Command::Runs(args) => commands::runs::run(&args, printer),
         Command::Report(args) => commands::report::run(&args, printer),
         Command::Repro(args) => commands::repro::run(args, global, printer).await,
         Command::Serve(args) => commands::serve::run(args, printer).await,

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use faultscope_engine::debug::{
-    Bar, Course, DebugReport, Difference, Document, FoundCause, InputReport, NamedDelta, RoundCounts,
-    StartReport, TreeCall, ValueBoundary, Verdict,
+    Bar, Course, DebugReport, Difference, Document, InputReport, NamedDelta, RoundCounts, StartReport,
+    TreeCall, ValueBoundary, Verdict,
 };
+use faultscope_engine::views::{CauseView, DebugView, FolderOption};
 use faultscope_model::units::{count, nouns, show_duration};
 use maud::{Markup, html};
 
@@ -14,6 +15,8 @@ use crate::frame;
 /// The whole report as a page that needs nothing else.
 pub fn debug_report(document: &Document) -> String {
     let report = &document.report;
+    // A page may be read anywhere, so its commands name no folder.
+    let view = DebugView::new(report, &FolderOption::default());
     let body = html! {
         p.soft { "Faultscope " (document.version) " · debug campaign " (report.campaign) " of " (report.application) }
         h1 { (headline(report)) }
@@ -21,12 +24,12 @@ pub fn debug_report(document: &Document) -> String {
             p { "Failure: " code { (signature) } }
         }
         (facts(document))
-        @for (number, cause) in report.causes.iter().enumerate() {
+        @for (number, cause) in view.causes.iter().enumerate() {
             (cause_part(cause, number + 1, report))
         }
-        @if report.causes.is_empty() && !report.best.is_empty() {
+        @if let Some(smallest) = view.smallest {
             h2 { "Smallest failing set so far" }
-            div.sheet { (deltas(&report.best)) }
+            div.sheet { (deltas(smallest.deltas)) }
         }
         @if report.none_left {
             p.good { "A passing trial without any of these deltas shows that no further cause is left." }
@@ -80,7 +83,8 @@ fn facts(document: &Document) -> Markup {
     }
 }
 
-fn cause_part(cause: &FoundCause, number: usize, report: &DebugReport) -> Markup {
+fn cause_part(shown: &CauseView<'_>, number: usize, report: &DebugReport) -> Markup {
+    let cause = shown.cause;
     let title = match (report.causes.len(), cause.minimal) {
         (1, true) => "Minimal cause".to_owned(),
         (1, false) => "Cause".to_owned(),
@@ -93,8 +97,8 @@ fn cause_part(cause: &FoundCause, number: usize, report: &DebugReport) -> Markup
             @if cause.deltas.len() > 1 {
                 p.soft { "Only together: without any one of them " (report.passing()) " or it fails in another way." }
             }
-            @if cause.witness.len() > cause.deltas.len() {
-                p.soft { "The failing trial also had " (count(cause.witness.len() - cause.deltas.len(), "pair"))
+            @if shown.implied > 0 {
+                p.soft { "The failing trial also had " (count(shown.implied, "pair"))
                     " of calls that these imply." }
             }
             @for otherwise in &cause.otherwise { p { (otherwise.tell()) } }

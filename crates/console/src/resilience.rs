@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use faultscope_engine::resilience::{Defect, ResilienceReport, TestReport, TraceStep, Verdict};
-use faultscope_model::units::{nouns, show_duration};
+use faultscope_engine::resilience::{Defect, ResilienceReport, TraceStep, Verdict};
+use faultscope_engine::views::{ResilienceView, TestView, trace_length_us};
+use faultscope_model::units::{count, nouns, show_duration};
 use maud::{Markup, html};
 
 use crate::frame;
 
 /// The whole report as a page that needs nothing else.
 pub fn resilience_report(report: &ResilienceReport) -> String {
-    let defects: usize = report.tests.iter().map(|test| test.defects.len()).sum();
-    let trials: usize = report.tests.iter().map(|test| test.trials.all()).sum();
+    let ResilienceView { defects, trials, tests, .. } = ResilienceView::new(report);
     let headline = headline(report);
     let body = html! {
         p.soft { "Faultscope " (env!("CARGO_PKG_VERSION")) " · resilience campaign " (report.campaign) " of " (report.application) }
@@ -22,7 +22,7 @@ pub fn resilience_report(report: &ResilienceReport) -> String {
             div { b { (trials) } (nouns(&trials, "trial")) }
             div { b { (show_duration(report.took)) } "in all" }
         }
-        @for test in &report.tests { (test_part(test)) }
+        @for test in &tests { (test_part(test)) }
         p.soft { "Seed " (report.seed) " · strategy " (report.strategy.word()) }
     };
     frame::page(&format!("{}: {headline}", report.application), &body)
@@ -34,7 +34,8 @@ fn headline(report: &ResilienceReport) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn test_part(test: &TestReport) -> Markup {
+fn test_part(shown: &TestView<'_>) -> Markup {
+    let test = shown.test;
     let trials = &test.trials;
     html! {
         h2 { (test.test) }
@@ -68,6 +69,9 @@ fn test_part(test: &TestReport) -> Markup {
             }
             @for missed in &test.missed {
                 p.soft { "Not applied: " code { (missed.perturbation) } " (" (missed.why) ")" }
+            }
+            @for (reason, unjudged) in &shown.unresolved {
+                p.soft { "Unresolved: " (reason) " (" (unjudged) " of " (count(trials.all(), "trial")) ")" }
             }
             @if let Some(flaky) = test.flaky {
                 p.soft { "It fails by itself at times: " (flaky.failed) " of " (flaky.tried)
@@ -109,7 +113,7 @@ fn defect_part(defect: &Defect, number: usize) -> Markup {
 /// The calls with bars for when and how long, and what was done to them.
 fn trace(steps: &[TraceStep]) -> Markup {
     const WIDTH: u64 = 200;
-    let whole = steps.iter().map(|step| step.start_us + step.took_us).max().unwrap_or_default().max(1);
+    let whole = trace_length_us(steps).max(1);
     let place = |us: u64| us.min(whole) * WIDTH / whole;
     let took = |step: &TraceStep| show_duration(Duration::from_micros(step.took_us));
     html! {

@@ -17,6 +17,7 @@ mod session;
 pub mod stored;
 pub mod testing;
 mod trial;
+pub mod views;
 
 pub use drive::{
     CaseError, Cases, People, PerturbedTests, Published, PublishedPort, Tests, TrialTrace, find_cases,

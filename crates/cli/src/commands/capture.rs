@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use faultscope_engine::views::{self, CommandLine};
 use faultscope_model::Application;
 use faultscope_model::capture::{self, Captured};
 use faultscope_model::units::count;
@@ -86,7 +87,8 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
             file.display(),
             count(deltas, "delta")
         ));
-        printer.line(format!("next: `faultscope check {0}`, then `faultscope debug {0}`", file.display()));
+        let next = |verb: &str| CommandLine::faultscope([verb, &file.to_string_lossy()]);
+        printer.line(format!("next: `{}`, then `{}`", next("check"), next("debug")));
     } else {
         printer.line(capture::section(&captured.failing).trim_end());
         for (service, image) in &captured.images {
@@ -100,13 +102,14 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
 async fn seen(args: &CaptureArgs, project: &Project, printer: &Printer) -> Result<Captured, CommandError> {
     let application = &project.application;
     if let Some(wanted) = &args.from_run {
-        let store = super::runs::open(&project.root)?;
-        let found = super::runs::find_of(&store, wanted, &application.name)?;
+        let store = super::runs::open(&project.root)?.store()?;
+        let found = views::find_last_run_of(&store, wanted, &application.name)?;
         printer.talk(format!("from run {}", found.run.id));
         return Ok(capture::from_run(application, &found.run, &found.reader.spans_of(found.run.trial)?));
     }
     if let Some(id) = &args.from_trace {
-        let calls = capture::calls_of_reports(&super::traces::find(&project.root, id)?);
+        let archive = super::traces::open(&project.root)?;
+        let calls = capture::calls_of_reports(&views::find_trace(&archive, id)?);
         let captured = capture::from_calls(application, &calls);
         if captured.failing.sequence.is_empty() && captured.notes.is_empty() {
             return Err(CommandError::new(

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use faultscope_engine::debug::{self, DebugOptions, DebugReport, Flaky, FoundCause, Strategy, Verdict};
+use faultscope_engine::views::{CauseTarget, reproduce_cause};
 use faultscope_model::units::{count, nouns, show_duration};
 use faultscope_store::Store;
 
@@ -199,16 +200,13 @@ fn hint(report: &DebugReport, args: &DebugArgs) -> Option<String> {
 }
 
 fn reproduce(verb: &str, cause: &FoundCause, report: &DebugReport, args: &DebugArgs) -> String {
-    let deltas: Vec<_> = cause.witness.iter().map(|d| format!("--delta {}", quote(&d.name))).collect();
-    // A service that does not come up needs no test.
-    let test = report.signature.as_ref().and_then(|signature| signature.failing_test());
-    let test = test.map(|test| format!(" {}", shell::option("--test", test))).unwrap_or_default();
-    let target: Vec<_> = args.target.words().iter().map(|word| quote(word)).collect();
-    // What shows only at times is tried until it does.
-    let rate = report.calibration.map_or(1.0, |known| known.rate);
-    let again = match super::repro::tries(rate) {
-        tries @ 2.. if verb == "test" => format!(" --repeat {tries} --fail-fast"),
-        _ => String::new(),
+    let target = CauseTarget {
+        verb,
+        application: &args.target.words(),
+        // A service that does not come up needs no test.
+        test: report.signature.as_ref().and_then(|signature| signature.failing_test()),
+        // What shows only at times is tried until it does.
+        tries: super::repro::tries(report.calibration.map_or(1.0, |known| known.rate)),
     };
-    format!("faultscope {verb} {} {}{test}{again}", target.join(" "), deltas.join(" "))
+    reproduce_cause(cause, &target).to_string()
 }

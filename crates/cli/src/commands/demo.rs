@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use faultscope_engine::debug::{self, DebugOptions, DebugReport, Verdict};
 use faultscope_engine::testing::run_trial;
+use faultscope_engine::views::{CauseTarget, MetricsJoin, call_trees, reproduce_cause};
 use faultscope_engine::{Session, Tests, TrialRequest};
 use faultscope_model::units::show_duration;
 use faultscope_model::{DeltaSet, Outcome, Run, Span, TraceId};
@@ -13,7 +14,6 @@ use faultscope_store::Edge;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::beside::Beside;
 use crate::args::{DemoArgs, Global, PlatformChoice, Target};
 use crate::campaign::{Opening, RunningCampaign, interrupted};
 use crate::error::CommandError;
@@ -21,8 +21,8 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project::{self, Project};
 use crate::render;
-use crate::samples::TICKETING;
-use crate::shell::{self, quote};
+use crate::sample_apps::TICKETING;
+use crate::shell;
 
 /// Callers of the service map that are shown.
 const MAP_CALLERS: [&str; 2] = ["cancel", "dashboard"];
@@ -64,7 +64,8 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
     if !printer.json {
         render::run::summary(&run, printer);
         render::map::map_of(&edges, &MAP_CALLERS, printer);
-        render::tree::trees(&small_trace(&spans), 1, &Beside::default(), printer);
+        let shown = small_trace(&spans);
+        render::tree::trees(&shown, &call_trees(&shown, &MetricsJoin::default()), printer);
     }
     let report = reduce(&folder, global, printer, &stop).await?;
     let exit = match report.verdict {
@@ -140,10 +141,11 @@ async fn reduce(
     let work = async |session: &Arc<Session>| {
         let mut report = debug::debug(session, &options, stop).await?;
         for cause in &mut report.causes {
-            let deltas: Vec<_> =
-                cause.witness.iter().map(|delta| format!("--delta {}", quote(&delta.name))).collect();
-            let (tool, file, deltas) = (tool_name(), file.display(), deltas.join(" "));
-            cause.reproduce = Some(format!("{tool} test {file} {deltas} --test {}", quote(&test)));
+            let application = [file.to_string_lossy().into_owned()];
+            let target = CauseTarget { verb: "test", application: &application, test: Some(&test), tries: 1 };
+            let mut command = reproduce_cause(cause, &target);
+            command.words[0] = tool_name();
+            cause.reproduce = Some(command.to_string());
         }
         session.campaign().put_report(&report)?;
         Ok(report)

@@ -1,19 +1,18 @@
 //! `faultscope deps`
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
+use faultscope_engine::views::{self, group_by_caller, plain};
 use faultscope_model::units::{count, nouns, show_duration};
 use faultscope_store::interop::trace::CallEdge;
 
-use super::services;
-use super::traces::now_us;
+use super::traces::open;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::folder::FolderArg;
+use crate::now::{now_us, parse_micros};
 use crate::printer::Printer;
-use crate::render::waterfall::plain;
 
 #[derive(Debug, Args)]
 pub(crate) struct DepsArgs {
@@ -28,8 +27,7 @@ pub(crate) struct DepsArgs {
 }
 
 pub(crate) fn run(args: &DepsArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let reader = services::open(&args.folder)?;
-    let edges = reader.edges(now_us(), super::traces::micros(&args.since)?)?;
+    let edges = views::list_edges(&open(&args.folder)?, now_us(), parse_micros(&args.since)?)?;
     if printer.json {
         printer.result(&edges)?;
     } else if args.dot {
@@ -47,33 +45,27 @@ pub(crate) fn run(args: &DepsArgs, printer: &Printer) -> Result<Exit, CommandErr
 
 /// One block for each caller, those that nobody calls first.
 fn picture(edges: &[CallEdge], printer: &Printer) {
-    let called = |name: &str| edges.iter().any(|edge| edge.child == name && edge.parent != name);
-    let mut callers: BTreeMap<(bool, &str), Vec<&CallEdge>> = BTreeMap::new();
-    for edge in edges {
-        callers.entry((called(&edge.parent), &edge.parent)).or_default().push(edge);
-    }
     let widest = edges.iter().map(|edge| plain(&edge.child).chars().count()).max().unwrap_or_default();
-    for ((_, caller), mut ways) in callers {
-        ways.sort_by(|a, b| b.call_count.cmp(&a.call_count).then(a.child.cmp(&b.child)));
-        printer.line(printer.strong(&plain(caller)));
-        let last = ways.len().saturating_sub(1);
-        for (index, way) in ways.into_iter().enumerate() {
+    for group in group_by_caller(edges) {
+        printer.line(printer.strong(&plain(group.caller)));
+        let last = group.edges.len().saturating_sub(1);
+        for (index, edge) in group.edges.into_iter().enumerate() {
             let branch = if index == last { "└─▶" } else { "├─▶" };
             let time = |us: Option<u64>| {
                 us.map_or_else(|| "-".into(), |us| show_duration(Duration::from_micros(us)))
             };
-            let errors = match way.error_count {
+            let errors = match edge.error_count {
                 0 => String::new(),
-                n => printer.bad(&format!("  {} ({:.1} %)", count(n, "error"), way.error_share * 100.0)),
+                n => printer.bad(&format!("  {} ({:.1} %)", count(n, "error"), edge.error_share * 100.0)),
             };
             printer.line(format!(
                 " {branch} {:<widest$}  {:>7} {:<5}  {:>8}/s  p50 {:>7}  p99 {:>7}{errors}",
-                plain(&way.child),
-                way.call_count,
-                nouns(&way.call_count, "call"),
-                rate(way.calls_per_second),
-                time(way.p50_us),
-                time(way.p99_us),
+                plain(&edge.child),
+                edge.call_count,
+                nouns(&edge.call_count, "call"),
+                rate(edge.calls_per_second),
+                time(edge.p50_us),
+                time(edge.p99_us),
             ));
         }
     }

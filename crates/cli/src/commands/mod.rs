@@ -14,7 +14,6 @@ pub(crate) mod deps;
 pub(crate) mod fetch;
 pub(crate) mod init;
 pub(crate) mod metrics;
-pub(crate) mod metrics_source;
 pub(crate) mod report;
 pub(crate) mod repro;
 pub(crate) mod resilience;

@@ -5,15 +5,16 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use faultscope_engine::debug::Document;
-use faultscope_store::{Store, StoreErrorKind, StoredCampaign};
+use faultscope_engine::views::{self, Archive, CampaignReport, Subject, ViewError};
+use faultscope_store::Store;
 
 use super::resilience_report;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project;
-use crate::render::report;
 pub(crate) use crate::render::report::Format;
+use crate::render::{report, resilience};
 use crate::shell;
 
 #[derive(Debug, Args)]
@@ -59,25 +60,27 @@ impl<F: ValueEnum> FromStr for Wanted<F> {
 }
 
 pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let state = project::state_folder(&args.folder);
-    if !state.is_dir() {
-        return Err(CommandError::usage(format!("there are no campaigns at {}", state.display()))
-            .hint("campaigns lie beside the application file: name its folder with --folder"));
-    }
-    let store = Store::open(&state)?;
-    if let Some(report) = resilience_report::stored(&store, &args.campaign)? {
-        return resilience_report::show(&report, args.format, args.output.as_deref(), printer);
-    }
-    let document = find(&store, &args.campaign)?;
+    let archive = Archive::open(&project::state_folder(&args.folder), Subject::Report)?;
+    let found = views::find_report(&archive.store()?, &args.campaign)?;
     let Some(format) = args.format else {
         if printer.json {
-            printer.result(&document)?;
-        } else {
-            report::text::show(&document, &shell::at(&args.folder), printer);
+            printer.result(&found)?;
+            return Ok(Exit::Done);
+        }
+        match &found {
+            CampaignReport::Debug(document) => {
+                report::text::show(document, &shell::at(&args.folder), printer)
+            }
+            CampaignReport::Resilience(report) => {
+                report.tests.iter().for_each(|test| resilience::test(test, printer));
+            }
         }
         return Ok(Exit::Done);
     };
-    let text = format.render(&document)?;
+    let text = match &found {
+        CampaignReport::Debug(document) => format.render(document)?,
+        CampaignReport::Resilience(report) => resilience_report::Format::try_from(format)?.render(report)?,
+    };
     match &args.output {
         None => printer.line(text.trim_end()),
         Some(file) => {
@@ -86,31 +89,6 @@ pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandE
         }
     }
     Ok(Exit::Done)
-}
-
-fn find(store: &Store, wanted: &str) -> Result<Document, CommandError> {
-    if wanted == "last" {
-        for campaign in store.campaigns()? {
-            if let Some(document) = Document::read(&campaign)? {
-                return Ok(document);
-            }
-        }
-        return Err(CommandError::usage("there is no finished debug campaign yet")
-            .hint("`faultscope debug` makes one"));
-    }
-    let campaign = store.campaign_by(wanted).map_err(|error| match error.kind {
-        StoreErrorKind::NotFound => CommandError::usage(format!("there is no campaign `{wanted}`"))
-            .hint("`faultscope runs ls` lists them"),
-        _ => error.into(),
-    })?;
-    read(&campaign)
-}
-
-fn read(campaign: &StoredCampaign) -> Result<Document, CommandError> {
-    Document::read(campaign)?.ok_or_else(|| {
-        CommandError::usage(format!("campaign {} has no report", campaign.meta.id))
-            .hint("only a debug campaign that has ended has one")
-    })
 }
 
 /// Writes the report files of a campaign that has just ended; without a name they go beside it.
@@ -123,8 +101,8 @@ pub(crate) fn write_all(
     if wanted.is_empty() {
         return Ok(());
     }
-    let stored = Store::open(state)?.campaign_by(campaign)?;
-    let document = read(&stored)?;
+    let stored = views::find_campaign(&Store::open(state)?, campaign)?;
+    let document = Document::read(&stored)?.ok_or_else(|| ViewError::NoReport(stored.meta.id.clone()))?;
     for Wanted { format, file } in wanted {
         // `report.json` is the store's own.
         let name = || stored.folder().join(format!("debug-report.{}", format.ending()));

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use faultscope_engine::Session;
 use faultscope_engine::resilience::{self, Defect, ResilienceOptions, ResilienceReport, TestReport, Verdict};
-use faultscope_model::outcome::Ending;
-use faultscope_model::units::show_duration;
+use faultscope_engine::views::{DefectTarget, reproduce_defect};
 use faultscope_model::{Application, Outcome, Run};
 use faultscope_store::Store;
 
@@ -19,7 +18,7 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project::Project;
 use crate::render;
-use crate::shell::{self, quote};
+use crate::shell::{self, FolderOption};
 
 /// What a test without an application file is called.
 const COMMAND: &str = "command";
@@ -181,25 +180,9 @@ fn shown_again(run: Option<Run>, printer: &Printer) -> Result<Exit, CommandError
 
 /// The command that shows a defect again.
 fn reproduce(defect: &Defect, test: &str, within: Option<Duration>, args: &ResilienceArgs) -> String {
-    let mut words = vec!["faultscope resilience".to_owned()];
-    match &args.command {
-        Some(command) => words.push(format!("--command {}", quote(command))),
-        None => {
-            words.push(quote(&args.target().file.to_string_lossy()));
-            words.push(shell::option("--test", test));
-        }
-    }
-    for perturbation in &defect.perturbations {
-        words.push(format!("--reproduce {}", quote(&perturbation.to_string())));
-    }
-    for setting in &args.settings {
-        words.push(format!("--set {}", quote(setting)));
-    }
-    let hangs = defect.signature.as_ref().is_some_and(|signature| signature.ending == Ending::TimedOut);
-    if let Some(within) = within.filter(|_| hangs) {
-        words.push(format!("--within {}", show_duration(within)));
-    }
-    words.join(" ")
+    let file = args.target().file.to_string_lossy().into_owned();
+    let (command, settings) = (args.command.as_deref(), &args.settings[..]);
+    reproduce_defect(defect, &DefectTarget { command, file: &file, test, settings, within }).to_string()
 }
 
 /// What to do next, where not everything was tried.
@@ -210,7 +193,8 @@ fn hint(report: &ResilienceReport, args: &ResilienceArgs, printer: &Printer) {
     }
     let fails = |test: &&TestReport| test.verdict == Verdict::FailsAlready;
     if report.tests.iter().any(|test| fails(&test)) {
-        let at = if args.command.is_some() { String::new() } else { shell::at(&args.target().file) };
+        let at =
+            if args.command.is_some() { FolderOption::default() } else { shell::at(&args.target().file) };
         printer.line(format!("See its calls with `faultscope runs show {campaign}.check-simplest{at}`"));
     }
 }

@@ -6,9 +6,8 @@ use clap::ValueEnum;
 use faultscope_engine::resilience::ResilienceReport;
 use faultscope_store::Store;
 
-use super::report::{Wanted, write};
+use super::report::{self, Wanted, write};
 use crate::error::CommandError;
-use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::render::resilience;
 
@@ -32,7 +31,7 @@ impl Format {
         }
     }
 
-    fn render(self, report: &ResilienceReport) -> Result<String, CommandError> {
+    pub(super) fn render(self, report: &ResilienceReport) -> Result<String, CommandError> {
         Ok(match self {
             Self::Html => faultscope_console::resilience_report(report),
             Self::Junit => resilience::junit(report),
@@ -42,62 +41,17 @@ impl Format {
     }
 }
 
-/// The stored report of a resilience campaign; none when another kind of campaign is meant.
-pub(crate) fn stored(store: &Store, wanted: &str) -> Result<Option<ResilienceReport>, CommandError> {
-    let campaign = match wanted {
-        // The newest one that has a report, of either kind.
-        "last" => {
-            let mut newest = None;
-            for campaign in store.campaigns()? {
-                let kind = campaign.meta.kind.as_str();
-                if matches!(kind, "debug" | "resilience") && campaign.report::<serde_json::Value>()?.is_some()
-                {
-                    newest = Some(campaign);
-                    break;
-                }
-            }
-            newest
-        }
-        named => store.campaign_by(named).ok(),
-    };
-    match campaign.filter(|campaign| campaign.meta.kind == "resilience") {
-        Some(campaign) => Ok(campaign.report()?),
-        None => Ok(None),
-    }
-}
+impl TryFrom<report::Format> for Format {
+    type Error = CommandError;
 
-/// Shows a stored report, or writes it as a file.
-pub(crate) fn show(
-    report: &ResilienceReport,
-    format: Option<super::report::Format>,
-    output: Option<&Path>,
-    printer: &Printer,
-) -> Result<Exit, CommandError> {
-    let Some(format) = format else {
-        if printer.json {
-            printer.result(report)?;
-        } else {
-            report.tests.iter().for_each(|test| resilience::test(test, printer));
-        }
-        return Ok(Exit::Done);
-    };
-    let format = match format {
-        super::report::Format::Html => Format::Html,
-        super::report::Format::Json => Format::Json,
-        super::report::Format::Junit => Format::Junit,
-        super::report::Format::Md => {
-            return Err(CommandError::usage("a resilience report is html, json or junit"));
-        }
-    };
-    let text = format.render(report)?;
-    match output {
-        None => printer.line(text.trim_end()),
-        Some(file) => {
-            write(file, &text)?;
-            printer.line(file.display());
+    fn try_from(format: report::Format) -> Result<Self, CommandError> {
+        match format {
+            report::Format::Html => Ok(Self::Html),
+            report::Format::Json => Ok(Self::Json),
+            report::Format::Junit => Ok(Self::Junit),
+            report::Format::Md => Err(CommandError::usage("a resilience report is html, json or junit")),
         }
     }
-    Ok(Exit::Done)
 }
 
 /// Writes the report files of a campaign that has just ended; without a name they go beside it.

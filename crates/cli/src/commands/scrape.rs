@@ -11,7 +11,7 @@ use faultscope_store::slices::{Point, Series};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::traces::now_us;
+use crate::now::now_us;
 use crate::printer::Printer;
 
 /// How long a target may take to answer, at most.

@@ -1,32 +1,26 @@
 //! `faultscope traces`
 
 use std::io::Write;
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use faultscope_model::trace::{ReportedSpan, TraceQuery};
-use faultscope_model::units::{self, count, show_duration};
-use faultscope_store::interop::query::{annotation_query, matches};
-use faultscope_store::interop::trace::{failed, start_us};
-use faultscope_store::interop::{self, otlp, read_trace_id, zipkin, zipkin_trace_id};
-use serde::Serialize;
+use faultscope_engine::views::{self, Archive, Subject};
+use faultscope_model::trace::TraceQuery;
+use faultscope_model::units::{count, show_duration};
+use faultscope_store::interop::query::annotation_query;
+use faultscope_store::interop::{otlp, zipkin};
 
-use super::beside::{BesideArgs, Joined};
-use super::services::open;
+use super::beside::{BesideArgs, say_missing};
 use super::traces_import::{self, ImportArgs};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::folder::FolderArg;
+use crate::now::{now_us, parse_micros};
 use crate::printer::Printer;
+use crate::project;
 use crate::render;
 use crate::render::table::Table;
-
-/// Traces among which the beginning of an id is looked for, the latest ones.
-const MOST_LOOKED_AT: usize = 10_000;
-
-/// Clocks of services may be ahead.
-const END_OF_TIME_US: u64 = i64::MAX.cast_unsigned();
 
 #[derive(Debug, Args)]
 pub(crate) struct TracesArgs {
@@ -135,17 +129,6 @@ enum Format {
     Otlp,
 }
 
-#[derive(Debug, Serialize)]
-struct Listed {
-    id: String,
-    start_us: Option<u64>,
-    duration_us: u64,
-    root: String,
-    spans: usize,
-    services: usize,
-    errors: usize,
-}
-
 pub(crate) async fn run(args: TracesArgs, printer: &Printer) -> Result<Exit, CommandError> {
     match args.command {
         TracesCommand::Ls(args) => list(&args, printer),
@@ -156,23 +139,21 @@ pub(crate) async fn run(args: TracesArgs, printer: &Printer) -> Result<Exit, Com
 }
 
 fn list(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let reader = open(&args.folder)?;
-    let traces = reader.search(&args.search.query()?, matches)?;
-    let listed: Vec<Listed> = traces.iter().map(|spans| Listed::of(spans)).collect();
+    let listed = views::list_traces(&open(&args.folder)?, &args.search.query()?)?;
     if printer.json {
         printer.result(&listed)?;
         return Ok(Exit::Done);
     }
-    if listed.is_empty() {
+    if listed.traces.is_empty() {
         printer.line("no trace was found");
         printer.talk(format!("looked back {}; --since takes a wider time", args.search.since));
-        if reader.count()? == 0 {
+        if !listed.any_sent {
             printer.talk("`faultscope test` or `up` record calls, `serve` and `traces import` take spans in");
         }
         return Ok(Exit::Done);
     }
     let mut table = Table::new(&["trace", "when", "duration", "spans", "services", "errors", "root"]);
-    for trace in listed {
+    for trace in listed.traces {
         let errors = if trace.errors == 0 { "-".to_owned() } else { trace.errors.to_string() };
         table.row([
             trace.id,
@@ -181,7 +162,7 @@ fn list(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
             trace.spans.to_string(),
             trace.services.to_string(),
             errors,
-            render::waterfall::plain(&trace.root),
+            trace.root,
         ]);
     }
     printer.line(table);
@@ -189,77 +170,32 @@ fn list(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
 }
 
 fn show(args: &ShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let spans = find(&args.folder, &args.id)?;
-    let beside = args.beside.of_trace(&args.folder, &spans, printer)?;
-    let known: Vec<_> = spans.iter().map(|span| beside.of_span(span)).collect();
-    if args.beside.is_any() {
-        beside.say_missing(known.iter().flatten(), printer);
-    }
+    let view = views::show_trace(&open(&args.folder)?, &args.id, args.raw, &args.beside.wanted())?;
+    say_missing(&view.missing, printer);
     if printer.json {
-        let json = zipkin::to_json(&spans);
-        let json = if args.beside.is_any() { with_metrics(&json, &known)? } else { json };
+        let json = view.to_zipkin();
+        let json =
+            json.map_err(|e| CommandError::internal("the result cannot be written as JSON").because(e))?;
         printer.line(String::from_utf8_lossy(&json));
     } else {
-        render::waterfall::waterfall(spans, args.raw, &beside, printer);
+        render::waterfall::waterfall(&view.waterfall, printer);
     }
     Ok(Exit::Done)
 }
 
-/// Spans of Zipkin, each with what was known of its instance.
-fn with_metrics(spans: &[u8], known: &[Option<Joined>]) -> Result<Vec<u8>, CommandError> {
-    let add = || -> serde_json::Result<Vec<u8>> {
-        let mut spans: Vec<serde_json::Value> = serde_json::from_slice(spans)?;
-        for (span, known) in spans.iter_mut().zip(known) {
-            if let Some(known) = known {
-                span["metrics"] = serde_json::to_value(known)?;
-            }
-        }
-        serde_json::to_vec(&spans)
-    };
-    add().map_err(|e| CommandError::internal("the result cannot be written as JSON").because(e))
-}
-
-/// A trace by its id: what services reported, and what the mesh saw of it.
-pub(crate) fn find(folder: &std::path::Path, id: &str) -> Result<Vec<ReportedSpan>, CommandError> {
-    let unknown = |why: &str| {
-        CommandError::usage(format!("the trace id `{id}` {why}")).hint("`faultscope traces ls` lists traces")
-    };
-    let reader = open(folder)?;
-    if id != "last" {
-        let spans = reader.trace(read_trace_id(id).map_err(unknown)?)?;
-        if !spans.is_empty() {
-            return Ok(spans);
-        }
-    }
-    // Whoever types an id types its beginning.
-    let latest = TraceQuery {
-        end_us: END_OF_TIME_US,
-        lookback_us: END_OF_TIME_US,
-        limit: if id == "last" { 1 } else { MOST_LOOKED_AT },
-        ..TraceQuery::default()
-    };
-    let mut found = reader.search(&latest, |_, _| true)?;
-    let begins = id.to_ascii_lowercase();
-    let name = |spans: &[ReportedSpan]| spans.first().map_or_else(String::new, |s| zipkin_trace_id(s.trace));
-    found.retain(|spans| id == "last" || name(spans).starts_with(&begins));
-    match found.len() {
-        0 if id == "last" => Err(unknown("names none: there are no traces yet")),
-        0 => Err(unknown("is not known")),
-        1 => Ok(found.remove(0)),
-        n => {
-            let names: Vec<_> = found.iter().take(5).map(|spans| name(spans)).collect();
-            Err(unknown(&format!("begins {n} traces: {}", names.join(", "))))
-        }
-    }
+/// What is stored beside an application file, for who looks for spans.
+pub(super) fn open(folder: &Path) -> Result<Archive, CommandError> {
+    Ok(Archive::open(&project::state_folder(folder), Subject::Span)?)
 }
 
 fn export(args: &ExportArgs, printer: &Printer) -> Result<Exit, CommandError> {
+    let archive = open(&args.folder)?;
     let mut spans = Vec::new();
     for id in &args.ids {
-        spans.extend(find(&args.folder, id)?);
+        spans.extend(views::find_trace(&archive, id)?);
     }
     if args.ids.is_empty() {
-        spans = open(&args.folder)?.search(&args.search.query()?, matches)?.concat();
+        spans = views::search_traces(&archive, &args.search.query()?)?.concat();
     }
     let bytes = match args.format {
         Format::Json => zipkin::to_json(&spans),
@@ -296,7 +232,7 @@ impl Search {
     }
 
     fn query(&self) -> Result<TraceQuery, CommandError> {
-        let optional = |text: &Option<String>| text.as_deref().map(micros).transpose();
+        let optional = |text: &Option<String>| text.as_deref().map(parse_micros).transpose();
         Ok(TraceQuery {
             service: self.service.clone(),
             remote_service: self.remote.clone(),
@@ -305,41 +241,8 @@ impl Search {
             least_us: optional(&self.min_duration)?,
             most_us: optional(&self.max_duration)?,
             end_us: now_us(),
-            lookback_us: micros(&self.since)?,
+            lookback_us: parse_micros(&self.since)?,
             limit: self.limit.clamp(1, 100_000),
         })
     }
-}
-
-impl Listed {
-    fn of(spans: &[ReportedSpan]) -> Self {
-        let root = spans.iter().find(|span| span.parent.is_none() && !span.shared);
-        let root = root.or_else(|| spans.iter().min_by_key(|span| span.start_us.unwrap_or(u64::MAX)));
-        let ends =
-            spans.iter().filter_map(|span| Some(span.start_us? + span.duration_us.unwrap_or_default()));
-        let starts = spans.iter().filter_map(|span| span.start_us);
-        let services: std::collections::BTreeSet<_> =
-            spans.iter().filter_map(|span| span.local.service.as_deref()).collect();
-        Self {
-            id: spans.first().map_or_else(String::new, |span| zipkin_trace_id(span.trace)),
-            start_us: start_us(spans),
-            duration_us: ends.max().unwrap_or_default().saturating_sub(starts.min().unwrap_or_default()),
-            root: root.map(render::waterfall::label).unwrap_or_default(),
-            spans: interop::trace::merge(spans.to_vec()).len(),
-            services: services.len(),
-            errors: spans.iter().filter(|span| failed(span)).count(),
-        }
-    }
-}
-
-/// A duration as it is typed, in microseconds.
-pub(super) fn micros(text: &str) -> Result<u64, CommandError> {
-    let duration = units::parse_duration(text).map_err(|e| CommandError::usage(e.to_string()))?;
-    Ok(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
-}
-
-/// Microseconds since 1970.
-pub(super) fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::traces_fetch::{Remote, Wanted};
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::now::{now_us, parse_micros};
 use crate::printer::Printer;
 use crate::project;
 
@@ -105,8 +106,8 @@ async fn from_server(
     importer: &mut Importer,
     printer: &Printer,
 ) -> Result<(), CommandError> {
-    let now_us = super::traces::now_us();
-    let from_us = now_us.saturating_sub(super::traces::micros(&args.since)?);
+    let now_us = now_us();
+    let from_us = now_us.saturating_sub(parse_micros(&args.since)?);
     let mut remote = Remote::open(Wanted {
         url: url.to_owned(),
         from_ms: from_us / 1_000,

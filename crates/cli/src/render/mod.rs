@@ -1,5 +1,6 @@
 //! How things look in a terminal. Meaning never rests on colour alone.
 
+mod branches;
 pub(crate) mod deeper;
 pub(crate) mod map;
 pub(crate) mod report;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use faultscope_engine::resilience::{Defect, ResilienceReport, TestReport, TraceStep, Verdict};
+use faultscope_engine::views::{TestView, trace_length_us};
 use faultscope_model::perturbation::Perturbation;
 use faultscope_model::units::{count, show_duration};
 
@@ -49,9 +50,7 @@ pub(crate) fn test(test: &TestReport, printer: &Printer) {
     if test.missed.len() > MOST_MISSED {
         printer.line(format!("  not applied: {} more", test.missed.len() - MOST_MISSED));
     }
-    // What was never applied stands above.
-    let is_told = |reason: &str| test.missed.iter().any(|m| reason.contains(&m.perturbation.to_string()));
-    for (reason, trials) in test.unresolved.iter().filter(|(r, _)| !is_told(r)).take(MOST_MISSED) {
+    for (reason, trials) in TestView::new(test).unresolved.iter().take(MOST_MISSED) {
         printer.line(format!("  unresolved: {} ({trials} of {} trials)", plain(reason), test.trials.all()));
     }
     if let Some(flaky) = test.flaky {
@@ -64,7 +63,7 @@ pub(crate) fn test(test: &TestReport, printer: &Printer) {
     }
     if test.unstable > 0 {
         let calls = count(test.unstable, "call");
-        printer.line(format!("  {calls} left alone: not made in every run"));
+        printer.line(format!("  {calls} skipped: not made in every run"));
     }
     for note in &test.notes {
         printer.line(format!("  {note}"));
@@ -147,7 +146,7 @@ fn named(perturbations: &[Perturbation]) -> String {
 
 /// The calls of a failing run, with what was done to them drawn in.
 fn trace(steps: &[TraceStep], printer: &Printer) {
-    let whole = steps.iter().map(|step| step.start_us + step.took_us).max().unwrap_or_default();
+    let whole = trace_length_us(steps);
     let first = steps.iter().position(|step| !step.marks.is_empty()).unwrap_or_default();
     let from = first.saturating_sub(MOST_STEPS / 2).min(steps.len().saturating_sub(MOST_STEPS));
     let shown = &steps[from..steps.len().min(from + MOST_STEPS)];

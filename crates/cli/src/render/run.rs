@@ -1,5 +1,6 @@
 //! A run: its tests and what it left behind.
 
+use faultscope_engine::views::RunTests;
 use faultscope_model::outcome::Ending;
 use faultscope_model::units::{count, show_duration};
 use faultscope_model::{Outcome, Run};
@@ -18,8 +19,7 @@ const MOST_ASKED: usize = 20;
 
 /// A run in one line.
 pub(crate) fn summary(run: &Run, printer: &Printer) {
-    let tests = &run.evidence.tests;
-    let failed = tests.iter().filter(|t| t.failure.is_some()).count();
+    let tests = RunTests::count(run);
     let verdict = match &run.outcome {
         Outcome::Pass => printer.good("pass"),
         Outcome::Fail { .. } => printer.bad("fail"),
@@ -27,10 +27,10 @@ pub(crate) fn summary(run: &Run, printer: &Printer) {
     };
     let mut said = Vec::new();
     // `up` runs no tests, and an instance that did not come up leaves nothing to count.
-    if !tests.is_empty() {
-        said.push(format!("{} of {} passed", tests.len() - failed, count(tests.len(), "test")));
+    if tests.all > 0 {
+        said.push(format!("{} of {} passed", tests.passed(), count(tests.all, "test")));
     }
-    if !tests.is_empty() || run.evidence.spans > 0 {
+    if tests.all > 0 || run.evidence.spans > 0 {
         // What perturbed tests of actors do is no call.
         if run.evidence.spans > 0 || run.perturbed.is_none() {
             said.push(format!("{} seen", count(run.evidence.spans, "call")));

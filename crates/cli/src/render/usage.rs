@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
+use faultscope_engine::views::{SpanMetrics, UseSource};
 use faultscope_model::metrics::{Metric, Moment, SeriesValue, Summary};
 use faultscope_model::units::{ByteSize, count, show_duration};
 
 use super::spark::number;
 use super::waterfall::plain;
-use crate::commands::beside::{Joined, Source};
 use crate::printer::Printer;
-
-/// A sample that is older than this says nothing about a call.
-pub(crate) const MOST_AGE_US: u64 = 5_000_000;
 
 /// Series of one name that are shown beside a span.
 const MOST_SHOWN: usize = 3;
@@ -53,10 +50,10 @@ fn line(summary: &Summary, printer: &Printer) -> String {
 }
 
 /// What was known at one moment, short enough for the end of a line.
-pub(crate) fn joined(joined: &Joined) -> String {
-    let told = if joined.source == Some(Source::Told) { "told " } else { "" };
-    let used = joined.used.as_ref().map(|used| moment(used, told));
-    let names: Vec<_> = joined.series.chunk_by(|a, b| a.name == b.name).map(series).collect();
+pub(crate) fn beside(known: &SpanMetrics) -> String {
+    let told = if known.source == Some(UseSource::Told) { "told " } else { "" };
+    let used = known.used.as_ref().map(|used| moment(used, told));
+    let names: Vec<_> = known.series.chunk_by(|a, b| a.name == b.name).map(series).collect();
     used.into_iter().chain(names).collect::<Vec<_>>().join(" ")
 }
 

@@ -22,7 +22,7 @@ fn single_settings() {
             | {"by":"back-1","said":"bye world"}
       under config front.env.GREETING=bye
 
-    service map: 3 services, 2 ways
+    service map: 3 services, 2 edges
       test
        └─▶ front      1 call   p50 <time>  p99 <time>
       front
@@ -119,7 +119,7 @@ fn a_memory_limit_kills_and_is_named() {
       back-1 killed: out of memory
       under config back.memory=32MiB
 
-    service map: 3 services, 2 ways
+    service map: 3 services, 2 edges
       test
        └─▶ front      1 call   p50 <time>  p99 <time>  1 error
       front

@@ -60,7 +60,7 @@ fn lists_and_shows() {
             | {"error":"back GET /word: 503 no words today","kind":"call","operation":"GET /hello","service":"front"}
       under instances back=3, config back.env.BROKEN=true, config back.memory=64MiB
 
-    service map: 3 services, 2 ways
+    service map: 3 services, 2 edges
       test
        └─▶ front      1 call   p50 <time>  p99 <time>  1 error
       front
@@ -79,7 +79,7 @@ fn lists_and_shows() {
     run <run>.1 pass: 1 of 1 test passed, 2 calls seen, ready after <time>, took <time>
       pass  hello <time>
 
-    service map: 3 services, 2 ways
+    service map: 3 services, 2 edges
       test
        └─▶ front      1 call   p50 <time>  p99 <time>
       front
@@ -89,12 +89,6 @@ fn lists_and_shows() {
       front-1 GET /hello <time> <bar> 200
       └─ back-1 GET /word <time> <bar> 200
     ");
-    // A prefix of the campaign and the whole id of the campaign name the same run.
-    let campaign = listed[1]["campaign"]["id"].as_str().unwrap();
-    for wanted in [&first[..4], campaign] {
-        let shown = tool.json(["runs", "show", wanted], 0);
-        assert_eq!(shown["run"]["id"], first.as_str());
-    }
 }
 
 #[test]
@@ -112,11 +106,6 @@ fn shows_one_trace() {
     trace <trace>: 2 calls in <time>
       front-1 GET /hello <time> <bar> 200
       └─ back-1 GET /word <time> <bar> 200
-    ");
-    assert_snapshot!(tool.run(["runs", "show", "--trace", "zz"]).exact(), @"
-    exit code 2
-    --- stderr
-    error: the run has no trace `zz`
     ");
 }
 
@@ -136,13 +125,6 @@ fn nothing_stored() {
     exit code 0
     --- stdout
     no runs yet
-    ");
-    assert_snapshot!(tool.run(["runs", "show"]).exact(), @"
-    exit code 2
-    --- stderr
-    error: there are no runs yet
-
-    hint: `faultscope test` makes one
     ");
     assert_snapshot!(tool.run(["runs", "show", "beef.1"]).exact(), @"
     exit code 2

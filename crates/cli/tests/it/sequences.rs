@@ -59,7 +59,7 @@ fn a_synchronous_caller_is_unresolved() {
       pass  desk <time>
       gate 1: the calls are made one after another: log POST /third, front GET /hello came only after an answer
 
-    service map: 5 services, 5 ways
+    service map: 5 services, 5 edges
       test
        └─▶ desk       1 call   p50 <time>  p99 <time>
       desk

@@ -86,7 +86,7 @@ fn a_service_that_ends_during_a_test() {
       last lines of front-1:
         | front-1 GET /end: crashed
 
-    service map: 2 services, 1 way
+    service map: 2 services, 1 edge
       test
        └─▶ front      1 call   p50 <time>  p99 <time>  1 error
 
@@ -110,7 +110,7 @@ fn a_service_that_answers_with_errors() {
             | {"error":"back GET /word: 503 no words today","kind":"call","operation":"GET /hello","service":"front"}
       under config back.env.BROKEN=true
 
-    service map: 3 services, 2 ways
+    service map: 3 services, 2 edges
       test
        └─▶ front      1 call   p50 <time>  p99 <time>  1 error
       front

@@ -42,7 +42,7 @@ fn answers_until_interrupted() {
     --- stdout
     run <run>.1 pass: 4 calls seen, ready after <time>, took <time>
 
-    service map: 3 services, 2 ways
+    service map: 3 services, 2 edges
       user
        └─▶ front      2 calls  p50 <time>  p99 <time>
       front

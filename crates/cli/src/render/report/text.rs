@@ -1,6 +1,7 @@
 //! What a debug campaign found, on the terminal.
 
-use faultscope_engine::debug::{DebugReport, Document, FoundCause, NamedDelta, RoundCounts, Verdict};
+use faultscope_engine::debug::{DebugReport, Document, NamedDelta, RoundCounts};
+use faultscope_engine::views::{CauseView, Certainty, DebugView, FolderOption, SmallestSet};
 use faultscope_model::units::{count, show_duration};
 use faultscope_search::Proof;
 
@@ -12,7 +13,7 @@ use crate::render::time;
 const MOST_SHOWN: usize = 12;
 
 /// A stored campaign: failure, causes, evidence, rounds; `at` leads `runs` to where it is stored.
-pub(crate) fn show(document: &Document, at: &str, printer: &Printer) {
+pub(crate) fn show(document: &Document, at: &FolderOption, printer: &Printer) {
     let report = &document.report;
     printer.line(format!(
         "debug campaign {} of {}, {}: {}",
@@ -43,18 +44,20 @@ pub(crate) fn failure(report: &DebugReport, printer: &Printer) {
 }
 
 /// Causes with their commands, what is known beyond them, and the evidence.
-pub(crate) fn found(report: &DebugReport, at: &str, printer: &Printer) {
+pub(crate) fn found(report: &DebugReport, at: &FolderOption, printer: &Printer) {
+    let view = DebugView::new(report, at);
     if report.causes.len() > 1 {
         printer.line(format!("{} causes; any of them alone {}:", report.causes.len(), report.effect(1)));
     }
-    for cause in &report.causes {
-        show_cause(cause, report, printer);
+    for shown in &view.causes {
+        let cause = shown.cause;
+        show_cause(shown, report, printer);
         cause.otherwise.iter().for_each(|otherwise| printer.line(otherwise.tell()));
         if let Some(hint) = cause.hint() {
             printer.line(hint);
         }
-        if let Some(run) = &cause.run {
-            printer.line(format!("Failing run: {run} (`faultscope runs show {run}{at}`)"));
+        if let (Some(run), Some(command)) = (&cause.run, &shown.show_run) {
+            printer.line(format!("Failing run: {run} (`{command}`)"));
         }
         if let Some(command) = &cause.reproduce {
             printer.line(format!("Reproduce with `{command}`"));
@@ -66,13 +69,12 @@ pub(crate) fn found(report: &DebugReport, at: &str, printer: &Printer) {
     }
     if let Some(rest) = &report.rest {
         printer.line(rest.tell());
-        if let Some(run) = rest.run() {
-            printer.line(format!("Look at it with `faultscope runs show {run}{at}`"));
-        }
     }
-    let stopped = matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget);
-    if stopped && report.causes.is_empty() && !report.best.is_empty() {
-        show_best(report, printer);
+    if let Some(command) = &view.show_rest {
+        printer.line(format!("Look at it with `{command}`"));
+    }
+    if let Some(smallest) = view.smallest {
+        show_smallest(smallest, report, printer);
     }
     evidence(report, printer);
 }
@@ -107,26 +109,27 @@ fn show_deltas(deltas: &[NamedDelta], printer: &Printer) {
 }
 
 /// The best answer so far and what is proven about it.
-fn show_best(report: &DebugReport, printer: &Printer) {
-    let best = report.best.len();
+fn show_smallest(smallest: SmallestSet<'_>, report: &DebugReport, printer: &Printer) {
+    let SmallestSet { deltas, proof, unproven } = smallest;
     let all = count(report.deltas, "delta");
-    printer.line(printer.strong(&format!("Smallest failing set so far: {best} of {all}")));
-    show_deltas(&report.best[..best.min(MOST_SHOWN)], printer);
-    if best > MOST_SHOWN {
-        printer.line(format!("  and {} more", best - MOST_SHOWN));
+    printer.line(printer.strong(&format!("Smallest failing set so far: {} of {all}", deltas.len())));
+    show_deltas(&deltas[..deltas.len().min(MOST_SHOWN)], printer);
+    if deltas.len() > MOST_SHOWN {
+        printer.line(format!("  and {} more", deltas.len() - MOST_SHOWN));
     }
-    let proven = match report.proof {
+    let proven = match proof {
         Proof::Given => "all deltas together fail".to_owned(),
         _ => {
-            let are = if report.unproven == 1 { "is" } else { "are" };
-            let smaller = count(report.unproven, "smaller one");
+            let are = if unproven == 1 { "is" } else { "are" };
+            let smaller = count(unproven, "smaller one");
             format!("a trial of exactly this set failed; {smaller} {are} yet to be tried")
         }
     };
     printer.line(format!("Proven: {proven}"));
 }
 
-fn show_cause(cause: &FoundCause, report: &DebugReport, printer: &Printer) {
+fn show_cause(shown: &CauseView<'_>, report: &DebugReport, printer: &Printer) {
+    let cause = shown.cause;
     let proof = if cause.minimal { "Minimal cause" } else { "Cause" };
     let together = match (cause.deltas.len(), cause.hint()) {
         (..=1, _) => "",
@@ -136,15 +139,15 @@ fn show_cause(cause: &FoundCause, report: &DebugReport, printer: &Printer) {
     let all = count(report.deltas, "delta");
     printer.line(printer.strong(&format!("{proof}: {} of {all}{together}", cause.deltas.len())));
     show_deltas(&cause.deltas, printer);
-    if cause.witness.len() > cause.deltas.len() {
-        let more = count(cause.witness.len() - cause.deltas.len(), "pair");
+    if shown.implied > 0 {
+        let more = count(shown.implied, "pair");
         printer.line(format!("  (the failing trial also had {more} of calls that these imply)"));
     }
-    if report.calibration.is_some_and(|known| known.rate < 1.0) {
-        // A single delta that failed once is the cause; of several, passes that were chance could hide one.
-        let certain = match cause.deltas.len() {
-            0 | 1 => "certain".to_owned(),
-            _ => format!("{:.1} % certain", (1000.0 * report.belief).floor() / 10.0),
+    if let Some(certainty) = shown.certainty {
+        let certain = match certainty {
+            Certainty::Certain => "certain".to_owned(),
+            // Rounded down: what is not proven is never 100 %.
+            Certainty::Believed(belief) => format!("{:.1} % certain", (1000.0 * belief).floor() / 10.0),
         };
         let times = count(cause.confirmations, "time");
         printer.line(format!("  {certain}; seen to fail {times} with exactly these"));

@@ -1,0 +1,52 @@
+//! The `.faultscope` folder beside an application file, opened for reading.
+
+use std::path::{Path, PathBuf};
+
+use faultscope_store::slices::SpanReader;
+use faultscope_store::{Reader, Store, StoreErrorKind, StoredCampaign};
+
+use super::error::{Subject, ViewError};
+
+/// Campaigns that are looked at for metrics, the newest. Each is a database to open; older ones are found by
+/// naming their run.
+const MOST_CAMPAIGNS: usize = 50;
+
+/// A `.faultscope` folder: what campaigns left in it, and what services sent to it.
+#[derive(Debug)]
+pub struct Archive {
+    state: PathBuf,
+    spans: SpanReader,
+}
+
+impl Archive {
+    /// Opens a `.faultscope` folder; where there is none, the error names what was looked for in it.
+    pub fn open(state: &Path, wanted: Subject) -> Result<Self, ViewError> {
+        if !state.is_dir() {
+            return Err(ViewError::NoStore { wanted, place: state.to_owned() });
+        }
+        Ok(Self { state: state.to_owned(), spans: SpanReader::open(state, true) })
+    }
+
+    /// Its campaigns. Opened when asked for, since opening makes their folder where spans were only sent.
+    pub fn store(&self) -> Result<Store, ViewError> {
+        Ok(Store::open(&self.state)?)
+    }
+
+    /// Its spans and points: what services sent, and what campaigns know of traces.
+    pub fn spans(&self) -> &SpanReader {
+        &self.spans
+    }
+
+    /// The newest campaigns with their readers, opened one after another.
+    pub(super) fn newest(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<(StoredCampaign, Reader), ViewError>>, ViewError> {
+        let campaigns = self.store()?.campaigns()?.into_iter().take(MOST_CAMPAIGNS);
+        Ok(campaigns.filter_map(|campaign| match campaign.reader() {
+            Ok(reader) => Some(Ok((campaign, reader))),
+            // Another process may remove a campaign at any moment; one that is gone has nothing to show.
+            Err(error) if error.kind == StoreErrorKind::NotFound => None,
+            Err(error) => Some(Err(error.into())),
+        }))
+    }
+}

@@ -1,0 +1,34 @@
+//! Spans in a few words.
+
+use faultscope_model::trace::{ReportedSpan, SpanKind};
+use faultscope_store::interop::mesh::is_mesh;
+
+/// A span in a few words: `order GET /pay`, or for a call that the mesh saw `order-1 ─▶ stock-2 GET /items`.
+pub fn span_label(span: &ReportedSpan) -> String {
+    if is_mesh(span) {
+        return call_label(span);
+    }
+    let service = span.local.service.as_deref().unwrap_or("?");
+    let name = if span.name.is_empty() { "?" } else { &span.name };
+    let other = match (span.kind, span.remote.service.as_deref()) {
+        (Some(SpanKind::Client | SpanKind::Producer), Some(remote)) => format!(" -> {remote}"),
+        _ => String::new(),
+    };
+    plain(&format!("{service} {name}{other}"))
+}
+
+/// Text from outside with blanks in place of control characters, which would move a terminal's cursor.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+fn call_label(span: &ReportedSpan) -> String {
+    let side = |key: &str, service: Option<&str>| span.tag(key).or(service).unwrap_or("?").to_owned();
+    let caller = side("faultscope.caller", span.local.service.as_deref());
+    let callee = side("faultscope.callee", span.remote.service.as_deref());
+    let asked = match (span.tag("http.method"), span.tag("http.path")) {
+        (Some(method), Some(path)) => format!("{method} {}", path.split('?').next().unwrap_or_default()),
+        _ => span.name.clone(),
+    };
+    plain(&format!("{caller} ─▶ {callee} {asked}"))
+}

@@ -1,0 +1,313 @@
+//! Metrics over time, whoever has them: campaigns hold what platforms measured and what instances told, the slices
+//! what services sent.
+
+use std::collections::BTreeMap;
+
+use faultscope_model::TrialId;
+use faultscope_model::metrics::{History, Kind, Metric, Sample, increase};
+use faultscope_store::slices::Series;
+use faultscope_store::{Reader, StoreError};
+use serde::Serialize;
+
+use super::archive::Archive;
+use super::error::{Subject, ViewError};
+use super::find::find_run;
+
+/// The label of the instance that a series is about.
+const INSTANCE: &str = "service.instance.id";
+
+/// Which metrics are looked at.
+#[derive(Debug, Clone, Default)]
+pub struct MetricScope {
+    /// Only of this service.
+    pub service: Option<String>,
+    /// Only of this instance.
+    pub instance: Option<String>,
+    /// Everything of this run, by any of its names; of all campaigns and of what was sent where none is named.
+    pub run: Option<String>,
+    /// Microseconds since 1970: nothing before, unless a run is named.
+    pub from_us: u64,
+}
+
+/// Where a metric comes from; in the order in which lists have them, that of their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MetricSource {
+    /// A platform measured it.
+    Measured,
+    /// The service sent it by itself.
+    Sent,
+    /// The service told it in a trial, when it was asked or by itself.
+    Told,
+}
+
+/// A metric of a service in one line.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MetricLine {
+    /// The service that it is about; empty where nobody says.
+    pub service: String,
+    /// The metric.
+    pub name: String,
+    /// How its values follow one another.
+    pub kind: Kind,
+    /// Its unit.
+    pub unit: String,
+    /// Where it comes from.
+    pub source: MetricSource,
+    /// The number of its series.
+    pub series: usize,
+    /// The number of their points.
+    pub points: usize,
+    /// Microseconds since 1970 at the last point.
+    pub last_us: u64,
+    /// The last value.
+    pub last: f64,
+}
+
+/// One series.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SeriesView {
+    /// The metric.
+    pub name: String,
+    /// The service that it is about; empty where nobody says.
+    pub service: String,
+    /// The instance that it is about, where one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// How its values follow one another.
+    pub kind: Kind,
+    /// Its unit.
+    pub unit: String,
+    /// Where it comes from.
+    pub source: MetricSource,
+    /// What else tells it from other series of its name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Microseconds since 1970, and values.
+    pub points: Vec<(u64, f64)>,
+    /// The same points by the process they were measured in: slots run instances of one name side by side, and
+    /// counters of different processes have nothing to do with one another.
+    #[serde(skip)]
+    processes: Vec<Vec<(u64, f64)>>,
+    /// The number of points, where only the last one was read.
+    #[serde(skip)]
+    n_points: Option<usize>,
+}
+
+/// A series as it is drawn.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Drawn {
+    /// Microseconds since 1970, and values; growth for each second where `grown` is there.
+    pub points: Vec<(u64, f64)>,
+    /// How much a counter grew in all; none for what is drawn as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grown: Option<f64>,
+    /// The least, the greatest and the last of the values; none where there is nothing to draw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<Range>,
+}
+
+/// The values of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Range {
+    /// The least.
+    pub low: f64,
+    /// The greatest.
+    pub high: f64,
+    /// The last.
+    pub last: f64,
+}
+
+/// Lists the metrics of each service.
+pub fn list_metrics(archive: &Archive, scope: &MetricScope) -> Result<Vec<MetricLine>, ViewError> {
+    let mut lines: BTreeMap<(String, String, MetricSource), MetricLine> = BTreeMap::new();
+    for series in read_series(archive, scope, None)? {
+        let Some(&(last_us, last)) = series.points.last() else { continue };
+        let key = (series.service.clone(), series.name.clone(), series.source);
+        let line = lines.entry(key).or_insert(MetricLine {
+            service: series.service,
+            name: series.name,
+            kind: series.kind,
+            unit: series.unit,
+            source: series.source,
+            series: 0,
+            points: 0,
+            last_us: 0,
+            last: 0.0,
+        });
+        line.series += 1;
+        line.points += series.n_points.unwrap_or(series.points.len());
+        if last_us >= line.last_us {
+            (line.last_us, line.last) = (last_us, last);
+        }
+    }
+    Ok(lines.into_values().collect())
+}
+
+/// All series of a metric.
+pub fn show_metric(archive: &Archive, name: &str, scope: &MetricScope) -> Result<Vec<SeriesView>, ViewError> {
+    let found = read_series(archive, scope, Some(name))?;
+    if found.is_empty() {
+        return Err(ViewError::NotFound { subject: Subject::Metric, name: name.to_owned() });
+    }
+    Ok(found)
+}
+
+impl SeriesView {
+    fn new(series: Series, source: MetricSource, points: Vec<(u64, f64)>) -> Self {
+        let Series { name, service, kind, unit, about } = series;
+        let mut labels: BTreeMap<String, String> = about.into_iter().collect();
+        let instance = labels.remove(INSTANCE);
+        let processes = vec![points.clone()];
+        Self { name, service, instance, kind, unit, source, labels, points, processes, n_points: None }
+    }
+
+    /// Its instance or service, and the labels that people gave it.
+    pub fn label(&self) -> String {
+        let service = if self.service.is_empty() { "?" } else { &self.service };
+        let labels = self.labels.iter().filter(|(key, _)| !key.starts_with("telemetry."));
+        let labels = labels.map(|(key, value)| format!(" {key}={value}"));
+        [self.instance.as_deref().unwrap_or(service).to_owned()].into_iter().chain(labels).collect()
+    }
+
+    /// The line to draw: a counter as its growth for each second unless raw values are wanted, all else as it is.
+    pub fn draw(&self, raw: bool) -> Drawn {
+        let is_counted = self.kind == Kind::Counter && !raw;
+        let points = if is_counted { rates(&self.processes) } else { self.points.clone() };
+        let grown = is_counted.then(|| self.processes.iter().map(|points| increase(points)).sum());
+        let values = || points.iter().map(|(_, value)| *value);
+        let range = points.last().map(|(_, last)| Range {
+            low: values().fold(f64::INFINITY, f64::min),
+            high: values().fold(f64::NEG_INFINITY, f64::max),
+            last: *last,
+        });
+        Drawn { points, grown, range }
+    }
+
+    /// The unit of its growth for each second; seconds for each second are cores and have none.
+    pub fn rate_unit(&self) -> &str {
+        if self.unit == "s" { "" } else { &self.unit }
+    }
+
+    fn key(&self) -> (&str, &str, String, &Option<String>, &BTreeMap<String, String>, MetricSource) {
+        (&self.service, &self.name, self.label(), &self.instance, &self.labels, self.source)
+    }
+}
+
+/// All series of a name, or all there are, with their points in the wanted time.
+fn read_series(
+    archive: &Archive,
+    scope: &MetricScope,
+    name: Option<&str>,
+) -> Result<Vec<SeriesView>, ViewError> {
+    let mut found = Vec::new();
+    if let Some(wanted) = &scope.run {
+        let run = find_run(&archive.store()?, wanted)?;
+        let trial = Some(run.run.trial);
+        read_campaign(&run.reader, trial, (0, u64::MAX), name, &mut found)?;
+    } else {
+        for campaign in archive.newest()? {
+            let (_, reader) = campaign?;
+            read_campaign(&reader, None, (scope.from_us, u64::MAX), name, &mut found)?;
+        }
+        read_sent(archive, name, scope.from_us, &mut found)?;
+    }
+    found.retain(|series| {
+        !series.points.is_empty()
+            && scope.service.as_ref().is_none_or(|service| *service == series.service)
+            && scope.instance.as_ref().is_none_or(|instance| series.instance.as_ref() == Some(instance))
+    });
+    found.sort_by(|a, b| a.key().cmp(&b.key()));
+    Ok(join_neighbours(found))
+}
+
+/// Points of the same series in several campaigns become one line.
+fn join_neighbours(sorted: Vec<SeriesView>) -> Vec<SeriesView> {
+    let mut joined: Vec<SeriesView> = Vec::new();
+    for mut series in sorted {
+        match joined.last_mut() {
+            Some(last) if last.key() == series.key() => {
+                last.points.append(&mut series.points);
+                last.points.sort_by_key(|(at_us, _)| *at_us);
+                last.processes.append(&mut series.processes);
+            }
+            _ => joined.push(series),
+        }
+    }
+    joined
+}
+
+/// What a campaign has: what its platform measured and what its instances told.
+fn read_campaign(
+    reader: &Reader,
+    trial: Option<TrialId>,
+    between: (u64, u64),
+    name: Option<&str>,
+    found: &mut Vec<SeriesView>,
+) -> Result<(), StoreError> {
+    let wanted: Vec<Metric> =
+        Metric::ALL.into_iter().filter(|metric| name.is_none_or(|name| metric.name() == name)).collect();
+    if !wanted.is_empty() {
+        let history = History::new(reader.samples_between(trial, between)?);
+        for (instance, samples) in history.instances() {
+            let mut processes: BTreeMap<u64, Vec<&Sample>> = BTreeMap::new();
+            for sample in samples {
+                let process = sample.get(Metric::StartTime).map_or(0, f64::to_bits);
+                processes.entry(process).or_default().push(sample);
+            }
+            let points = |samples: &[&Sample], metric: Metric| -> Vec<(u64, f64)> {
+                samples.iter().filter_map(|sample| Some((sample.at_us, sample.get(metric)?))).collect()
+            };
+            found.extend(wanted.iter().map(|metric| SeriesView {
+                name: metric.name().to_owned(),
+                service: instance.service.to_string(),
+                instance: Some(instance.to_string()),
+                kind: metric.kind(),
+                unit: metric.unit().to_owned(),
+                source: MetricSource::Measured,
+                labels: BTreeMap::new(),
+                points: history.points(instance, *metric),
+                processes: processes.values().map(|samples| points(samples, *metric)).collect(),
+                n_points: None,
+            }));
+        }
+    }
+    for (series, points) in reader.points_between(trial, name, between)? {
+        found.push(SeriesView::new(series, MetricSource::Told, points));
+    }
+    Ok(())
+}
+
+/// What services sent, and what they were asked for from outside.
+fn read_sent(
+    archive: &Archive,
+    name: Option<&str>,
+    from_us: u64,
+    found: &mut Vec<SeriesView>,
+) -> Result<(), StoreError> {
+    if let Some(name) = name {
+        let points = archive.spans().points(name, None, (from_us, u64::MAX))?;
+        let views =
+            points.into_iter().map(|(series, points)| SeriesView::new(series, MetricSource::Sent, points));
+        found.extend(views);
+        return Ok(());
+    }
+    for entry in archive.spans().series()?.into_iter().filter(|entry| entry.last_us >= from_us) {
+        // A list needs only how many there are and the last one.
+        let mut view = SeriesView::new(entry.series, MetricSource::Sent, vec![(entry.last_us, entry.last)]);
+        view.n_points = Some(usize::try_from(entry.points).unwrap_or(usize::MAX));
+        found.push(view);
+    }
+    Ok(())
+}
+
+/// How fast the counters of some processes grew between their points.
+fn rates(processes: &[Vec<(u64, f64)>]) -> Vec<(u64, f64)> {
+    let rate = |pair: &[(u64, f64)]| {
+        let seconds = (pair[1].0 - pair[0].0) as f64 / 1e6;
+        (seconds > 0.0).then(|| (pair[1].0, increase(pair) / seconds))
+    };
+    let mut rates: Vec<_> = processes.iter().flat_map(|points| points.windows(2).filter_map(rate)).collect();
+    rates.sort_by_key(|(at_us, _)| *at_us);
+    rates
+}

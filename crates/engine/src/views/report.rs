@@ -1,0 +1,44 @@
+//! Stored reports of campaigns.
+
+use faultscope_store::{Store, StoredCampaign};
+use serde::Serialize;
+
+use super::error::{Subject, ViewError};
+use super::find::find_campaign;
+use crate::debug::Document;
+use crate::resilience::ResilienceReport;
+
+/// The report of a campaign; serialized as the report itself.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum CampaignReport {
+    /// Of delta debugging.
+    Debug(Box<Document>),
+    /// Of a resilience test.
+    Resilience(Box<ResilienceReport>),
+}
+
+/// The report of a campaign by the first letters of its id, or of the newest one that has any.
+pub fn find_report(store: &Store, wanted: &str) -> Result<CampaignReport, ViewError> {
+    if wanted == "last" {
+        for campaign in store.campaigns()? {
+            if let Some(report) = CampaignReport::read(&campaign)? {
+                return Ok(report);
+            }
+        }
+        return Err(ViewError::Empty(Subject::Report));
+    }
+    let campaign = find_campaign(store, wanted)?;
+    CampaignReport::read(&campaign)?.ok_or(ViewError::NoReport(campaign.meta.id))
+}
+
+impl CampaignReport {
+    /// Reads the report of a campaign; none while it runs, or where its kind makes none.
+    pub fn read(campaign: &StoredCampaign) -> Result<Option<Self>, ViewError> {
+        Ok(match campaign.meta.kind.as_str() {
+            "debug" => Document::read(campaign)?.map(|document| Self::Debug(Box::new(document))),
+            "resilience" => campaign.report()?.map(|report| Self::Resilience(Box::new(report))),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,103 @@
+//! Services that reported spans: what they do, whom they talk to, what they used last.
+
+use faultscope_model::InstanceId;
+use faultscope_model::metrics::{History, Metric, Moment, Sample};
+use serde::Serialize;
+
+use super::archive::Archive;
+use super::error::ViewError;
+
+/// An instance that was not measured for this long before the last sample of its campaign has ended.
+const LATELY_US: u64 = 60_000_000;
+
+/// A service in one line.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServiceLine {
+    /// The service, as it reports itself.
+    pub service: String,
+    /// The names of its spans, sorted.
+    pub operations: Vec<String>,
+    /// The services on the other side of its spans, sorted.
+    pub calls: Vec<String>,
+    /// What its instances used when they were measured last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<InstanceUse>,
+}
+
+/// What an instance used when it was measured last.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct InstanceUse {
+    /// The instance.
+    pub instance: InstanceId,
+    /// Microseconds since 1970 at the sample.
+    pub at_us: u64,
+    /// The sample.
+    #[serde(flatten)]
+    pub used: Moment,
+}
+
+/// What all instances of a service used together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ServiceUse {
+    /// The number of its instances.
+    pub instances: usize,
+    /// Cores, where they are known of any instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<f64>,
+    /// Bytes in memory, where they are known of any instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<f64>,
+    /// Microseconds since 1970 at the last sample of all.
+    pub at_us: u64,
+}
+
+/// Lists the services that reported spans.
+pub fn list_services(archive: &Archive) -> Result<Vec<ServiceLine>, ViewError> {
+    let measured = latest_use(archive)?;
+    let mut lines = Vec::new();
+    for service in archive.spans().services()? {
+        // Reporters write names in small letters.
+        let is_of = |used: &&InstanceUse| used.instance.service.as_str().eq_ignore_ascii_case(&service);
+        lines.push(ServiceLine {
+            operations: archive.spans().span_names(&service)?,
+            calls: archive.spans().remote_services(&service)?,
+            metrics: measured.iter().filter(is_of).cloned().collect(),
+            service,
+        });
+    }
+    Ok(lines)
+}
+
+impl ServiceLine {
+    /// What its instances used together; none where nobody measured them.
+    pub fn total_use(&self) -> Option<ServiceUse> {
+        let at_us = self.metrics.iter().map(|used| used.at_us).max()?;
+        let sum = |part: fn(&InstanceUse) -> Option<f64>| {
+            self.metrics.iter().filter_map(part).reduce(|sum, part| sum + part)
+        };
+        let memory = |used: &InstanceUse| {
+            let values = &used.used.values;
+            values.get(Metric::MemoryWorkingSet).or(values.get(Metric::MemoryResident))
+        };
+        let cores = sum(|used| used.used.cpu_cores);
+        Some(ServiceUse { instances: self.metrics.len(), cores, memory: sum(memory), at_us })
+    }
+}
+
+/// The last samples of the newest campaign that has any.
+fn latest_use(archive: &Archive) -> Result<Vec<InstanceUse>, ViewError> {
+    for campaign in archive.newest()? {
+        let (_, reader) = campaign?;
+        let history = History::new(reader.latest_samples(LATELY_US)?);
+        if history.is_empty() {
+            continue;
+        }
+        let last = |(instance, samples): (&InstanceId, &[Sample])| {
+            let at_us = samples.last()?.at_us;
+            let used = history.at(instance, at_us, u64::MAX)?;
+            Some(InstanceUse { instance: instance.clone(), at_us, used })
+        };
+        return Ok(history.instances().filter_map(last).collect());
+    }
+    Ok(Vec::new())
+}

@@ -1,0 +1,153 @@
+//! A trace by time: each span under its parent, when and how long it ran, and what held the whole up.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use faultscope_model::trace::ReportedSpan;
+use faultscope_store::interop::trace::{Tree, corrections, critical_path, failed};
+use faultscope_store::interop::zipkin_trace_id;
+use serde::Serialize;
+
+use super::labels::span_label;
+use super::span_metrics::{MetricsJoin, SpanMetrics};
+
+/// Spans of the critical path that are named.
+const MOST_SLOWEST: usize = 3;
+
+/// Tags that hold the status of a call, by the conventions of Zipkin and of two versions of OpenTelemetry.
+const STATUS_TAGS: [&str; 4] =
+    ["http.status_code", "http.response.status_code", "grpc.status_code", "rpc.status_code"];
+
+/// A trace by time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Waterfall {
+    /// The trace's id, as Zipkin writes it.
+    pub id: String,
+    /// Its spans, their pieces joined.
+    pub spans: usize,
+    /// Those that failed.
+    pub failed: usize,
+    /// Microseconds from the first start to the last end.
+    pub duration_us: u64,
+    /// The spans, parents before their children.
+    pub rows: Vec<WaterfallRow>,
+    /// The spans in which most of the time was spent, the longest first.
+    pub slowest: Vec<Slowest>,
+}
+
+/// A span in its place.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WaterfallRow {
+    /// How many spans are above it.
+    pub depth: usize,
+    /// Whether it is the last one below its parent.
+    pub is_last: bool,
+    /// The span; none for a root that nobody reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub span: Option<SpanFacts>,
+}
+
+/// What is shown of a span.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SpanFacts {
+    /// Who did what.
+    pub label: String,
+    /// Microseconds that it took by its own account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_us: Option<u64>,
+    /// Its start and end, in microseconds since the start of the trace, clocks corrected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_us: Option<(u64, u64)>,
+    /// Whether its clock was corrected.
+    pub is_shifted: bool,
+    /// Whether it is on the critical path.
+    pub is_critical: bool,
+    /// The status of its call; empty where nobody says.
+    pub status: String,
+    /// Why it failed, where it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What was known of the instance that handled it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub known: Option<SpanMetrics>,
+}
+
+/// A span of the critical path.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Slowest {
+    /// Who did what.
+    pub label: String,
+    /// Microseconds for which nothing else was waited for.
+    pub held_us: u64,
+    /// The same as a share of the whole, from 0 to 1.
+    pub share: f64,
+}
+
+/// Puts a trace in order of time; clocks of hosts are compared and corrected unless raw times are wanted.
+pub fn draw_waterfall(spans: Vec<ReportedSpan>, raw: bool, metrics: &MetricsJoin) -> Waterfall {
+    let tree = Tree::new(spans);
+    let shifts = if raw { vec![0; tree.spans.len()] } else { corrections(&tree) };
+    let time_of = |place: usize| -> Option<(u64, u64)> {
+        let span = tree.spans.get(place)?;
+        let start = span.start_us?.saturating_add_signed(shifts.get(place).copied().unwrap_or_default());
+        Some((start, start.saturating_add(span.duration_us.unwrap_or_default())))
+    };
+    let times = (0..tree.spans.len()).filter_map(time_of);
+    let (start, end) = times.fold((u64::MAX, 0), |(start, end), (from, to)| (start.min(from), end.max(to)));
+    let start = start.min(end);
+    let mut held: BTreeMap<usize, u64> = BTreeMap::new();
+    for step in critical_path(&tree, &shifts) {
+        *held.entry(step.span).or_default() += step.end_us - step.start_us;
+    }
+    let facts_of = |place: usize| {
+        let span = tree.spans.get(place)?;
+        Some(SpanFacts {
+            label: span_label(span),
+            duration_us: span.duration_us,
+            time_us: time_of(place).map(|(from, to)| (from - start, to - start)),
+            is_shifted: shifts.get(place).is_some_and(|shift| *shift != 0),
+            is_critical: held.contains_key(&place),
+            status: STATUS_TAGS.iter().find_map(|tag| span.tag(tag)).unwrap_or_default().to_owned(),
+            error: failed(span).then(|| reason_of(span)),
+            known: metrics.of_span(span),
+        })
+    };
+    Waterfall {
+        id: tree.spans.first().map_or_else(String::new, |span| zipkin_trace_id(span.trace)),
+        spans: tree.spans.len(),
+        failed: tree.spans.iter().filter(|span| failed(span)).count(),
+        duration_us: end - start,
+        rows: rows(&tree, facts_of),
+        slowest: slowest(&tree, &held, end - start),
+    }
+}
+
+fn rows(tree: &Tree, facts_of: impl Fn(usize) -> Option<SpanFacts>) -> Vec<WaterfallRow> {
+    let mut rows = Vec::with_capacity(tree.nodes.len());
+    let mut stack: Vec<(usize, usize, bool)> = tree.root.map(|root| (root, 0, true)).into_iter().collect();
+    while let Some((at, depth, is_last)) = stack.pop() {
+        let Some(node) = tree.nodes.get(at) else { continue };
+        rows.push(WaterfallRow { depth, is_last, span: node.span.and_then(&facts_of) });
+        let last = node.children.len().saturating_sub(1);
+        // The stack gives the last one first, so they go on in reverse.
+        for (index, child) in node.children.iter().enumerate().rev() {
+            stack.push((*child, depth + 1, index == last));
+        }
+    }
+    rows
+}
+
+fn reason_of(span: &ReportedSpan) -> String {
+    let reason = span.tag("error").filter(|text| !text.is_empty() && *text != "true");
+    reason.unwrap_or("error").to_owned()
+}
+
+fn slowest(tree: &Tree, held: &BTreeMap<usize, u64>, whole: u64) -> Vec<Slowest> {
+    let mut held: Vec<_> = held.iter().collect();
+    held.sort_by_key(|(_, us)| Reverse(**us));
+    let named = held.into_iter().take(MOST_SLOWEST).filter_map(|(place, held_us)| {
+        let label = span_label(tree.spans.get(*place)?);
+        Some(Slowest { label, held_us: *held_us, share: *held_us as f64 / whole.max(1) as f64 })
+    });
+    named.collect()
+}
