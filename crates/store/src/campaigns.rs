@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use faultscope_model::trace::ReportedSpan;
+use faultscope_model::trace::{INSTANCE_TAG, ReportedSpan, group_by_trace, report_call};
 use faultscope_model::{CampaignId, Span, TraceId};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::folder::Store;
-use crate::interop::mesh;
-use crate::interop::trace::group;
 use crate::reader::Reader;
 use crate::reports::StoredReport;
 
@@ -20,9 +18,6 @@ const MOST_CAMPAIGNS: usize = 50;
 
 /// Calls of one campaign that are searched, the latest.
 const MOST_SPANS: usize = 20_000;
-
-/// The tag that says which instance reported a span.
-pub(crate) const INSTANCE: &str = "faultscope.instance";
 
 /// The campaigns of a `.faultscope` folder.
 #[derive(Debug)]
@@ -35,11 +30,11 @@ pub(crate) struct Campaigns {
 pub fn joined(calls: &[Span], reports: Vec<StoredReport>) -> Vec<ReportedSpan> {
     let reported = reports.into_iter().map(|StoredReport { instance, mut span, .. }| {
         if let Some(instance) = instance {
-            span.tags.push((INSTANCE.to_owned(), instance.to_string()));
+            span.tags.push((INSTANCE_TAG.to_owned(), instance.to_string()));
         }
         span
     });
-    calls.iter().map(mesh::reported).chain(reported).collect()
+    calls.iter().map(report_call).chain(reported).collect()
 }
 
 impl Campaigns {
@@ -62,7 +57,7 @@ impl Campaigns {
         let mut all = Vec::new();
         for reader in self.readers(until_us)? {
             let (calls, reports) = reader.latest(MOST_SPANS)?;
-            all.extend(group(joined(&calls, reports), true));
+            all.extend(group_by_trace(joined(&calls, reports), true));
         }
         Ok(all)
     }

@@ -7,10 +7,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use faultscope_model::metrics::Kind;
+use faultscope_model::metrics::{Kind, Point, TimeSeries};
 
 use crate::interop::Batch;
-use crate::slices::{Point, Series};
 
 /// The longest line that is read.
 const LONGEST_LINE: usize = 64 << 10;
@@ -167,7 +166,7 @@ impl<'a> Families<'a> {
         let per_second = if asked.open_metrics { 1e6 } else { 1e3 };
         let at_us = time.map(|time| time * per_second).filter(|us| *us >= 0.0 && us.is_finite());
         Some(Point {
-            series: Series {
+            series: TimeSeries {
                 name: short(&name),
                 service: asked.service.to_owned(),
                 kind,

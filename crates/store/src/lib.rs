@@ -50,7 +50,10 @@ pub use meta::{CampaignMeta, new_campaign_id};
 pub use reader::{Edge, Reader, StoredLog, StoredRun};
 pub use reports::StoredReport;
 pub use retention::Retention;
-pub use samples::{SampleWriter, SeriesPoints};
+pub use samples::SampleWriter;
+
+/// The old path of what is now in `faultscope_model::metrics`.
+pub use faultscope_model::metrics::PointsBySeries as SeriesPoints;
 
 /// The version of every file this crate writes.
 pub const FORMAT: u32 = 2;

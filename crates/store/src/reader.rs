@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use faultscope_model::metrics::Sample;
+use faultscope_model::metrics::{PointsBySeries, Sample};
 use faultscope_model::span::Span;
 use faultscope_model::{InstanceId, RunId, ServiceName, TraceId, TrialId};
 use rusqlite::types::ValueRef;
@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use crate::codec::{COLUMNS, read_span};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::names::NameTable;
-use crate::samples::{EVER, SampleReader, SeriesPoints};
+use crate::samples::{EVER, SampleReader};
 use crate::schema::{DATABASE, open_reader};
 use crate::secrets::Key;
 use crate::slices::{SeriesFound, SeriesQuery};
@@ -249,9 +249,9 @@ impl Reader {
         trial: Option<TrialId>,
         name: Option<&str>,
         between: (u64, u64),
-    ) -> Result<SeriesPoints, StoreError> {
+    ) -> Result<PointsBySeries, StoreError> {
         self.samples()?
-            .map_or_else(|| Ok(SeriesPoints::new()), |samples| samples.points(trial, name, between))
+            .map_or_else(|| Ok(PointsBySeries::new()), |samples| samples.points(trial, name, between))
     }
 
     /// What services said about themselves in a trial, of many series at once.

@@ -3,18 +3,18 @@
 //! It is a database of its own, so that many samples slow no span down and a campaign without any has no file.
 //! A round of samples is one transaction, written by whoever took it; callers are on blocking threads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use faultscope_model::metrics::{Metric, Sample, Values};
+use faultscope_model::metrics::{Metric, Point, PointsBySeries, Sample, TimeSeries, Values};
 use faultscope_model::{InstanceId, SlotId, TrialId};
 use rusqlite::Connection;
 
 use crate::error::StoreError;
 use crate::format::{DatabaseStep, bring_up, steps_from};
 use crate::schema::{connect_reader, connect_writer, version};
-use crate::slices::{Point, Series, SeriesFound, SeriesNumbers, SeriesQuery, clamped, wanted};
+use crate::slices::{SeriesFound, SeriesNumbers, SeriesQuery, clamped, wanted};
 
 /// The file in a campaign's folder.
 const DATABASE: &str = "metrics.sqlite";
@@ -68,9 +68,6 @@ struct Open {
     instances: HashMap<InstanceId, i64>,
     series: SeriesNumbers,
 }
-
-/// Points of a campaign, by series, with their times.
-pub type SeriesPoints = BTreeMap<Series, Vec<(u64, f64)>>;
 
 impl SampleWriter {
     pub(crate) fn new(folder: &Path) -> Self {
@@ -234,14 +231,14 @@ impl SampleReader {
         trial: Option<TrialId>,
         name: Option<&str>,
         between: (u64, u64),
-    ) -> Result<SeriesPoints, StoreError> {
-        let read = || -> rusqlite::Result<SeriesPoints> {
+    ) -> Result<PointsBySeries, StoreError> {
+        let read = || -> rusqlite::Result<PointsBySeries> {
             let mut list =
                 self.connection.prepare("SELECT id, text FROM series WHERE ?1 IS NULL OR name = ?1")?;
             let mut rows = list.query([name])?;
             let mut numbered = HashMap::new();
             while let Some(row) = rows.next()? {
-                if let Ok(series) = serde_json::from_str::<Series>(row.get_ref(1)?.as_str()?) {
+                if let Ok(series) = serde_json::from_str::<TimeSeries>(row.get_ref(1)?.as_str()?) {
                     numbered.insert(row.get::<_, i64>(0)?, (series, Vec::new()));
                 }
             }
@@ -251,7 +248,7 @@ impl SampleReader {
                 }
                 true
             })?;
-            let mut found: SeriesPoints =
+            let mut found: PointsBySeries =
                 numbered.into_values().filter(|(_, points)| !points.is_empty()).collect();
             // They come by trial, and trials run side by side.
             found.values_mut().for_each(|points| points.sort_by_key(|(at_us, _)| *at_us));
@@ -263,7 +260,7 @@ impl SampleReader {
     /// The same of many series at once.
     pub(crate) fn many(&self, trial: TrialId, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
         let read = || -> rusqlite::Result<SeriesFound> {
-            let wanted: HashMap<i64, Series> = wanted(&self.connection, query)?.into_iter().collect();
+            let wanted: HashMap<i64, TimeSeries> = wanted(&self.connection, query)?.into_iter().collect();
             let mut found = SeriesFound::default();
             self.each_point(Some(trial), query.between, |number, at_us, value| {
                 wanted.get(&number).is_none_or(|series| found.take(series, at_us, value))
@@ -324,7 +321,7 @@ mod tests {
     fn samples_and_points_are_read_back_by_trial() {
         let folder = tempfile::tempdir().unwrap();
         assert!(SampleReader::open(folder.path()).unwrap().is_none());
-        let series = Series { name: "requests".into(), service: "a".into(), ..Series::default() };
+        let series = TimeSeries { name: "requests".into(), service: "a".into(), ..TimeSeries::default() };
         let point = |at_us, value| Point { series: series.clone(), at_us, value };
         let writer = SampleWriter::new(folder.path());
         writer.write(TrialId(1), SlotId(0), &[], &[]).unwrap();

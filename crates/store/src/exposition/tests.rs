@@ -15,7 +15,7 @@ fn read(text: &str) -> Batch<Point> {
 /// `name{labels} value kind @time`, without who was asked.
 fn shown(batch: &Batch<Point>) -> Vec<String> {
     let one = |point: &Point| {
-        let Series { name, kind, about, .. } = &point.series;
+        let TimeSeries { name, kind, about, .. } = &point.series;
         let labels: Vec<_> =
             about.iter().filter(|(key, _)| key != INSTANCE).map(|(k, v)| format!("{k}={v}")).collect();
         format!("{name}{{{}}} {} {kind:?} @{}", labels.join(","), point.value, point.at_us)

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! body -> inflate -> SpanFormat::decode -> Decoded{spans, rejected}     what came in
-//! spans -> trace::{merge, Tree, links, critical_path}                   what it means
+//! spans -> faultscope_model::trace                                      what it means
 //! query::{zipkin, jaeger} -> TraceQuery -> query::matches               what is asked
 //! spans -> zipkin::{to_json, to_proto}, otlp::{..}, jaeger::{..}        what goes out
 //! ```
@@ -18,11 +18,23 @@ mod json;
 mod protobuf;
 
 pub mod jaeger;
-pub mod mesh;
 pub mod otlp;
 pub mod query;
-pub mod trace;
 pub mod zipkin;
+
+/// The old path of what is now in `faultscope_model::trace`.
+pub mod trace {
+    pub use faultscope_model::trace::{
+        CallEdge, CriticalStep as Step, DependencyLink, Linker, TraceNode as Node, TraceTree as Tree,
+        clock_corrections as corrections, critical_path, group_by_trace as group, has_failed as failed,
+        merge_pieces as merge, trace_start_us as start_us,
+    };
+}
+
+/// The old path of what is now in `faultscope_model::trace`.
+pub mod mesh {
+    pub use faultscope_model::trace::{is_mesh_call as is_mesh, report_call as reported};
+}
 
 #[cfg(test)]
 mod tests;

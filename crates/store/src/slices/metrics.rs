@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use faultscope_model::metrics::Kind;
+use faultscope_model::metrics::{Kind, Point, TimeSeries};
 use rusqlite::Connection;
-use serde::{Deserialize, Serialize};
 
 use crate::interop::otlp::{MetricPoint, MetricValue, Temporality};
 
@@ -15,34 +14,6 @@ const MOST_SERIES: usize = 20_000;
 /// The most points that one question for many series is answered with.
 const MOST_POINTS: usize = 500_000;
 
-/// What a line of values is about.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
-pub struct Series {
-    /// The metric, with `.count`, `.sum`, `.min`, `.max` or a quantile behind it where it holds many values.
-    pub name: String,
-    /// The service that it is about; empty where nobody says.
-    pub service: String,
-    /// How its values follow one another.
-    #[serde(default, skip_serializing_if = "is_gauge")]
-    pub kind: Kind,
-    /// Its unit.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub unit: String,
-    /// What else it is about, by key: attributes, and the resource of who reports.
-    pub about: Vec<(String, String)>,
-}
-
-/// One value.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Point {
-    /// What it is about.
-    pub series: Series,
-    /// Microseconds since 1970.
-    pub at_us: u64,
-    /// The value.
-    pub value: f64,
-}
-
 /// The points that one reported metric stands for. A histogram becomes the count and sum of its values, the
 /// least and the greatest, and for each of its buckets the count of values up to its bound, as Prometheus does.
 pub fn points_of(metric: &MetricPoint) -> Vec<Point> {
@@ -51,7 +22,7 @@ pub fn points_of(metric: &MetricPoint) -> Vec<Point> {
     about.retain(|(key, _)| key != "service.name");
     about.sort();
     let point = |suffix: &str, kind: Kind, value: f64| Point {
-        series: Series {
+        series: TimeSeries {
             name: format!("{}{suffix}", metric.name),
             service: service.map(|(_, name)| name.clone()).unwrap_or_default(),
             kind,
@@ -101,7 +72,7 @@ fn kind_of(temporality: Temporality) -> Kind {
 /// The numbers of series, as the writer knows them.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesNumbers {
-    numbers: HashMap<Series, i64>,
+    numbers: HashMap<TimeSeries, i64>,
 }
 
 impl SeriesNumbers {
@@ -121,7 +92,7 @@ impl SeriesNumbers {
     pub(crate) fn number(
         &mut self,
         connection: &Connection,
-        series: &Series,
+        series: &TimeSeries,
     ) -> rusqlite::Result<Option<i64>> {
         if let Some(number) = self.numbers.get(series) {
             return Ok(Some(*number));
@@ -161,17 +132,13 @@ impl SeriesNumbers {
     }
 }
 
-fn is_gauge(kind: &Kind) -> bool {
-    *kind == Kind::Gauge
-}
-
 /// Reads the points of a metric between two moments, of one service or all.
 pub(super) fn read(
     connection: &Connection,
     name: &str,
     service: Option<&str>,
     (from_us, to_us): (u64, u64),
-    take: &mut dyn FnMut(Series, u64, f64),
+    take: &mut dyn FnMut(TimeSeries, u64, f64),
 ) -> rusqlite::Result<()> {
     let mut points = connection.prepare_cached(
         "SELECT at_us, value FROM points WHERE series = ?1 AND at_us BETWEEN ?2 AND ?3 ORDER BY at_us",
@@ -180,7 +147,7 @@ pub(super) fn read(
         .prepare_cached("SELECT id, text FROM series WHERE name = ?1 AND (?2 IS NULL OR service = ?2)")?;
     let mut rows = statement.query((name, service))?;
     while let Some(row) = rows.next()? {
-        let Ok(series) = serde_json::from_str::<Series>(row.get_ref(1)?.as_str()?) else { continue };
+        let Ok(series) = serde_json::from_str::<TimeSeries>(row.get_ref(1)?.as_str()?) else { continue };
         let mut found = points.query((row.get::<_, i64>(0)?, clamped(from_us), clamped(to_us)))?;
         while let Some(point) = found.next()? {
             take(series.clone(), point.get::<_, i64>(0)?.cast_unsigned(), point.get(1)?);
@@ -211,7 +178,7 @@ impl fmt::Debug for SeriesQuery<'_> {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SeriesFound {
     /// The points.
-    pub series: BTreeMap<Series, BTreeMap<u64, f64>>,
+    pub series: BTreeMap<TimeSeries, BTreeMap<u64, f64>>,
     points: usize,
     /// Whether there were more than fit; whole series are missing then, or their ends.
     pub is_cut: bool,
@@ -219,7 +186,7 @@ pub struct SeriesFound {
 
 impl SeriesFound {
     /// Takes a point; says whether there is room for more.
-    pub(crate) fn take(&mut self, series: &Series, at_us: u64, value: f64) -> bool {
+    pub(crate) fn take(&mut self, series: &TimeSeries, at_us: u64, value: f64) -> bool {
         if self.points >= MOST_POINTS {
             self.is_cut = true;
             return false;
@@ -237,7 +204,7 @@ impl SeriesFound {
 pub(crate) fn wanted(
     connection: &Connection,
     query: &SeriesQuery<'_>,
-) -> rusqlite::Result<Vec<(i64, Series)>> {
+) -> rusqlite::Result<Vec<(i64, TimeSeries)>> {
     let mut statement = connection.prepare_cached("SELECT id, name, service, text FROM series")?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
@@ -280,7 +247,7 @@ pub(crate) fn clamped(us: u64) -> i64 {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeriesEntry {
     /// What it is about.
-    pub series: Series,
+    pub series: TimeSeries,
     /// How many points it has.
     pub points: u64,
     /// Microseconds since 1970 at its first one.
@@ -300,7 +267,7 @@ pub(super) fn list(connection: &Connection, take: &mut dyn FnMut(SeriesEntry)) -
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let Ok(series) = serde_json::from_str::<Series>(row.get_ref(0)?.as_str()?) else { continue };
+        let Ok(series) = serde_json::from_str::<TimeSeries>(row.get_ref(0)?.as_str()?) else { continue };
         let number = |column: usize| row.get::<_, i64>(column).map(i64::cast_unsigned);
         let (points, first_us, last_us) = (number(1)?, number(2)?, number(3)?);
         take(SeriesEntry { series, points, first_us, last_us, last: row.get(4)? });

@@ -29,10 +29,13 @@ mod store;
 mod writer;
 
 pub use catalogue::{SliceEntry, SpanRetention};
-pub use metrics::{Point, Series, SeriesEntry, SeriesFound, SeriesQuery, points_of};
+pub use metrics::{SeriesEntry, SeriesFound, SeriesQuery, points_of};
 pub(crate) use metrics::{SeriesNumbers, clamped, wanted};
 pub use reader::{Matching, SpanReader};
 pub use store::{Ack, Refused, SpanCounts, SpanStore, SpanStoreOptions};
+
+/// The old path of what is now in `faultscope_model::metrics`.
+pub use faultscope_model::metrics::{Point, TimeSeries as Series};
 
 /// The folder within `.faultscope`.
 const FOLDER: &str = "spans";

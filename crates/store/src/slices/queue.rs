@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use faultscope_model::metrics::Point;
 use faultscope_model::trace::ReportedSpan;
 use tokio::sync::oneshot;
 
-use super::metrics::Point;
 use crate::error::StoreError;
 
 /// How long the writer gathers batches before it commits them.

@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use faultscope_model::TraceId;
-use faultscope_model::trace::{ReportedSpan, TraceQuery};
+use faultscope_model::metrics::{PointsBySeries, TimeSeries};
+use faultscope_model::trace::{
+    CallEdge, DependencyLink, Linker, ReportedSpan, TraceQuery, TraceTree, group_by_trace, trace_start_us,
+};
 
 use super::catalogue::{Catalogue, SliceEntry};
-use super::metrics::{self, Series, SeriesEntry, SeriesFound, SeriesQuery};
+use super::metrics::{self, SeriesEntry, SeriesFound, SeriesQuery};
 use super::scan::{Part, Scan};
 use super::search::search;
 use super::seen;
 use super::slice::{Piece, Slice, TIMELESS, is_gone};
 use crate::campaigns::Campaigns;
 use crate::error::StoreError;
-use crate::interop::trace::{self, CallEdge, DependencyLink, Linker, Tree};
 use crate::secrets::Key;
 
 /// How many slices stay open; what describes their rows is held in memory.
@@ -55,7 +57,7 @@ impl SpanReader {
         spans.extend(self.campaigns.trace(id)?);
         let is_it =
             |trace: &Vec<ReportedSpan>| trace.first().is_some_and(|span| self.is_same(span.trace, id));
-        Ok(trace::group(spans, self.strict).into_iter().find(is_it).unwrap_or_default())
+        Ok(group_by_trace(spans, self.strict).into_iter().find(is_it).unwrap_or_default())
     }
 
     /// The spans of a trace with their secrets, for a replay on this machine. Secrets that were forgotten stay
@@ -79,7 +81,7 @@ impl SpanReader {
             if done.insert(key) {
                 let mut spans = snapshot.spans_of(id.0 as u64)?;
                 spans.extend(self.campaigns.trace(*id)?);
-                let traces = trace::group(spans, self.strict);
+                let traces = group_by_trace(spans, self.strict);
                 let is_it = |trace: &Vec<ReportedSpan>| trace.iter().any(|s| self.is_same(s.trace, *id));
                 found.extend(traces.into_iter().find(is_it));
             }
@@ -112,7 +114,7 @@ impl SpanReader {
                 found.push(spans);
             }
         }
-        found.sort_by_key(|spans| std::cmp::Reverse(trace::start_us(spans)));
+        found.sort_by_key(|spans| std::cmp::Reverse(trace_start_us(spans)));
         found.truncate(query.limit);
         Ok(found)
     }
@@ -162,7 +164,7 @@ impl SpanReader {
         let mut linker = Linker::default();
         let mut seen = HashSet::new();
         let in_time = |spans: &[ReportedSpan]| {
-            trace::start_us(spans).is_some_and(|start| (from_us..=end_us).contains(&start))
+            trace_start_us(spans).is_some_and(|start| (from_us..=end_us).contains(&start))
         };
         for mut spans in self.campaigns.traces(end_us)? {
             let Some(id) = spans.first().map(|span| span.trace) else { continue };
@@ -170,7 +172,7 @@ impl SpanReader {
             let ingested = snapshot.spans_of(id.0 as u64)?;
             spans.extend(ingested.into_iter().filter(|span| self.is_same(span.trace, id)));
             if in_time(&spans) {
-                linker.add(&Tree::new(spans));
+                linker.add(&TraceTree::new(spans));
             }
         }
         for (slice, scan, piece) in snapshot.pieces(scan)? {
@@ -178,9 +180,9 @@ impl SpanReader {
                 if start_us == TIMELESS || seen.len() >= MOST_LINKED || !seen.insert(trace_low) {
                     continue;
                 }
-                for spans in trace::group(snapshot.spans_of(trace_low)?, self.strict) {
+                for spans in group_by_trace(snapshot.spans_of(trace_low)?, self.strict) {
                     if in_time(&spans) {
-                        linker.add(&Tree::new(spans));
+                        linker.add(&TraceTree::new(spans));
                     }
                 }
             }
@@ -194,8 +196,8 @@ impl SpanReader {
         name: &str,
         service: Option<&str>,
         between: (u64, u64),
-    ) -> Result<BTreeMap<Series, Vec<(u64, f64)>>, StoreError> {
-        let mut found: BTreeMap<Series, BTreeMap<u64, f64>> = BTreeMap::new();
+    ) -> Result<PointsBySeries, StoreError> {
+        let mut found: BTreeMap<TimeSeries, BTreeMap<u64, f64>> = BTreeMap::new();
         for (_, slice) in self.snapshot()?.0.iter().rev() {
             let mut take = |series, at_us, value| {
                 found.entry(series).or_default().insert(at_us, value);
@@ -216,7 +218,7 @@ impl SpanReader {
 
     /// All series with what there is of them, sorted.
     pub fn series(&self) -> Result<Vec<SeriesEntry>, StoreError> {
-        let mut found: BTreeMap<Series, SeriesEntry> = BTreeMap::new();
+        let mut found: BTreeMap<TimeSeries, SeriesEntry> = BTreeMap::new();
         for (_, slice) in self.snapshot()?.0.iter().rev() {
             let mut take = |entry: SeriesEntry| {
                 let Some(known) = found.get_mut(&entry.series) else {

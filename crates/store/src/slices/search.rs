@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use faultscope_model::trace::{ReportedSpan, TraceQuery};
+use faultscope_model::trace::{ReportedSpan, TraceQuery, group_by_trace, trace_start_us};
 
 use super::reader::{Matching, Snapshot};
 use super::scan::{Answer, Numbered, Part, Scan};
 use super::slice::{Slice, TIMELESS};
 use crate::error::StoreError;
-use crate::interop::trace;
 
 /// Rows that are looked at to see which part of a query is the rarest.
 const SAMPLE: i64 = 256;
@@ -45,7 +44,7 @@ pub(super) fn search(
     let mut timeless = 0;
     let mut look = |trace_low: u64, best: &mut Best| -> Result<(), StoreError> {
         if seen.len() < MOST_SEEN && seen.insert(trace_low) && others.may_hold(trace_low)? {
-            let traces = trace::group(snapshot.spans_of(trace_low)?, strict);
+            let traces = group_by_trace(snapshot.spans_of(trace_low)?, strict);
             traces.into_iter().filter(|spans| matching(query, spans)).for_each(|spans| best.add(spans));
         }
         Ok(())
@@ -175,7 +174,7 @@ impl Best {
     }
 
     fn add(&mut self, spans: Vec<ReportedSpan>) {
-        let start = trace::start_us(&spans).unwrap_or_default();
+        let start = trace_start_us(&spans).unwrap_or_default();
         let id = spans.first().map_or(0, |span| span.trace.0);
         self.traces.insert((start, id), spans);
         if self.traces.len() > self.limit {

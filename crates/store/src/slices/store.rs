@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use faultscope_model::metrics::Point;
 use faultscope_model::trace::ReportedSpan;
 use tokio::sync::oneshot;
 
 use super::catalogue::SpanRetention;
-use super::metrics::Point;
 use super::queue::{Batch, Offer, Queue};
 use super::writer::Writer;
 use crate::error::{StoreError, StoreErrorKind};

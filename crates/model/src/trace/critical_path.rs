@@ -3,11 +3,11 @@
 //! From the end backwards: before the last child ended, the time is that child's; between children it is
 //! the span's own. What a child does after its parent ended delays nobody, so it is left out.
 
-use super::Tree;
+use super::TraceTree;
 
 /// A stretch of time that one span took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
+pub struct CriticalStep {
     /// Which of the tree's spans.
     pub span: usize,
     /// Microseconds since 1970 of its begin.
@@ -19,7 +19,7 @@ pub struct Step {
 /// The steps of the critical path, in the order of time and without gaps within the root.
 ///
 /// Times are corrected by as many microseconds as `corrections` says for each span; none for raw times.
-pub fn critical_path(tree: &Tree, corrections: &[i64]) -> Vec<Step> {
+pub fn critical_path(tree: &TraceTree, corrections: &[i64]) -> Vec<CriticalStep> {
     let mut steps = Vec::new();
     let mut stack: Vec<Frame> = Vec::new();
     let Some(root) = tree.root else { return steps };
@@ -39,7 +39,7 @@ pub fn critical_path(tree: &Tree, corrections: &[i64]) -> Vec<Step> {
         let span = tree.nodes[frame.node].span;
         let mut step = |start_us, end_us| {
             if let Some(span) = span.filter(|_| start_us < end_us) {
-                steps.push(Step { span, start_us, end_us });
+                steps.push(CriticalStep { span, start_us, end_us });
             }
         };
         if let Some((start, end, child)) = frame.next_child() {
@@ -66,7 +66,7 @@ struct Frame {
 }
 
 impl Frame {
-    fn new(tree: &Tree, corrections: &[i64], node: usize, start: u64, end: u64) -> Self {
+    fn new(tree: &TraceTree, corrections: &[i64], node: usize, start: u64, end: u64) -> Self {
         let within = |child: &usize| {
             let (child_start, child_end) = times(tree, corrections, *child)?;
             let (child_start, child_end) = (child_start.max(start), child_end.min(end));
@@ -90,7 +90,7 @@ impl Frame {
 }
 
 /// When a node's span started and ended; none where that is not known.
-fn times(tree: &Tree, corrections: &[i64], node: usize) -> Option<(u64, u64)> {
+fn times(tree: &TraceTree, corrections: &[i64], node: usize) -> Option<(u64, u64)> {
     let index = tree.nodes.get(node)?.span?;
     let span = tree.spans.get(index)?;
     let start = span.start_us?.saturating_add_signed(corrections.get(index).copied().unwrap_or_default());

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{SpanId, TraceId};
 
+/// The tag that names the instance which reported a span, where the tool started that instance itself.
+pub const INSTANCE_TAG: &str = "faultscope.instance";
+
 /// One report about a span. A span may come in several pieces, and client and server may share one id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReportedSpan {
@@ -113,31 +116,23 @@ impl ReportedSpan {
         }
     }
 
+    /// Brings the span into the form that holds for every span, however it was made: no parent of zeros or of
+    /// its own id, no `shared` on the client's side, annotations in order and once.
+    pub fn normalize(&mut self) {
+        if self.parent == Some(self.id) || self.parent == Some(SpanId(0)) {
+            self.parent = None;
+        }
+        if self.kind == Some(SpanKind::Client) {
+            self.shared = false;
+        }
+        if self.annotations.len() > 1 {
+            self.annotations.sort();
+            self.annotations.dedup();
+        }
+    }
+
     /// The value of a tag.
     pub fn tag(&self, name: &str) -> Option<&str> {
         self.tags.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
-}
-
-/// What a search for traces asks.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct TraceQuery {
-    /// A service that takes part.
-    pub service: Option<String>,
-    /// The other side of one of that service's spans.
-    pub remote_service: Option<String>,
-    /// A span's name.
-    pub name: Option<String>,
-    /// Tags with their values, or annotations and tag keys without one: all must be there.
-    pub terms: Vec<(String, Option<String>)>,
-    /// The least duration of a span in microseconds.
-    pub least_us: Option<u64>,
-    /// The greatest.
-    pub most_us: Option<u64>,
-    /// Microseconds since 1970: traces that start at or before this.
-    pub end_us: u64,
-    /// How far back from there, in microseconds.
-    pub lookback_us: u64,
-    /// How many traces, the newest first.
-    pub limit: usize,
 }

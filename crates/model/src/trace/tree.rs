@@ -6,25 +6,23 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
-use faultscope_model::SpanId;
-use faultscope_model::trace::{Endpoint, ReportedSpan};
-
-use super::merge;
+use super::{Endpoint, ReportedSpan, merge_pieces};
+use crate::ids::SpanId;
 
 /// A trace as a tree.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tree {
+pub struct TraceTree {
     /// The spans, their pieces joined.
     pub spans: Vec<ReportedSpan>,
     /// The nodes, in the order of the spans; last the root above all, where no span is one.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<TraceNode>,
     /// Which node is the root; none for a trace without spans.
     pub root: Option<usize>,
 }
 
 /// A place in the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Node {
+pub struct TraceNode {
     /// Which span it is; none for a root that was not reported.
     pub span: Option<usize>,
     /// The node above.
@@ -33,10 +31,10 @@ pub struct Node {
     pub children: Vec<usize>,
 }
 
-impl Tree {
+impl TraceTree {
     /// Puts the spans of one trace in their places.
     pub fn new(spans: Vec<ReportedSpan>) -> Self {
-        let spans = merge(spans);
+        let spans = merge_pieces(spans);
         let mut tree = Self { nodes: Vec::with_capacity(spans.len() + 1), spans, root: None };
         if tree.spans.is_empty() {
             return tree;
@@ -49,10 +47,10 @@ impl Tree {
         let root = tree.spans.iter().enumerate().filter_map(parentless).min().map(|(_, index)| index);
         for (index, span) in tree.spans.iter().enumerate() {
             let parent = places.parent(index, span, &tree.spans).filter(|_| Some(index) != root);
-            tree.nodes.push(Node { span: Some(index), parent, children: Vec::new() });
+            tree.nodes.push(TraceNode { span: Some(index), parent, children: Vec::new() });
         }
         let root = root.unwrap_or_else(|| {
-            tree.nodes.push(Node::default());
+            tree.nodes.push(TraceNode::default());
             tree.nodes.len() - 1
         });
         tree.root = Some(root);

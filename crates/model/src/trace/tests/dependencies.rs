@@ -1,11 +1,11 @@
 //! Who calls whom.
 
 use super::lines;
-use crate::interop::trace::{DependencyLink, Linker, Tree, group};
+use crate::trace::{DependencyLink, Linker, TraceTree, group_by_trace};
 
 fn check(text: &str, expected: &str) {
     let mut linker = Linker::default();
-    linker.add(&Tree::new(lines(text)));
+    linker.add(&TraceTree::new(lines(text)));
     let link = |link: &DependencyLink| match link.error_count {
         0 => format!("{}>{} {}", link.parent, link.child, link.call_count),
         errors => format!("{}>{} {}/{errors}", link.parent, link.child, link.call_count),
@@ -112,7 +112,7 @@ fn both_names_must_be_known() {
 fn links_add_up() {
     let mut linker = Linker::default();
     for _ in 0..2 {
-        linker.add(&Tree::new(lines(TRACE)));
+        linker.add(&TraceTree::new(lines(TRACE)));
     }
     let links = linker.links();
     assert_eq!((links[0].call_count, links[1].error_count), (2, 2));
@@ -132,8 +132,8 @@ fn a_server_that_cut_the_trace_id_still_links() {
     mixed[0].trace.0 |= 7 << 64;
     mixed[2].trace.0 |= 7 << 64;
     let mut linker = Linker::default();
-    for trace in group(mixed, false) {
-        linker.add(&Tree::new(trace));
+    for trace in group_by_trace(mixed, false) {
+        linker.add(&TraceTree::new(trace));
     }
     assert_eq!(linker.links().len(), 1);
 }

@@ -7,16 +7,14 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::mem::take;
 
-use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind};
-use faultscope_model::{SpanId, TraceId};
-
-use crate::interop::draft::tidy;
+use super::{Endpoint, ReportedSpan, SpanKind};
+use crate::ids::{SpanId, TraceId};
 
 /// Puts the spans of each trace together, in the order in which traces first appear.
 ///
 /// Unless ids are taken strictly, a 64-bit id is the same as any 128-bit id with the same low half. What was
 /// sent twice, as senders do that miss an answer, is there once.
-pub fn group(spans: Vec<ReportedSpan>, strict: bool) -> Vec<Vec<ReportedSpan>> {
+pub fn group_by_trace(spans: Vec<ReportedSpan>, strict: bool) -> Vec<Vec<ReportedSpan>> {
     let mut places: HashMap<u128, usize> = HashMap::new();
     let mut traces: Vec<Vec<ReportedSpan>> = Vec::new();
     for span in spans {
@@ -54,7 +52,7 @@ fn unique(spans: Vec<ReportedSpan>) -> Vec<ReportedSpan> {
 }
 
 /// Joins the pieces of the spans of one trace; they come out in the order of their ids, clients first.
-pub fn merge(mut spans: Vec<ReportedSpan>) -> Vec<ReportedSpan> {
+pub fn merge_pieces(mut spans: Vec<ReportedSpan>) -> Vec<ReportedSpan> {
     spans.sort_by(order);
     // Where lengths of ids are mixed, the longest is shown.
     let longest = spans.iter().map(|span| span.trace).find(|trace| is_long(*trace));
@@ -81,7 +79,7 @@ pub fn merge(mut spans: Vec<ReportedSpan>) -> Vec<ReportedSpan> {
                 span.parent = before.parent;
             }
         }
-        tidy(&mut span);
+        span.normalize();
         joined.push(span);
     }
     joined

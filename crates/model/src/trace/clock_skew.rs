@@ -9,16 +9,12 @@
 
 use std::net::IpAddr;
 
-use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind};
-
-use super::Tree;
-use crate::campaigns::INSTANCE;
-use crate::interop::mesh::is_mesh;
+use super::{Endpoint, INSTANCE_TAG, ReportedSpan, SpanKind, TraceTree, is_mesh_call};
 
 /// Microseconds to add to the times of each span, in the order of the tree's spans.
 ///
 /// All are zero where the root is missing or there are two, since then nothing says which clock is right.
-pub fn corrections(tree: &Tree) -> Vec<i64> {
+pub fn clock_corrections(tree: &TraceTree) -> Vec<i64> {
     let mut out = vec![0; tree.spans.len()];
     let Some(root) = tree.root.filter(|root| tree.span(*root).is_some()) else { return out };
     let second_root =
@@ -70,7 +66,7 @@ fn find_skew<'a>(client: (&ReportedSpan, i64), server: (&'a ReportedSpan, i64)) 
     };
     let ahead = start(server, server_shift)?.checked_sub(start(client, client_shift)?)?;
     // A callee of the mesh also cannot start after the answer was given back.
-    let is_late = is_mesh(client)
+    let is_late = is_mesh_call(client)
         && client.duration_us.and_then(|us| i64::try_from(us).ok()).is_some_and(|us| ahead > us);
     if ahead > 0 && !is_late
         || server.local.is_empty()
@@ -100,7 +96,7 @@ fn has_host(span: &ReportedSpan) -> bool {
 
 /// The clock of a span of a campaign.
 fn named_host(span: &ReportedSpan) -> Option<&str> {
-    if is_mesh(span) { Some("mesh") } else { span.tag(INSTANCE) }
+    if is_mesh_call(span) { Some("mesh") } else { span.tag(INSTANCE_TAG) }
 }
 
 /// Whether two spans were timed by the same host.

@@ -3,9 +3,8 @@
 //! A mesh span is the caller's side of a call. The callee's own span has it as its parent or shares its id,
 //! so both join in one tree.
 
-use faultscope_model::Span;
-use faultscope_model::span::{Parentage, Payload, Wire};
-use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind};
+use super::{Endpoint, ReportedSpan, SpanKind};
+use crate::span::{Parentage, Payload, Span, Wire};
 
 /// Bytes of a body that become a tag.
 const BODY: usize = 16 << 10;
@@ -22,14 +21,14 @@ const SECRET: [&str; 7] = [
 ];
 
 /// Whether a span tells what the mesh saw.
-pub fn is_mesh(span: &ReportedSpan) -> bool {
+pub fn is_mesh_call(span: &ReportedSpan) -> bool {
     span.tag("faultscope.wire").is_some()
 }
 
 /// The span as the caller's tracer would have reported it.
 ///
 /// Where payload was recorded it has the tags `req`, `req_headers` and `res`, with secrets left out.
-pub fn reported(span: &Span) -> ReportedSpan {
+pub fn report_call(span: &Span) -> ReportedSpan {
     let mut out = ReportedSpan::new(span.trace, span.id);
     out.parent = span.parent;
     out.kind = Some(SpanKind::Client);

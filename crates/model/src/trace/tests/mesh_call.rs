@@ -1,12 +1,9 @@
 //! Mesh spans as tracers would tell them, and how they join those of services.
 
-use faultscope_model::span::{Parentage, Payload, Span, Wire};
-use faultscope_model::trace::SpanKind;
-use faultscope_model::{NodeId, SpanId, TraceId};
-
 use super::lines;
-use crate::interop::mesh::reported;
-use crate::interop::trace::{Linker, Tree};
+use crate::ids::{NodeId, SpanId, TraceId};
+use crate::span::{Parentage, Payload, Span, Wire};
+use crate::trace::{Linker, SpanKind, TraceTree, report_call};
 
 fn call() -> Span {
     Span {
@@ -39,7 +36,7 @@ fn call() -> Span {
 
 #[test]
 fn a_call_is_a_clients_span() {
-    let span = reported(&call());
+    let span = report_call(&call());
     assert_eq!((span.kind, span.name.as_str(), span.duration_us), (Some(SpanKind::Client), "post", Some(1)));
     assert_eq!((span.local.service.as_deref(), span.remote.service.as_deref()), (Some("web"), Some("order")));
     assert_eq!(span.remote.port, Some(8080));
@@ -73,7 +70,7 @@ fn failures_say_why() {
     ] {
         let mut span = call();
         change(&mut span);
-        let span = reported(&span);
+        let span = report_call(&span);
         assert_eq!((span.tag("error"), span.failed), (expected, expected.is_some()));
     }
 }
@@ -88,7 +85,7 @@ fn payload_is_told_without_secrets() {
         request_body: b"{\"a\":1}".to_vec(),
         response_body: vec![b'x'; 20_000],
     }));
-    let span = reported(&span);
+    let span = report_call(&span);
     assert_eq!(span.tag("req"), Some("{\"a\":1}"));
     assert_eq!(span.tag("req_headers"), Some(r#"[["Authorization","[redacted]"],["Accept","a\"b"]]"#));
     assert!(span.tag("res").unwrap().ends_with("… 3616 more bytes"));
@@ -99,7 +96,7 @@ fn payload_is_told_without_secrets() {
 fn a_connection_has_no_path() {
     let mut span = call();
     (span.wire, span.method, span.path, span.status) = (Wire::Tcp, String::new(), String::new(), None);
-    let span = reported(&span);
+    let span = report_call(&span);
     assert_eq!((span.name.as_str(), span.tag("http.path")), ("connection", None));
 }
 
@@ -107,8 +104,8 @@ fn a_connection_has_no_path() {
 fn mesh_and_service_spans_join_in_one_tree() {
     // The service's client span is above the mesh's, the server's below it; the call counts once.
     let mut all = lines("0f - server web\n 1 f client web\n 2 10 server order\n 3 2 client order>db");
-    all.push(reported(&call()));
-    let tree = Tree::new(all);
+    all.push(report_call(&call()));
+    let tree = TraceTree::new(all);
     let path: Vec<_> =
         tree.depth_first().iter().map(|(at, depth)| (tree.span(*at).unwrap().id.0, *depth)).collect();
     assert_eq!(path, [(0xf, 0), (1, 1), (0x10, 2), (2, 3), (3, 4)]);

@@ -1,14 +1,15 @@
 //! Pieces joined, trees, clocks, critical paths.
 
-use faultscope_model::trace::ReportedSpan;
-use faultscope_model::{SpanId, TraceId};
-
-use super::{lines, span, spans};
-use crate::interop::trace::{Tree, corrections, critical_path, failed, group, merge, start_us};
+use super::{lines, span};
+use crate::ids::{SpanId, TraceId};
+use crate::trace::{
+    ReportedSpan, TraceTree, clock_corrections, critical_path, group_by_trace, has_failed, merge_pieces,
+    trace_start_us,
+};
 
 /// The tree in short: `1(2(3) 4)`; `*` for a root that was not reported, `'` for a shared id.
-fn shape(tree: &Tree) -> String {
-    fn write(tree: &Tree, at: usize, out: &mut String) {
+fn shape(tree: &TraceTree) -> String {
+    fn write(tree: &TraceTree, at: usize, out: &mut String) {
         match tree.span(at) {
             Some(span) => out.push_str(&format!("{:x}{}", span.id.0, if span.shared { "'" } else { "" })),
             None => out.push('*'),
@@ -64,7 +65,7 @@ fn trees_are_built_by_parents() {
         // Addresses change and an id is also its own grandparent's.
         ("c a server s shared @1 ip=1\n b c client s @2 ip=2\n a c - s @3 ip=1", "*(c'(b a))"),
     ] {
-        let tree = Tree::new(lines(text));
+        let tree = TraceTree::new(lines(text));
         assert_eq!(shape(&tree), expected, "{text}");
         assert_eq!(tree.breadth_first().len(), tree.spans.len(), "{text}");
         assert_eq!(tree.depth_first().len(), tree.spans.len(), "{text}");
@@ -73,7 +74,7 @@ fn trees_are_built_by_parents() {
 
 #[test]
 fn both_walks_go_in_order() {
-    let tree = Tree::new(lines("a -\n b a - - @1\n c a - - @2\n d b"));
+    let tree = TraceTree::new(lines("a -\n b a - - @1\n c a - - @2\n d b"));
     let id = |at: usize| tree.span(at).unwrap().id.0;
     assert_eq!(tree.breadth_first().into_iter().map(id).collect::<Vec<_>>(), [0xa, 0xb, 0xc, 0xd]);
     let depths: Vec<_> = tree.depth_first().into_iter().map(|(at, depth)| (id(at), depth)).collect();
@@ -88,70 +89,64 @@ fn a_long_chain_does_not_exhaust_the_stack() {
         (span.start_us, span.duration_us) = (Some(id), Some(200_000 - 2 * id));
         span
     });
-    let tree = Tree::new(chain.collect());
+    let tree = TraceTree::new(chain.collect());
     assert_eq!(tree.depth_first().last().unwrap().1, 49_999);
-    assert_eq!(critical_path(&tree, &corrections(&tree)).len(), 99_999);
+    assert_eq!(critical_path(&tree, &clock_corrections(&tree)).len(), 99_999);
 }
 
 #[test]
 fn pieces_are_joined() {
-    let endpoint = r#""localEndpoint":{"serviceName":"web"}"#;
+    let endpoint = r#""local":{"service":"web"}"#;
     for (left, right, joined) in [
         // A late duration; tags and annotations add up, later tags count more.
         (
-            r#""timestamp":1,"name":"get","tags":{"a":"1","b":"1"}"#,
-            r#""duration":5,"tags":{"b":"2","c":"3"}"#,
-            r#""timestamp":1,"duration":5,"name":"get","tags":{"a":"1","b":"2","c":"3"}"#,
+            r#""start_us":1,"name":"get","tags":[["a","1"],["b","1"]]"#,
+            r#""duration_us":5,"tags":[["b","2"],["c","3"]]"#,
+            r#""start_us":1,"duration_us":5,"name":"get","tags":[["a","1"],["b","2"],["c","3"]]"#,
         ),
         (
-            r#""annotations":[{"timestamp":2,"value":"b"}]"#,
-            r#""annotations":[{"timestamp":1,"value":"a"},{"timestamp":2,"value":"b"}]"#,
-            r#""annotations":[{"timestamp":1,"value":"a"},{"timestamp":2,"value":"b"}]"#,
+            r#""annotations":[[2,"b"]]"#,
+            r#""annotations":[[1,"a"],[2,"b"]]"#,
+            r#""annotations":[[1,"a"],[2,"b"]]"#,
         ),
         // What has no endpoint belongs to who has one; endpoints come in pieces, too.
-        (r#""kind":"CLIENT""#, endpoint, &format!(r#""kind":"CLIENT",{endpoint}"#)),
+        (r#""kind":"client""#, endpoint, &format!(r#""kind":"client",{endpoint}"#)),
         (
-            r#""localEndpoint":{"serviceName":"web","ipv4":"10.0.0.1"}"#,
-            r#""localEndpoint":{"serviceName":"web","port":80}"#,
-            r#""localEndpoint":{"serviceName":"web","ipv4":"10.0.0.1","port":80}"#,
+            r#""local":{"service":"web","ipv4":"10.0.0.1"}"#,
+            r#""local":{"service":"web","port":80}"#,
+            r#""local":{"service":"web","ipv4":"10.0.0.1","port":80}"#,
         ),
     ] {
-        assert_eq!(merge(vec![span(left), span(right)]), [span(joined)], "{left} {right}");
+        assert_eq!(merge_pieces(vec![span(left), span(right)]), [span(joined)], "{left} {right}");
     }
     for (left, right) in [
-        (r#""localEndpoint":{"serviceName":"web"}"#, r#""localEndpoint":{"serviceName":"app"}"#),
-        (r#""localEndpoint":{"ipv4":"10.0.0.1"}"#, r#""localEndpoint":{"ipv4":"10.0.0.2"}"#),
-        (
-            r#""localEndpoint":{"serviceName":"a","port":1}"#,
-            r#""localEndpoint":{"serviceName":"a","port":2}"#,
-        ),
-        (r#""kind":"CLIENT""#, r#""kind":"SERVER","shared":true"#),
+        (r#""local":{"service":"web"}"#, r#""local":{"service":"app"}"#),
+        (r#""local":{"ipv4":"10.0.0.1"}"#, r#""local":{"ipv4":"10.0.0.2"}"#),
+        (r#""local":{"service":"a","port":1}"#, r#""local":{"service":"a","port":2}"#),
+        (r#""kind":"client""#, r#""kind":"server","shared":true"#),
         // Who calls itself has two sides all the same.
-        (
-            r#""kind":"CLIENT","localEndpoint":{"serviceName":"a"}"#,
-            r#""kind":"SERVER","localEndpoint":{"serviceName":"a"}"#,
-        ),
+        (r#""kind":"client","local":{"service":"a"}"#, r#""kind":"server","local":{"service":"a"}"#),
     ] {
-        assert_eq!(merge(vec![span(left), span(right)]).len(), 2, "{left} {right}");
+        assert_eq!(merge_pieces(vec![span(left), span(right)]).len(), 2, "{left} {right}");
     }
 }
 
 #[test]
 fn servers_get_their_flag_and_parent_from_the_client() {
-    let merged = merge(lines("2 - server app\n 2 1 client web"));
+    let merged = merge_pieces(lines("2 - server app\n 2 1 client web"));
     assert!(!merged[0].shared && merged[1].shared);
     assert_eq!(merged[1].parent, Some(SpanId(1)));
     // Only a client lends its id.
-    assert!(merge(lines("2 - server app\n 2 1 - web")).iter().all(|span| !span.shared));
+    assert!(merge_pieces(lines("2 - server app\n 2 1 - web")).iter().all(|span| !span.shared));
 }
 
 #[test]
 fn the_longest_trace_id_is_shown() {
     let mut mixed = lines("1 -\n 2 1\n 3 1");
     mixed[1].trace = TraceId(7 << 64 | 0xa);
-    assert!(merge(mixed.clone()).iter().all(|span| span.trace == TraceId(7 << 64 | 0xa)));
-    assert_eq!(group(mixed.clone(), true).len(), 2);
-    assert_eq!(group(mixed, false).len(), 1);
+    assert!(merge_pieces(mixed.clone()).iter().all(|span| span.trace == TraceId(7 << 64 | 0xa)));
+    assert_eq!(group_by_trace(mixed.clone(), true).len(), 2);
+    assert_eq!(group_by_trace(mixed, false).len(), 1);
 }
 
 #[test]
@@ -185,7 +180,7 @@ fn clocks_are_compared() {
         ("1 9 client web ip=1 @20 +20\n 1 9 server app shared ip=2 @10 +10", vec![0, 0]),
         ("1 - client web ip=1 @20 +20\n 1 - server app shared ip=2 @10 +10\n 5 - - x", vec![0, 0, 0]),
     ] {
-        assert_eq!(corrections(&Tree::new(lines(text))), expected, "{text}");
+        assert_eq!(clock_corrections(&TraceTree::new(lines(text))), expected, "{text}");
     }
 }
 
@@ -212,7 +207,7 @@ fn the_critical_path_covers_the_root() {
         // Nobody is the root: from the first begin to the last end.
         ("2 9 - a @10 +10\n 3 9 - a @30 +10", "2:10-20 3:30-40"),
     ] {
-        let tree = Tree::new(lines(text));
+        let tree = TraceTree::new(lines(text));
         let steps = critical_path(&tree, &[]);
         let found: Vec<_> = steps
             .iter()
@@ -224,13 +219,10 @@ fn the_critical_path_covers_the_root() {
 
 #[test]
 fn starts_and_failures() {
-    assert_eq!(start_us(&lines("2 1 - a @5\n 3 1 - a @4")), Some(4));
-    assert_eq!(start_us(&lines("2 1 - a @5\n 1 - - a @9")), Some(9));
-    assert_eq!(start_us(&lines("1 - - a\n 2 1 - a @5")), Some(5));
-    assert_eq!(start_us(&lines("1 - - a")), None);
-    let all = spans(
-        r#"[{"traceId":"1","id":"1","tags":{"error":""}},{"traceId":"1","id":"1","tags":{"error":"false"}},
-        {"traceId":"1","id":"1"}]"#,
-    );
-    assert_eq!(all.iter().map(failed).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(trace_start_us(&lines("2 1 - a @5\n 3 1 - a @4")), Some(4));
+    assert_eq!(trace_start_us(&lines("2 1 - a @5\n 1 - - a @9")), Some(9));
+    assert_eq!(trace_start_us(&lines("1 - - a\n 2 1 - a @5")), Some(5));
+    assert_eq!(trace_start_us(&lines("1 - - a")), None);
+    let all = [r#""tags":[["error",""]]"#, r#""tags":[["error","false"]]"#, ""].map(span);
+    assert_eq!(all.iter().map(has_failed).collect::<Vec<_>>(), [true, false, false]);
 }

@@ -9,11 +9,9 @@
 
 use std::collections::HashMap;
 
-use faultscope_model::trace::{ReportedSpan, SpanKind};
 use serde::{Deserialize, Serialize};
 
-use super::{Tree, failed};
-use crate::interop::mesh::is_mesh;
+use super::{ReportedSpan, SpanKind, TraceTree, has_failed, is_mesh_call};
 
 /// How often one service called another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,8 +70,8 @@ pub struct Linker {
 
 impl Linker {
     /// Adds the links of one trace.
-    pub fn add(&mut self, tree: &Tree) {
-        let is_seen = tree.spans.iter().any(is_mesh);
+    pub fn add(&mut self, tree: &TraceTree) {
+        let is_seen = tree.spans.iter().any(is_mesh_call);
         for at in tree.breadth_first() {
             match tree.span(at) {
                 Some(span) if is_seen => self.add_seen(tree, at, span),
@@ -144,16 +142,16 @@ impl Linker {
     }
 
     /// A span of a trace whose calls the mesh saw.
-    fn add_seen(&mut self, tree: &Tree, at: usize, span: &ReportedSpan) {
+    fn add_seen(&mut self, tree: &TraceTree, at: usize, span: &ReportedSpan) {
         let (service, remote) = (span.local.service.as_deref(), span.remote.service.as_deref());
         let (Some(service), Some(remote)) = (service, remote) else { return };
         match span.kind {
-            _ if is_mesh(span) => self.count_call(service, remote, failed(span), span),
+            _ if is_mesh_call(span) => self.count_call(service, remote, has_failed(span), span),
             // Nothing below it: the call went past the mesh, to something without a tracer.
             Some(SpanKind::Client | SpanKind::Producer) if tree.nodes[at].children.is_empty() => {
-                self.count_call(service, remote, failed(span), span);
+                self.count_call(service, remote, has_failed(span), span);
             }
-            Some(SpanKind::Consumer) => self.count_call(remote, service, failed(span), span),
+            Some(SpanKind::Consumer) => self.count_call(remote, service, has_failed(span), span),
             _ => {}
         }
     }
@@ -167,7 +165,7 @@ impl Linker {
         });
     }
 
-    fn add_span(&mut self, tree: &Tree, at: usize, span: &ReportedSpan) {
+    fn add_span(&mut self, tree: &TraceTree, at: usize, span: &ReportedSpan) {
         // What is below a client knows better who was called.
         if span.kind == Some(SpanKind::Client) && !tree.nodes[at].children.is_empty() {
             return;
@@ -179,7 +177,7 @@ impl Linker {
             None if service.is_some() && remote.is_some() => SpanKind::Client,
             None => return,
         };
-        let mut is_error = failed(span);
+        let mut is_error = has_failed(span);
         let (mut parent, child) = match kind {
             SpanKind::Server | SpanKind::Consumer if tree.root == Some(at) && remote.is_none() => return,
             SpanKind::Server | SpanKind::Consumer => (remote, service),
@@ -204,7 +202,7 @@ impl Linker {
             }
             let is_its_client = ancestor.kind == Some(SpanKind::Client)
                 && (span.parent == Some(ancestor.id) || (span.shared && span.id == ancestor.id));
-            is_error |= is_its_client && failed(ancestor);
+            is_error |= is_its_client && has_failed(ancestor);
         }
         if let (Some(parent), Some(child)) = (parent, child) {
             self.count_call(parent, child, is_error, span);
@@ -213,7 +211,7 @@ impl Linker {
 }
 
 /// The nearest span above that is one side of a call; local spans may lie between.
-fn remote_ancestor(tree: &Tree, at: usize) -> Option<&ReportedSpan> {
+fn remote_ancestor(tree: &TraceTree, at: usize) -> Option<&ReportedSpan> {
     let mut above = tree.nodes[at].parent;
     while let Some(node) = above {
         if let Some(span) = tree.span(node).filter(|span| span.kind.is_some()) {
