@@ -11,7 +11,7 @@ const MOST_NAME: usize = 240;
 /// receiver, its type or operation, and its number among equal ones. What it carries is not part of it.
 ///
 /// ```
-/// use faultscope_model::perturbation::TargetId;
+/// use faultscope_probe_format::TargetId;
 /// let order = TargetId::root().then("order", "Pay", 1);
 /// assert_eq!(order.then("stock", "Reserve", 2).to_string(), "order.Pay/stock.Reserve#2");
 /// ```
@@ -42,7 +42,7 @@ impl TargetId {
     /// Parts of the path that look like ids are masked, as they differ from run to run.
     ///
     /// ```
-    /// use faultscope_model::perturbation::TargetId;
+    /// use faultscope_probe_format::TargetId;
     /// let order = TargetId::root().call("order", "POST", "/pay?fast=1", 1);
     /// let stock = order.call("stock", "PUT", "/items/4711", 2);
     /// assert_eq!(stock.to_string(), "order POST /pay > stock PUT /items/{} #2");
@@ -114,7 +114,7 @@ fn bounded(name: String) -> String {
 /// Method and path without query, with `{}` for what looks like an id.
 ///
 /// ```
-/// use faultscope_model::perturbation::masked_operation;
+/// use faultscope_probe_format::masked_operation;
 /// assert_eq!(masked_operation("GET", "/carts/7f3a9c1e-1111-4222-8333-944445555666/v2"), "GET /carts/{}/v2");
 /// ```
 pub fn masked_operation(method: &str, path: &str) -> String {
