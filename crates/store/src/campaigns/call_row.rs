@@ -5,7 +5,7 @@ use faultscope_model::{InstanceId, NodeId, SlotId, SpanId, TraceId, TrialId};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, Statement, ToSql};
 
-use crate::names::{NameTable, Names};
+use crate::numbered_names::{NameTable, Names};
 
 /// Writes one span as a row.
 pub(crate) const INSERT: &str = "INSERT INTO spans VALUES

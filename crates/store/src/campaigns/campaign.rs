@@ -11,16 +11,18 @@ use faultscope_model::{CampaignId, InstanceId, RunId, SlotId, TrialId};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use super::event_log::EventLog;
+use super::folder::REPORT;
+use super::meta::{CampaignFile, CampaignMeta};
+use super::metrics_database::SampleWriter;
+use super::queue::{Entry, Queue};
+use super::reader::Reader;
+use super::schema::{DATABASE, open_writer};
+use super::writer;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::events::EventLog;
-use crate::folder::{LOCK, REPORT};
-use crate::meta::{CampaignFile, CampaignMeta};
-use crate::queue::{Entry, Queue};
-use crate::reader::Reader;
-use crate::samples::SampleWriter;
-use crate::schema::{DATABASE, open_writer};
+use crate::lock::LOCK;
 use crate::secrets::{Redactor, Sealer, SecretOptions};
-use crate::{FORMAT, files, writer};
+use crate::{FORMAT, files};
 
 /// How much a campaign may hold in memory before it drops spans, and what it must not tell.
 #[derive(Debug, Clone)]

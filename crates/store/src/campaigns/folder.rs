@@ -1,6 +1,6 @@
 //! The `.faultscope` folder: all campaigns beside one application file.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,20 +8,19 @@ use std::time::Duration;
 use faultscope_model::{CampaignId, RunId};
 use serde::de::DeserializeOwned;
 
-use crate::campaign::{Campaign, CampaignOptions};
+use super::campaign::{Campaign, CampaignOptions};
+use super::event_log::{self, Events};
+use super::meta::{CampaignFile, CampaignMeta};
+use super::migrate::REPORT_STEPS;
+use super::reader::{Reader, StoredRun};
+use super::retention::{Candidate, Retention, choose};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::events::{self, Events};
 use crate::files;
-use crate::format::{REPORT_STEPS, read_versioned};
-use crate::meta::{CampaignFile, CampaignMeta};
-use crate::reader::{Reader, StoredRun};
-use crate::retention::{Candidate, Retention, choose};
+use crate::format::read_versioned;
+use crate::lock::is_held;
 
 /// The report in a campaign's folder.
 pub(crate) const REPORT: &str = "report.json";
-
-/// The file that a campaign's writer holds locked.
-pub(crate) const LOCK: &str = "writer.lock";
 
 /// The start of names of folders that are being removed.
 const REMOVED: &str = ".removed-";
@@ -190,7 +189,7 @@ impl Store {
                 "there is no such campaign",
             ));
         }
-        if is_live(&folder) {
+        if is_held(&folder) {
             return Err(StoreError::new(StoreErrorKind::InUse, "remove", &folder, "it is being written"));
         }
         // Out of sight first, so that nobody finds half a campaign.
@@ -252,7 +251,7 @@ impl StoredCampaign {
 
     /// Its events from an offset on; `0` gives all, the `next` of an earlier answer those since.
     pub fn events<E: DeserializeOwned>(&self, from: u64) -> Result<Events<E>, StoreError> {
-        events::read(&self.folder, from)
+        event_log::read(&self.folder, from)
     }
 
     /// Its report, when there is one already.
@@ -270,20 +269,13 @@ impl StoredCampaign {
 
     /// Whether a process is writing it.
     pub fn is_live(&self) -> bool {
-        is_live(&self.folder)
+        is_held(&self.folder)
     }
 
     /// The bytes it takes.
     pub fn size(&self) -> u64 {
         files::folder_size(&self.folder)
     }
-}
-
-pub(crate) fn is_live(folder: &Path) -> bool {
-    // The lock of a dead process is free, whatever it left behind. Asked for shared, so that two who look
-    // at once do not see each other.
-    File::open(folder.join(LOCK))
-        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
 }
 
 fn name_of(path: &Path) -> String {

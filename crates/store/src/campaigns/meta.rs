@@ -6,10 +6,11 @@ use std::path::Path;
 use faultscope_model::CampaignId;
 use serde::{Deserialize, Serialize};
 
+use super::migrate::CAMPAIGN_STEPS;
 use crate::FORMAT;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::files;
-use crate::format::{CAMPAIGN_STEPS, read_versioned};
+use crate::format::read_versioned;
 
 /// What a campaign is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,8 +13,8 @@ use rusqlite::Connection;
 
 use crate::error::StoreError;
 use crate::format::{DatabaseStep, bring_up, steps_from};
-use crate::schema::{connect_reader, connect_writer, version};
-use crate::slices::{SeriesFound, SeriesNumbers, SeriesQuery, clamped, wanted};
+use crate::series_table::{SeriesFound, SeriesNumbers, SeriesQuery, clamped, wanted};
+use crate::sqlite::{connect_reader, connect_writer, version};
 
 /// The file in a campaign's folder.
 const DATABASE: &str = "metrics.sqlite";

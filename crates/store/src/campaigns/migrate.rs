@@ -4,11 +4,27 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use crate::codec::{self, COLUMNS, read_span};
+use super::call_row::{self, COLUMNS, read_span};
+use super::schema::TABLES_2;
+use crate::FORMAT;
 use crate::error::StoreError;
-use crate::names::NameTable;
-use crate::schema::TABLES_2;
+use crate::format::{DatabaseStep, FileStep};
+use crate::numbered_names::NameTable;
 use crate::secrets::{Redactor, Sealer};
+use crate::sqlite::damaged_row;
+
+/// Steps for `campaign.json`; the first one leads from version 1 to 2.
+pub(crate) const CAMPAIGN_STEPS: &[FileStep] = &[|_| Ok(())];
+
+/// Steps for `report.json`.
+pub(crate) const REPORT_STEPS: &[FileStep] = &[|_| Ok(())];
+
+/// Steps for `store.sqlite`.
+pub(crate) const DATABASE_STEPS: &[DatabaseStep] = &[campaign_to_2];
+
+const _: () = assert!(CAMPAIGN_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
+const _: () = assert!(REPORT_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
+const _: () = assert!(DATABASE_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
 
 /// A campaign's database from format 1 to 2.
 pub(crate) fn campaign_to_2(
@@ -27,7 +43,7 @@ pub(crate) fn campaign_to_2(
         let read = || -> rusqlite::Result<Vec<_>> {
             let mut statement = connection.prepare_cached(&sql)?;
             let rows = statement.query_map([last], |row| {
-                let span = read_span(row, &names).map_err(crate::reader::damaged_row)?;
+                let span = read_span(row, &names).map_err(damaged_row)?;
                 Ok((row.get::<_, i64>(26)?, span))
             })?;
             rows.collect()
@@ -42,7 +58,7 @@ pub(crate) fn campaign_to_2(
                 continue;
             }
             let sealed = sealer.try_seal(&originals)?;
-            let payload = span.payload.as_deref().map(codec::payload_to_bytes);
+            let payload = span.payload.as_deref().map(call_row::payload_to_bytes);
             let update = || -> rusqlite::Result<()> {
                 let sql = "UPDATE spans SET path = ?2, payload = ?3 WHERE id = ?1";
                 connection.prepare_cached(sql)?.execute((id, &span.path, payload))?;

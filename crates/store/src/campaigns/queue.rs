@@ -10,7 +10,7 @@ use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{InstanceId, RunId, SlotId, TrialId};
 use tokio::sync::oneshot;
 
-use crate::codec::payload_size;
+use super::call_row::payload_size;
 use crate::error::StoreError;
 
 /// How long the writer gathers spans before it commits them.

@@ -10,14 +10,15 @@ use faultscope_model::{InstanceId, RunId, ServiceName, TraceId, TrialId};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use crate::codec::{COLUMNS, read_span};
+use super::call_row::{COLUMNS, read_span};
+use super::metrics_database::{EVER, SampleReader};
+use super::schema::{DATABASE, open_reader};
+use super::writer::trace_key;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::names::NameTable;
-use crate::samples::{EVER, SampleReader};
-use crate::schema::{DATABASE, open_reader};
+use crate::numbered_names::NameTable;
 use crate::secrets::Key;
-use crate::slices::{SeriesFound, SeriesQuery};
-use crate::writer::trace_key;
+use crate::series_table::{SeriesFound, SeriesQuery};
+use crate::sqlite::damaged_row;
 
 /// Reads what is committed of a campaign. Its functions block on the disk.
 #[derive(Debug)]
@@ -342,10 +343,6 @@ fn failed(row: &Row<'_>) -> rusqlite::Result<bool> {
 fn quantile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
-}
-
-pub(crate) fn damaged_row(reason: String) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Null, reason.into())
 }
 
 #[cfg(test)]

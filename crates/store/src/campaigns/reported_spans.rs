@@ -1,16 +1,16 @@
 //! What instances reported themselves, and secrets put back.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{InstanceId, Span, TraceId, TrialId};
 use rusqlite::OptionalExtension;
 
-use crate::codec::{COLUMNS, read_span};
-use crate::error::{StoreError, StoreErrorKind};
-use crate::reader::{Reader, damaged_row, segments_with};
-use crate::secrets::{Key, UnsealError, restore, restore_reported, unseal};
+use super::call_row::{COLUMNS, read_span};
+use super::reader::{Reader, segments_with};
+use crate::error::StoreError;
+use crate::secrets::{Key, restore, restore_reported, unseal};
+use crate::sqlite::damaged_row;
 
 /// A span that an instance reported itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +37,10 @@ impl Reader {
                 read().map_err(StoreError::sqlite("read", &self.path))?
             };
             if let Some(sealed) = sealed {
-                restore(&mut span, unseal(key, &sealed).map_err(|error| sealed_error(&self.path, error))?);
+                restore(
+                    &mut span,
+                    unseal(key, &sealed).map_err(|error| StoreError::unseal(&self.path, error))?,
+                );
             }
             spans.push(span);
         }
@@ -124,20 +127,12 @@ impl Reader {
         let rows = read().map_err(StoreError::sqlite("read", &self.path))?;
         let restore = |(mut report, sealed): (StoredReport, Option<Vec<u8>>)| {
             if let (Some(key), Some(sealed)) = (key, sealed) {
-                let originals = unseal(key, &sealed).map_err(|error| sealed_error(&self.path, error))?;
+                let originals =
+                    unseal(key, &sealed).map_err(|error| StoreError::unseal(&self.path, error))?;
                 restore_reported(&mut report.span, originals);
             }
             Ok(report)
         };
         rows.into_iter().map(restore).collect()
     }
-}
-
-/// Why sealed secrets of a file cannot be opened.
-pub(crate) fn sealed_error(path: &Path, error: UnsealError) -> StoreError {
-    let kind = match error {
-        UnsealError::OtherKey => StoreErrorKind::NotPermitted,
-        UnsealError::Damaged => StoreErrorKind::Damaged,
-    };
-    StoreError::new(kind, "restore the secrets of", path, error.to_string())
 }

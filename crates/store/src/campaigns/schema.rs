@@ -1,14 +1,15 @@
-//! The tables of a campaign's database, and how connections to it are opened.
+//! The tables of a campaign's database, and how it is opened.
 
 use std::path::Path;
-use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 
+use super::migrate::DATABASE_STEPS;
 use crate::FORMAT;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::folder::is_live;
-use crate::format::{DATABASE_STEPS, bring_up, steps_from};
+use crate::format::{bring_up, steps_from};
+use crate::lock::is_held;
+use crate::sqlite::{connect_reader, connect_writer, version};
 
 /// Integers wherever possible, and no index on spans: writing them must cost next to nothing, and an index
 /// by trace id alone nearly doubled that cost, since trace ids are random and each touches another page.
@@ -66,25 +67,6 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Opens a database for one who appends, whatever its tables are.
-pub(crate) fn connect_writer(path: &Path) -> Result<Connection, StoreError> {
-    let open = || -> rusqlite::Result<Connection> {
-        let connection = Connection::open(path)?;
-        connection.busy_timeout(Duration::from_secs(10))?;
-        // Without WAL readers would block the writer. NORMAL leaves out the fsync at each commit: what is
-        // committed outlives the process, though not a power cut.
-        // Everything is appended, so large pages only save work: a third with payloads.
-        connection.pragma_update(None, "page_size", 16_384)?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
-        connection.pragma_update(None, "synchronous", "normal")?;
-        connection.pragma_update(None, "wal_autocheckpoint", 1000)?;
-        connection.pragma_update(None, "cache_size", -16_000)?;
-        connection.pragma_update(None, "temp_store", "memory")?;
-        Ok(connection)
-    };
-    open().map_err(StoreError::sqlite("open", path))
-}
-
 /// Opens a connection that only reads, also while another process writes.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect_reader(path)?;
@@ -96,36 +78,11 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
         return Ok(connection);
     }
     // Campaigns are written once, so whoever reads one first brings it up.
-    if path.parent().is_some_and(is_live) {
+    if path.parent().is_some_and(is_held) {
         let reason = "an older version of faultscope is writing it; wait until it has ended";
         return Err(StoreError::new(StoreErrorKind::InUse, "migrate", path, reason));
     }
     drop(connection);
     bring_up(&connect_writer(path)?, path, DATABASE_STEPS)?;
     connect_reader(path)
-}
-
-/// Opens a database for one who only reads, whatever its tables are.
-pub(crate) fn connect_reader(path: &Path) -> Result<Connection, StoreError> {
-    let open = || -> rusqlite::Result<Connection> {
-        // A reader needs to write the index of the log beside the database, but where it may not, the
-        // database as it stands must do.
-        let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_WRITE;
-        let connection = Connection::open_with_flags(path, flags).or_else(|_| {
-            let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_ONLY;
-            Connection::open_with_flags(path, flags)
-        })?;
-        connection.busy_timeout(Duration::from_secs(10))?;
-        connection.pragma_update(None, "query_only", true)?;
-        Ok(connection)
-    };
-    open().map_err(StoreError::sqlite("open", path))
-}
-
-/// The format version of a database; 0 when it has no tables yet.
-pub(crate) fn version(connection: &Connection, path: &Path) -> Result<u64, StoreError> {
-    let version: i64 = connection
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .map_err(StoreError::sqlite("open", path))?;
-    u64::try_from(version).map_err(|_| StoreError::damaged(path, "its format version is negative"))
 }

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use faultscope_model::trace::{INSTANCE_TAG, ReportedSpan, group_by_trace, report_call};
 use faultscope_model::{CampaignId, Span, TraceId};
 
+use super::folder::Store;
+use super::reader::Reader;
+use super::reported_spans::StoredReport;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::folder::Store;
-use crate::reader::Reader;
-use crate::reports::StoredReport;
 
-/// Campaigns that are looked at, the newest.
+/// CampaignTraces that are looked at, the newest.
 const MOST_CAMPAIGNS: usize = 50;
 
 /// Calls of one campaign that are searched, the latest.
@@ -21,7 +21,7 @@ const MOST_SPANS: usize = 20_000;
 
 /// The campaigns of a `.faultscope` folder.
 #[derive(Debug)]
-pub(crate) struct Campaigns {
+pub(crate) struct CampaignTraces {
     state: PathBuf,
     open: Mutex<BTreeMap<CampaignId, Arc<Reader>>>,
 }
@@ -37,7 +37,7 @@ pub fn joined(calls: &[Span], reports: Vec<StoredReport>) -> Vec<ReportedSpan> {
     calls.iter().map(report_call).chain(reported).collect()
 }
 
-impl Campaigns {
+impl CampaignTraces {
     pub(crate) fn new(state: &Path) -> Self {
         Self { state: state.to_owned(), open: Mutex::default() }
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use faultscope_model::{TraceId, TrialId};
 use rusqlite::{Connection, Statement};
 
-use crate::codec;
+use super::call_row;
+use super::queue::{Entry, Queue};
 use crate::error::StoreError;
-use crate::names::Names;
-use crate::queue::{Entry, Queue};
+use crate::numbered_names::Names;
 use crate::secrets::{Redactor, Sealer};
 
 /// The most bytes one log may have; its end is kept.
@@ -117,7 +117,7 @@ struct Statements<'c> {
 impl<'c> Statements<'c> {
     fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
-            span: connection.prepare(codec::INSERT)?,
+            span: connection.prepare(call_row::INSERT)?,
             name: connection.prepare("INSERT INTO names VALUES (?1, ?2)")?,
             segment: connection.prepare("INSERT INTO segments VALUES (?1, ?2, ?3, ?4)")?,
             run: connection.prepare("INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?,
@@ -182,7 +182,7 @@ impl State {
                 Entry::Span(trial, slot, span) => {
                     let row = self.next_row;
                     let Statements { span: insert, name, .. } = statements;
-                    codec::write_span(insert, name, &mut self.names, row, (*trial, *slot), span)?;
+                    call_row::write_span(insert, name, &mut self.names, row, (*trial, *slot), span)?;
                     if let Some(Some(sealed)) = calls.next() {
                         statements.secret.execute((row, sealed))?;
                     }
@@ -274,9 +274,9 @@ fn tail(text: &str, most: usize) -> &str {
 mod tests {
     use tokio::sync::oneshot;
 
+    use crate::campaigns::schema::open_writer;
     use super::*;
     use crate::error::StoreErrorKind;
-    use crate::schema::open_writer;
 
     /// A disk that is full for the first batch and has room again for the second.
     #[test]

@@ -14,6 +14,7 @@
 mod body;
 pub mod decoders;
 mod draft;
+mod exposition;
 mod json;
 mod protobuf;
 
@@ -43,6 +44,7 @@ use faultscope_model::trace::ReportedSpan;
 
 pub use body::{MetricFormat, Room, SpanFormat, grpc_message, inflate, inflate_within};
 pub use draft::{read_span_id, read_trace_id, zipkin_trace_id};
+pub use exposition::{Asked, read_exposition};
 
 /// How much of what comes in is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,13 +7,15 @@ use faultscope_model::trace::ReportedSpan;
 use rusqlite::{Connection, Statement};
 
 use super::intern::{Interner, NameList};
-use super::metrics::SeriesNumbers;
+use super::points;
 use super::queue::Batch;
 use super::row::{self, Numbers, UNNUMBERED};
 use super::segment::{Builder, Segment};
 use super::{schema, seen};
 use crate::error::StoreError;
 use crate::secrets::{Redactor, Sealer};
+use crate::series_table::SeriesNumbers;
+use crate::sqlite::damaged_row;
 
 /// The most rows of `seen`; later names are not offered for choice, but found all the same.
 const MOST_SEEN: usize = 20_000;
@@ -72,7 +74,7 @@ impl Active {
             }
             let mut left_out = 0_u64;
             for point in batches.iter().flat_map(|batch| &batch.points) {
-                left_out += u64::from(!known.series.write(connection, point)?);
+                left_out += u64::from(!points::write(&mut known.series, connection, point)?);
             }
             if left_out > 0 {
                 tracing::warn!(
@@ -159,7 +161,7 @@ impl Known {
         let mut statement = connection.prepare(&sql)?;
         let mut rows = statement.query([covered])?;
         while let Some(found) = rows.next()? {
-            let span = row::read(found, &names).map_err(super::damaged_row)?;
+            let span = row::read(found, &names).map_err(damaged_row)?;
             self.builder.add(found.get(0)?, &span, row::numbers(found)?);
         }
         Ok(())

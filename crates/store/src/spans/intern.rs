@@ -5,7 +5,7 @@ use rusqlite::{Connection, Statement};
 
 use super::hash::hash;
 use super::row::UNNUMBERED;
-use crate::names::Names;
+use crate::numbered_names::Names;
 
 /// Values of tags may take so many numbers; the others are for services, names and keys.
 const MOST_VALUES: usize = 6000;

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::damaged_row;
 use super::intern::NameList;
 use super::row;
 use super::schema::TABLES_2;
 use crate::error::StoreError;
 use crate::secrets::{Redactor, Sealer};
+use crate::sqlite::damaged_row;
 
 /// A slice from format 1 to 2.
 pub(super) fn slice_to_2(

@@ -14,8 +14,8 @@ mod active;
 mod catalogue;
 mod hash;
 mod intern;
-mod metrics;
 mod migrate;
+mod points;
 mod queue;
 mod reader;
 mod row;
@@ -29,17 +29,15 @@ mod store;
 mod writer;
 
 pub use catalogue::{SliceEntry, SpanRetention};
-pub use metrics::{SeriesEntry, SeriesFound, SeriesQuery, points_of};
-pub(crate) use metrics::{SeriesNumbers, clamped, wanted};
+pub use points::SeriesEntry;
 pub use reader::{Matching, SpanReader};
 pub use store::{Ack, Refused, SpanCounts, SpanStore, SpanStoreOptions};
 
-/// The old path of what is now in `faultscope_model::metrics`.
+pub use crate::series_table::{SeriesFound, SeriesQuery};
+
+// The old paths of what has moved: to `faultscope_model::metrics`, and to `interop::otlp`.
+pub use crate::interop::otlp::points_of;
 pub use faultscope_model::metrics::{Point, TimeSeries as Series};
 
 /// The folder within `.faultscope`.
 const FOLDER: &str = "spans";
-
-fn damaged_row(reason: String) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Null, reason.into())
-}

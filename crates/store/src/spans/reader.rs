@@ -11,14 +11,15 @@ use faultscope_model::trace::{
 };
 
 use super::catalogue::{Catalogue, SliceEntry};
-use super::metrics::{self, SeriesEntry, SeriesFound, SeriesQuery};
+use super::points::{self, SeriesEntry};
 use super::scan::{Part, Scan};
 use super::search::search;
 use super::seen;
 use super::slice::{Piece, Slice, TIMELESS, is_gone};
-use crate::campaigns::Campaigns;
+use crate::campaigns::CampaignTraces;
 use crate::error::StoreError;
 use crate::secrets::Key;
+use crate::series_table::{SeriesFound, SeriesQuery};
 
 /// How many slices stay open; what describes their rows is held in memory.
 const MOST_OPEN: usize = 48;
@@ -38,7 +39,7 @@ pub struct SpanReader {
     strict: bool,
     open: Mutex<BTreeMap<u32, Arc<Slice>>>,
     /// What the mesh and instances of campaigns say joins what was ingested.
-    campaigns: Campaigns,
+    campaigns: CampaignTraces,
 }
 
 /// Slices at one moment, the newest first.
@@ -47,7 +48,7 @@ pub(super) struct Snapshot(pub(super) Vec<(SliceEntry, Arc<Slice>)>);
 impl SpanReader {
     /// A reader of a `.faultscope` folder; there may be no spans in it yet.
     pub fn open(state: &Path, strict: bool) -> Self {
-        let campaigns = Campaigns::new(state);
+        let campaigns = CampaignTraces::new(state);
         Self { folder: state.join(super::FOLDER), strict, open: Mutex::default(), campaigns }
     }
 
@@ -202,7 +203,7 @@ impl SpanReader {
             let mut take = |series, at_us, value| {
                 found.entry(series).or_default().insert(at_us, value);
             };
-            slice.read(|connection| metrics::read(connection, name, service, between, &mut take))?;
+            slice.read(|connection| points::read(connection, name, service, between, &mut take))?;
         }
         Ok(found.into_iter().map(|(series, points)| (series, points.into_iter().collect())).collect())
     }
@@ -211,7 +212,7 @@ impl SpanReader {
     pub fn many(&self, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
         let mut found = SeriesFound::default();
         for (_, slice) in self.snapshot()?.0.iter().rev() {
-            slice.read(|connection| metrics::read_many(connection, query, &mut found))?;
+            slice.read(|connection| points::read_many(connection, query, &mut found))?;
         }
         Ok(found)
     }
@@ -231,7 +232,7 @@ impl SpanReader {
                     (known.last_us, known.last) = (entry.last_us, entry.last);
                 }
             };
-            slice.read(|connection| metrics::list(connection, &mut take))?;
+            slice.read(|connection| points::list(connection, &mut take))?;
         }
         Ok(found.into_values().collect())
     }

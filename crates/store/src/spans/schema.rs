@@ -5,9 +5,9 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::folder::LOCK;
 use crate::format::{DatabaseStep, bring_up, steps_from};
-use crate::schema::{connect_reader, connect_writer, version};
+use crate::lock::LOCK;
+use crate::sqlite::{connect_reader, connect_writer, version};
 
 /// The version of a slice's tables.
 pub(super) const SLICE_FORMAT: u32 = 2;
@@ -89,7 +89,7 @@ fn another_writes(folder: &Path) -> bool {
     let lock = folder.join(LOCK);
     let own = std::process::id().to_string();
     let is_own = || std::fs::read_to_string(&lock).is_ok_and(|note| note.trim() == own);
-    crate::folder::is_live(folder) && !is_own()
+    crate::lock::is_held(folder) && !is_own()
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use super::scan::{Answer, Numbered, Part, Scan};
 use super::segment::{self, Described, Entry, contains, entries, entries_of, rows_of, trace_key};
 use super::{schema, seen};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::reports::sealed_error;
 use crate::secrets::{Key, restore_reported, unseal};
+use crate::sqlite::damaged_row;
 
 /// One slice. What describes its rows is kept in memory, the rows are read as they are needed.
 #[derive(Debug)]
@@ -124,7 +124,8 @@ impl Slice {
                 inner.connection.prepare_cached(sql)?.query_row([row], |row| row.get(0)).optional()
             };
             if let Some(sealed) = read().map_err(self.failed())? {
-                let originals = unseal(key, &sealed).map_err(|error| sealed_error(&self.path, error))?;
+                let originals =
+                    unseal(key, &sealed).map_err(|error| StoreError::unseal(&self.path, error))?;
                 restore_reported(&mut span, originals);
             }
             out.push(span);
@@ -328,7 +329,7 @@ impl Inner {
         let mut statement = self.connection.prepare_cached(BY_ROW)?;
         let mut rows = statement.query([row])?;
         let found = rows.next()?;
-        found.map(|found| row::read(found, &self.names).map_err(super::damaged_row)).transpose()
+        found.map(|found| row::read(found, &self.names).map_err(damaged_row)).transpose()
     }
 
     /// Whether a row is what a scan looks for.
@@ -340,7 +341,7 @@ impl Inner {
                 let mut statement = self.connection.prepare_cached(sql)?;
                 let mut rows = statement.query([row])?;
                 let Some(found) = rows.next()? else { return Ok(false) };
-                row::has_term(found, &self.names, key, value).map_err(super::damaged_row)
+                row::has_term(found, &self.names, key, value).map_err(damaged_row)
             }
             _ => Ok(self.span(row)?.is_some_and(|span| scan.scan.holds(&span))),
         }

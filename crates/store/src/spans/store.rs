@@ -15,8 +15,9 @@ use tokio::sync::oneshot;
 use super::catalogue::SpanRetention;
 use super::queue::{Batch, Offer, Queue};
 use super::writer::Writer;
+use crate::campaigns::Store;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::folder::{LOCK, Store};
+use crate::lock::LOCK;
 use crate::secrets::SecretOptions;
 
 /// How spans are kept.

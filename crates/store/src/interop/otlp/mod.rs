@@ -4,6 +4,7 @@ mod answer;
 mod buckets;
 mod containers;
 mod metrics;
+mod points;
 mod read;
 mod scalars;
 mod stream;
@@ -14,6 +15,7 @@ mod write;
 
 pub use answer::partial_success;
 pub use metrics::{MetricPoint, MetricValue, Temporality, metrics_json, metrics_proto};
+pub use points::points_of;
 pub(super) use read::find_endpoints;
 pub use read::{traces_json, traces_proto};
 pub(super) use write::to_data;
