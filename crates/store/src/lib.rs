@@ -19,6 +19,7 @@ mod lock;
 mod numbered_names;
 mod series_table;
 mod sqlite;
+mod writer;
 
 pub mod campaigns;
 pub mod interop;

@@ -3,25 +3,23 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use faultscope_model::span::Span;
 use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{CampaignId, InstanceId, RunId, SlotId, TrialId};
 use serde::Serialize;
-use tokio::sync::oneshot;
 
 use super::event_log::EventLog;
 use super::folder::REPORT;
 use super::meta::{CampaignFile, CampaignMeta};
 use super::metrics_database::SampleWriter;
-use super::queue::{Entry, Queue};
 use super::reader::Reader;
 use super::schema::{DATABASE, open_writer};
-use super::writer;
+use super::writer::{self, CampaignWriter, Entry, weigh_call, weigh_reports};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LOCK;
 use crate::secrets::{Redactor, Sealer, SecretOptions};
+use crate::writer::{Queue, Writer, write_batches};
 use crate::{FORMAT, files};
 
 /// How much a campaign may hold in memory before it drops spans, and what it must not tell.
@@ -46,11 +44,10 @@ impl Default for CampaignOptions {
 pub struct Campaign {
     file: CampaignFile,
     folder: PathBuf,
-    queue: Arc<Queue>,
+    writer: Writer<Entry>,
     events: EventLog,
     samples: Arc<SampleWriter>,
     redactor: Redactor,
-    writer: Option<JoinHandle<()>>,
     /// Held while the campaign is written; the operating system lets go of it when the process dies.
     _lock: File,
 }
@@ -103,19 +100,13 @@ impl Campaign {
         let connection = open_writer(&database)?;
         let events = EventLog::append_to(&folder)?.redacted_by(redactor.clone());
         let samples = Arc::new(SampleWriter::new(&folder));
-        let queue = Arc::new(Queue::new(options.queued_spans, options.queued_bytes));
-        let writer = std::thread::Builder::new()
-            .name("store-writer".to_owned())
-            .spawn({
-                let (queue, redactor) = (Arc::clone(&queue), redactor.clone());
-                move || {
-                    // Whatever ends the thread, waiting for it must end too.
-                    let _closing = CloseOnDrop(&queue);
-                    writer::run(&connection, &database, &queue, &redactor, sealer);
-                }
-            })
-            .map_err(StoreError::io("start the writer of", &folder))?;
-        Ok(Self { file, folder, queue, events, samples, redactor, writer: Some(writer), _lock: lock })
+        let queue = Queue::new(&folder, writer::bounds(options.queued_spans, options.queued_bytes));
+        let writer = Writer::start("store-writer", queue, {
+            let redactor = redactor.clone();
+            move |queue| write_batches(queue, CampaignWriter::new(&connection, &database, redactor, sealer))
+        });
+        let writer = writer.map_err(StoreError::io("start the writer of", &folder))?;
+        Ok(Self { file, folder, writer, events, samples, redactor, _lock: lock })
     }
 
     /// Its id.
@@ -135,7 +126,7 @@ impl Campaign {
 
     /// A handle that records spans.
     pub fn sink(&self) -> SpanSink {
-        SpanSink { queue: Arc::clone(&self.queue) }
+        SpanSink { queue: self.writer.queue() }
     }
 
     /// The log of its events.
@@ -157,30 +148,29 @@ impl Campaign {
     pub async fn put_run(&self, run: RunRecord<'_>) -> Result<(), StoreError> {
         let RunRecord { trial, id, outcome, started_us, duration_us, json } = run;
         let (id, outcome, json) = (id.clone(), outcome.to_owned(), json.to_owned());
-        if !self.queue.push(Entry::Run { trial, id, outcome, started_us, duration_us, json }) {
-            return Err(closed(&self.folder));
-        }
+        self.writer.push(Entry::Run { trial, id, outcome, started_us, duration_us, json })?;
         self.flush().await
     }
 
     /// Stores what an instance wrote, of long texts the end; it is committed with the next batch.
     pub fn put_log(&self, trial: TrialId, instance: &InstanceId, text: &str) -> Result<(), StoreError> {
-        let entry = Entry::Log { trial, instance: instance.to_string(), text: text.to_owned() };
-        if self.queue.push(entry) { Ok(()) } else { Err(closed(&self.folder)) }
+        self.writer.push(Entry::Log { trial, instance: instance.to_string(), text: text.to_owned() })
     }
 
     /// Waits until everything recorded before is committed; says what could not be since the last time.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        let answer = self.ask()?;
+        let ack = self.writer.flush()?;
         // On a blocking thread, so that a paused clock stands still while the disk works.
-        let waited = tokio::task::spawn_blocking(move || answer.blocking_recv()).await;
-        waited.ok().and_then(Result::ok).unwrap_or_else(|| Err(closed(&self.folder)))
+        let waited = tokio::task::spawn_blocking(move || ack.committed_blocking()).await;
+        waited.unwrap_or_else(|_| {
+            let reason = "the runtime ended while it was written";
+            Err(StoreError::new(StoreErrorKind::Closed, "write", &self.folder, reason))
+        })
     }
 
     /// The same for callers outside of an async runtime; it panics inside of one.
     pub fn flush_blocking(&self) -> Result<(), StoreError> {
-        let answer = self.ask()?;
-        answer.blocking_recv().unwrap_or_else(|_| Err(closed(&self.folder)))
+        self.writer.flush()?.committed_blocking()
     }
 
     /// Writes the report, replacing an earlier one.
@@ -216,35 +206,21 @@ impl Campaign {
 
     /// Spans that could not be kept.
     pub fn dropped(&self) -> u64 {
-        self.queue.dropped()
-    }
-
-    fn ask(&self) -> Result<oneshot::Receiver<Result<(), StoreError>>, StoreError> {
-        let (sender, receiver) = oneshot::channel();
-        if self.queue.push(Entry::Flush(sender)) { Ok(receiver) } else { Err(closed(&self.folder)) }
-    }
-}
-
-impl Drop for Campaign {
-    fn drop(&mut self) {
-        self.queue.close();
-        if let Some(writer) = self.writer.take() {
-            // A panic of the writer was already reported where it happened.
-            let _ = writer.join();
-        }
+        self.writer.refused() + self.writer.lost()
     }
 }
 
 /// Records spans of a campaign; cheap to clone and to call, from any thread.
 #[derive(Debug, Clone)]
 pub struct SpanSink {
-    queue: Arc<Queue>,
+    queue: Arc<Queue<Entry>>,
 }
 
 impl SpanSink {
     /// Records a span. It never blocks: when the writer is behind, the span is dropped and counted.
     pub fn record(&self, trial: TrialId, slot: SlotId, span: Span) {
-        self.queue.record(trial, slot, span);
+        let weight = weigh_call(&span);
+        self.queue.record(Entry::Span(trial, slot, span), weight);
     }
 
     /// Takes spans that an instance reported itself, and waits until they are committed; false when the writer
@@ -256,10 +232,12 @@ impl SpanSink {
         instance: Option<InstanceId>,
         spans: Vec<ReportedSpan>,
     ) -> bool {
-        let (sender, receiver) = oneshot::channel();
-        self.queue.report(trial, slot, instance, spans)
-            && self.queue.push(Entry::Flush(sender))
-            && matches!(receiver.await, Ok(Ok(())))
+        let weight = weigh_reports(&spans);
+        let Ok(ack) = self.queue.submit(Entry::Reported { trial, slot, instance, spans }, weight) else {
+            return false;
+        };
+        self.queue.hurry();
+        ack.committed().await.is_ok()
     }
 
     /// Spans taken so far, of all handles of the campaign.
@@ -269,18 +247,6 @@ impl SpanSink {
 
     /// Spans that could not be kept, of all handles of the campaign.
     pub fn dropped(&self) -> u64 {
-        self.queue.dropped()
+        self.queue.refused() + self.queue.lost()
     }
-}
-
-struct CloseOnDrop<'q>(&'q Queue);
-
-impl Drop for CloseOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-fn closed(folder: &Path) -> StoreError {
-    StoreError::new(StoreErrorKind::Closed, "write", folder, "its writer has ended")
 }

@@ -19,7 +19,6 @@ mod folder;
 mod meta;
 mod metrics_database;
 mod migrate;
-mod queue;
 mod reader;
 mod reported_spans;
 mod retention;

@@ -1,16 +1,24 @@
-//! The one writer of a campaign: a thread that takes batches from the queue and commits each as a whole.
+//! What is written of a campaign, and the one connection that commits it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::time::Duration;
 
-use faultscope_model::{TraceId, TrialId};
+use faultscope_model::span::Span;
+use faultscope_model::trace::ReportedSpan;
+use faultscope_model::{InstanceId, RunId, SlotId, TraceId, TrialId};
 use rusqlite::{Connection, Statement};
 
-use super::call_row;
-use super::queue::{Entry, Queue};
+use super::call_row::{self, payload_size};
 use crate::error::StoreError;
 use crate::numbered_names::Names;
 use crate::secrets::{Redactor, Sealer};
+use crate::writer::{Bounds, Commit, Weight};
+
+/// How long spans are gathered: nobody waits for them, and larger batches cost less for each span.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// How many spans make a batch. More of them no longer make a span cheaper.
+const ENOUGH: usize = 1000;
 
 /// The most bytes one log may have; its end is kept.
 const MOST_LOG: usize = 256 << 10;
@@ -18,39 +26,76 @@ const MOST_LOG: usize = 256 << 10;
 /// The most bytes all logs of a campaign may have; later ones are left out.
 const MOST_LOGS: u64 = 64 << 20;
 
-/// Writes until the queue is closed and empty.
-pub(crate) fn run(
-    connection: &Connection,
-    path: &Path,
-    queue: &Arc<Queue>,
-    redactor: &Redactor,
-    mut sealer: Sealer,
-) {
-    let mut failure = None;
-    let mut batch = Vec::new();
-    let mut state = State::new(connection, path.to_owned());
-    let mut statements = None;
-    while queue.take(&mut batch) {
-        let spans = batch.iter().filter(|entry| matches!(entry, Entry::Span(..))).count();
-        let sealed = hide(&mut batch, redactor, &mut sealer);
-        let written = match &mut state {
-            Ok(state) => state.commit(connection, &mut statements, &batch, &sealed),
-            Err(error) => Err(error.again()),
-        };
-        if let Err(error) = written {
-            tracing::warn!(%error, cause = %error.source, spans, "spans could not be stored");
-            queue.lose(spans as u64);
-            failure.get_or_insert(error);
-            // Names of the batch are gone with it, so what is known must be read again.
-            statements = None;
-            state = State::new(connection, path.to_owned());
-        }
-        for entry in batch.drain(..) {
-            if let Entry::Flush(answer) = entry {
-                // Whoever waited may have gone, which is their business.
-                let _ = answer.send(failure.take().map_or(Ok(()), Err));
+/// How much may wait for the writer.
+pub(super) fn bounds(items: usize, bytes: usize) -> Bounds {
+    Bounds { items, bytes, gather: GATHER, enough: ENOUGH }
+}
+
+/// Something to be written.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all entries are spans: a box would only cost an allocation"
+)]
+pub(super) enum Entry {
+    /// A span of a trial in a slot.
+    Span(TrialId, SlotId, Span),
+    /// Spans that an instance reported itself.
+    Reported { trial: TrialId, slot: SlotId, instance: Option<InstanceId>, spans: Vec<ReportedSpan> },
+    /// A run's record.
+    Run { trial: TrialId, id: RunId, outcome: String, started_us: u64, duration_us: u64, json: String },
+    /// What an instance wrote.
+    Log { trial: TrialId, instance: String, text: String },
+}
+
+/// What a call counts in the queue.
+pub(super) fn weigh_call(span: &Span) -> Weight {
+    Weight { items: 1, bytes: span.path.len() + span.payload.as_deref().map_or(0, payload_size) }
+}
+
+/// What reported spans count in the queue.
+pub(super) fn weigh_reports(spans: &[ReportedSpan]) -> Weight {
+    let text = |span: &ReportedSpan| -> usize {
+        let tags = span.tags.iter().map(|(key, value)| key.len() + value.len());
+        200 + tags.sum::<usize>() + span.annotations.iter().map(|(_, text)| text.len()).sum::<usize>()
+    };
+    Weight { items: spans.len(), bytes: spans.iter().map(text).sum() }
+}
+
+/// Commits entries to a campaign's database.
+pub(super) struct CampaignWriter<'c> {
+    connection: &'c Connection,
+    path: PathBuf,
+    redactor: Redactor,
+    sealer: Sealer,
+    /// None at first and after a batch was lost: its names are gone with it, so what is known is read again.
+    known: Option<(Known, Statements<'c>)>,
+}
+
+impl<'c> CampaignWriter<'c> {
+    pub(super) fn new(connection: &'c Connection, path: &Path, redactor: Redactor, sealer: Sealer) -> Self {
+        Self { connection, path: path.to_owned(), redactor, sealer, known: None }
+    }
+}
+
+impl Commit for CampaignWriter<'_> {
+    type Entry = Entry;
+
+    fn commit(&mut self, entries: &mut [Entry]) -> Result<(), StoreError> {
+        let sealed = hide(entries, &self.redactor, &mut self.sealer);
+        let (known, statements) = match &mut self.known {
+            Some(known) => known,
+            None => {
+                let load = || Ok((Known::load(self.connection)?, Statements::new(self.connection)?));
+                self.known.insert(load().map_err(StoreError::sqlite("read", &self.path))?)
             }
-        }
+        };
+        known.write(statements, entries, &sealed).map_err(|error| {
+            self.known = None;
+            // A full disk may have rolled back by itself already.
+            let _ = self.connection.execute_batch("ROLLBACK");
+            StoreError::sqlite("write", &self.path)(error)
+        })
     }
 }
 
@@ -81,7 +126,7 @@ fn hide(batch: &mut [Entry], redactor: &Redactor, sealer: &mut Sealer) -> Sealed
                 }
             }
             Entry::Log { text, .. } => redactor.redact(text),
-            Entry::Span(..) | Entry::Flush(_) => {}
+            Entry::Span(..) => {}
         }
     }
     sealed
@@ -95,8 +140,7 @@ struct Sealed {
 }
 
 /// What the writer knows of the database.
-struct State {
-    path: PathBuf,
+struct Known {
     names: Names,
     next_row: i64,
     log_bytes: u64,
@@ -130,43 +174,17 @@ impl<'c> Statements<'c> {
     }
 }
 
-impl State {
-    fn new(connection: &Connection, path: PathBuf) -> Result<Self, StoreError> {
-        let load = || -> rusqlite::Result<(Names, i64, i64)> {
-            let last =
-                connection.query_row("SELECT coalesce(max(id), 0) FROM spans", [], |row| row.get(0))?;
-            let logs =
-                connection
-                    .query_row("SELECT coalesce(sum(length(text)), 0) FROM logs", [], |row| row.get(0))?;
-            Ok((Names::load(connection)?, last, logs))
-        };
-        let (names, last, logs) = load().map_err(StoreError::sqlite("read", &path))?;
-        Ok(Self { path, names, next_row: last + 1, log_bytes: logs.cast_unsigned() })
-    }
-
-    /// Writes a batch in one transaction; on an error nothing of it is kept.
-    fn commit<'c>(
-        &mut self,
-        connection: &'c Connection,
-        statements: &mut Option<Statements<'c>>,
-        batch: &[Entry],
-        sealed: &Sealed,
-    ) -> Result<(), StoreError> {
-        if batch.iter().all(|entry| matches!(entry, Entry::Flush(_))) {
-            return Ok(());
-        }
-        let statements = match statements {
-            Some(statements) => statements,
-            None => statements
-                .insert(Statements::new(connection).map_err(StoreError::sqlite("write", &self.path))?),
-        };
-        self.write(statements, batch, sealed).map_err(|error| {
-            // A full disk may have rolled back by itself already.
-            let _ = connection.execute_batch("ROLLBACK");
-            StoreError::sqlite("write", &self.path)(error)
+impl Known {
+    fn load(connection: &Connection) -> rusqlite::Result<Self> {
+        let one = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        Ok(Self {
+            names: Names::load(connection)?,
+            next_row: one("SELECT coalesce(max(id), 0) FROM spans")? + 1,
+            log_bytes: one("SELECT coalesce(sum(length(text)), 0) FROM logs")?.cast_unsigned(),
         })
     }
 
+    /// Writes a batch in one transaction.
     fn write(
         &mut self,
         statements: &mut Statements<'_>,
@@ -219,7 +237,6 @@ impl State {
                         statements.log.execute((trial.0.cast_signed(), instance, text))?;
                     }
                 }
-                Entry::Flush(_) => {}
             }
         }
         for mut segment in segments {
@@ -272,11 +289,10 @@ fn tail(text: &str, most: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::oneshot;
-
-    use crate::campaigns::schema::open_writer;
     use super::*;
+    use crate::campaigns::schema::open_writer;
     use crate::error::StoreErrorKind;
+    use crate::writer::{Queue, write_batches};
 
     /// A disk that is full for the first batch and has room again for the second.
     #[test]
@@ -286,16 +302,15 @@ mod tests {
         let connection = open_writer(&path).unwrap();
         let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         let write = |text: &str| {
-            let queue = Arc::new(Queue::new(10, 1000));
-            let log =
-                |text: &str| Entry::Log { trial: TrialId(1), instance: "a-1".into(), text: text.to_owned() };
-            let (sender, receiver) = oneshot::channel();
-            queue.push(log(text));
-            queue.push(Entry::Flush(sender));
+            let queue = Queue::new(folder.path(), bounds(10, 1000));
+            queue
+                .push(Entry::Log { trial: TrialId(1), instance: "a-1".into(), text: text.to_owned() })
+                .unwrap();
+            let ack = queue.flush().unwrap();
             queue.close();
             let sealer = Sealer::new(&crate::secrets::SecretOptions::default()).unwrap();
-            run(&connection, &path, &queue, &Redactor::default(), sealer);
-            receiver.blocking_recv().unwrap().map_err(|error| error.kind)
+            write_batches(&queue, CampaignWriter::new(&connection, &path, Redactor::default(), sealer));
+            ack.committed_blocking().map_err(|error| error.kind)
         };
         connection.pragma_update(None, "max_page_count", pages).unwrap();
         assert_eq!(write(&"x".repeat(100_000)), Err(StoreErrorKind::DiskFull));
@@ -303,6 +318,26 @@ mod tests {
         assert_eq!(write("y"), Ok(()));
         let logs: i64 = connection.query_row("SELECT count(*) FROM logs", [], |row| row.get(0)).unwrap();
         assert_eq!(logs, 1);
+    }
+
+    /// The same with one writer that goes on, which numbers rows and names again.
+    #[test]
+    fn a_writer_goes_on_after_a_lost_batch() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.sqlite");
+        let connection = open_writer(&path).unwrap();
+        let sealer = Sealer::new(&crate::secrets::SecretOptions::default()).unwrap();
+        let mut writer = CampaignWriter::new(&connection, &path, Redactor::default(), sealer);
+        let log = |text: String| [Entry::Log { trial: TrialId(1), instance: "a-1".into(), text }];
+        writer.commit(&mut log("x".to_owned())).unwrap();
+        let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+        connection.pragma_update(None, "max_page_count", pages).unwrap();
+        let full = writer.commit(&mut log("y".repeat(100_000))).unwrap_err();
+        assert_eq!(full.kind, StoreErrorKind::DiskFull);
+        connection.pragma_update(None, "max_page_count", pages + 1000).unwrap();
+        writer.commit(&mut log("z".to_owned())).unwrap();
+        let logs: i64 = connection.query_row("SELECT count(*) FROM logs", [], |row| row.get(0)).unwrap();
+        assert_eq!(logs, 2);
     }
 
     #[test]

@@ -8,9 +8,9 @@ use rusqlite::{Connection, Statement};
 
 use super::intern::{Interner, NameList};
 use super::points;
-use super::queue::Batch;
 use super::row::{self, Numbers, UNNUMBERED};
 use super::segment::{Builder, Segment};
+use super::writer::Batch;
 use super::{schema, seen};
 use crate::error::StoreError;
 use crate::secrets::{Redactor, Sealer};

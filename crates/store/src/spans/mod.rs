@@ -16,7 +16,6 @@ mod hash;
 mod intern;
 mod migrate;
 mod points;
-mod queue;
 mod reader;
 mod row;
 mod scan;
@@ -28,10 +27,11 @@ mod slice;
 mod store;
 mod writer;
 
+pub use crate::writer::{Ack, Refused};
 pub use catalogue::{SliceEntry, SpanRetention};
 pub use points::SeriesEntry;
 pub use reader::{Matching, SpanReader};
-pub use store::{Ack, Refused, SpanCounts, SpanStore, SpanStoreOptions};
+pub use store::{SpanCounts, SpanStore, SpanStoreOptions};
 
 pub use crate::series_table::{SeriesFound, SeriesQuery};
 

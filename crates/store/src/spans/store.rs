@@ -5,20 +5,18 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use faultscope_model::metrics::Point;
 use faultscope_model::trace::ReportedSpan;
-use tokio::sync::oneshot;
 
 use super::catalogue::SpanRetention;
-use super::queue::{Batch, Offer, Queue};
-use super::writer::Writer;
+use super::writer::{self, Batch, SliceWriter, Stored};
 use crate::campaigns::Store;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LOCK;
 use crate::secrets::SecretOptions;
+use crate::writer::{Ack, Queue, Refused, Writer, write_batches};
 
 /// How spans are kept.
 #[derive(Debug, Clone)]
@@ -60,29 +58,10 @@ impl Default for SpanStoreOptions {
 #[derive(Debug)]
 pub struct SpanStore {
     state: PathBuf,
-    folder: PathBuf,
-    queue: Arc<Queue>,
-    writer: Option<JoinHandle<()>>,
+    writer: Writer<Batch>,
+    stored: Arc<Stored>,
     /// Held while spans are written; the operating system lets go of it when the process dies.
     _lock: File,
-}
-
-/// Why a batch was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// The disk is behind: the sender should try again later.
-    #[error("too many spans wait to be written")]
-    Busy,
-    /// The writer has ended.
-    #[error("the store is closed")]
-    Closed,
-}
-
-/// Resolves once what was put is committed, or says why it could not be.
-#[derive(Debug)]
-pub struct Ack {
-    answer: oneshot::Receiver<Result<(), StoreError>>,
-    folder: PathBuf,
 }
 
 /// What happened to spans so far.
@@ -94,7 +73,7 @@ pub struct SpanCounts {
     pub points: u64,
     /// Spans and points that were refused because too many waited.
     pub refused: u64,
-    /// Spans that were taken but could not be written; their senders were told.
+    /// Spans and points that were taken but could not be written; their senders were told.
     pub lost: u64,
     /// Commits.
     pub commits: u64,
@@ -116,20 +95,12 @@ impl SpanStore {
             _ => {}
         }
         let lock = lock(&folder)?;
-        let queue = Arc::new(Queue::new(options.queued_spans, options.queued_bytes));
-        let writer = Writer::open(folder.clone(), options)?;
-        let thread = std::thread::Builder::new()
-            .name("span-writer".to_owned())
-            .spawn({
-                let queue = Arc::clone(&queue);
-                move || {
-                    // Whatever ends the thread, waiting for it must end too.
-                    let _closing = AbandonOnDrop(&queue);
-                    writer.run(&queue);
-                }
-            })
-            .map_err(StoreError::io("start the writer of", &folder))?;
-        Ok(Self { state, folder, queue, writer: Some(thread), _lock: lock })
+        let queue = Queue::new(&folder, writer::bounds(&options));
+        let stored = Arc::new(Stored::default());
+        let slices = SliceWriter::open(folder.clone(), options, Arc::clone(&stored))?;
+        let writer = Writer::start("span-writer", queue, move |queue| write_batches(queue, slices));
+        let writer = writer.map_err(StoreError::io("start the writer of", &folder))?;
+        Ok(Self { state, writer, stored, _lock: lock })
     }
 
     /// The `.faultscope` folder.
@@ -139,61 +110,31 @@ impl SpanStore {
 
     /// Takes spans to be written together; never blocks.
     pub fn put(&self, spans: Vec<ReportedSpan>) -> Result<Ack, Refused> {
-        self.offer(spans, Vec::new())
+        self.submit(spans, Vec::new())
     }
 
     /// Takes points of metrics to be written together; never blocks.
     pub fn put_points(&self, points: Vec<Point>) -> Result<Ack, Refused> {
-        self.offer(Vec::new(), points)
+        self.submit(Vec::new(), points)
     }
 
     /// What happened so far.
     pub fn counts(&self) -> SpanCounts {
-        let counters = &self.queue.counters;
         SpanCounts {
-            stored: counters.stored.load(Ordering::Relaxed),
-            points: counters.points.load(Ordering::Relaxed),
-            refused: counters.refused.load(Ordering::Relaxed),
-            lost: counters.lost.load(Ordering::Relaxed),
-            commits: counters.commits.load(Ordering::Relaxed),
-            waiting: self.queue.waiting() as u64,
+            stored: self.stored.spans.load(Ordering::Relaxed),
+            points: self.stored.points.load(Ordering::Relaxed),
+            refused: self.writer.refused(),
+            lost: self.writer.lost(),
+            commits: self.writer.commits(),
+            waiting: self.writer.waiting() as u64,
         }
     }
 
-    fn offer(&self, spans: Vec<ReportedSpan>, points: Vec<Point>) -> Result<Ack, Refused> {
-        let (answer, receiver) = oneshot::channel();
-        match self.queue.offer(Batch { spans, points, answer }) {
-            Offer::Taken => Ok(Ack { answer: receiver, folder: self.folder.clone() }),
-            Offer::Full => Err(Refused::Busy),
-            Offer::Closed => Err(Refused::Closed),
-        }
+    fn submit(&self, spans: Vec<ReportedSpan>, points: Vec<Point>) -> Result<Ack, Refused> {
+        let batch = Batch { spans, points };
+        let weight = batch.weigh();
+        self.writer.submit(batch, weight)
     }
-}
-
-impl Drop for SpanStore {
-    fn drop(&mut self) {
-        self.queue.close();
-        if let Some(writer) = self.writer.take() {
-            // A panic of the writer was already reported where it happened.
-            let _ = writer.join();
-        }
-    }
-}
-
-impl Ack {
-    /// Waits until the spans are committed.
-    pub async fn committed(self) -> Result<(), StoreError> {
-        self.answer.await.unwrap_or_else(|_| Err(ended(&self.folder)))
-    }
-
-    /// The same for callers outside of an async runtime; it panics inside of one.
-    pub fn committed_blocking(self) -> Result<(), StoreError> {
-        self.answer.blocking_recv().unwrap_or_else(|_| Err(ended(&self.folder)))
-    }
-}
-
-fn ended(folder: &Path) -> StoreError {
-    StoreError::new(StoreErrorKind::Closed, "write", folder, "its writer has ended")
 }
 
 /// Takes the lock and leaves a note who has it.
@@ -217,12 +158,4 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
     note.map_err(StoreError::io("write", &path))?;
     Ok(file)
-}
-
-struct AbandonOnDrop<'q>(&'q Queue);
-
-impl Drop for AbandonOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.abandon();
-    }
 }

@@ -1,20 +1,56 @@
-//! The one writer of spans: a thread that takes batches from the queue, commits them as a group, answers
-//! those who wait, closes slices that are large enough and removes old ones.
+//! What commits spans and points: it writes to the last slice, closes slices that are large enough and removes
+//! old ones.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use faultscope_model::metrics::Point;
+use faultscope_model::trace::ReportedSpan;
 
 use super::SpanStoreOptions;
 use super::active::Active;
 use super::catalogue::{Catalogue, SliceEntry};
-use super::queue::{Batch, Queue};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::secrets::{Redactor, Sealer};
+use crate::writer::{Bounds, Commit, Weight};
 
-/// The writer and what it writes to.
-pub(super) struct Writer {
+/// How long batches are gathered: their senders wait, so this is what they wait longer than they must.
+const GATHER: Duration = Duration::from_millis(4);
+
+/// How many spans and points make a group of batches.
+const ENOUGH: usize = 2000;
+
+/// Spans and points that came together and are acknowledged together.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) spans: Vec<ReportedSpan>,
+    pub(super) points: Vec<Point>,
+}
+
+/// What was committed so far.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    pub(super) spans: AtomicU64,
+    pub(super) points: AtomicU64,
+}
+
+/// How much may wait for the writer.
+pub(super) fn bounds(options: &SpanStoreOptions) -> Bounds {
+    Bounds { items: options.queued_spans, bytes: options.queued_bytes, gather: GATHER, enough: ENOUGH }
+}
+
+impl Batch {
+    /// What it counts in the queue.
+    pub(super) fn weigh(&self) -> Weight {
+        let bytes = self.spans.iter().map(size).chain(self.points.iter().map(point_size)).sum();
+        Weight { items: self.spans.len() + self.points.len(), bytes }
+    }
+}
+
+/// Writes slices of a folder.
+pub(super) struct SliceWriter {
     folder: PathBuf,
     options: SpanStoreOptions,
     catalogue: Catalogue,
@@ -22,63 +58,24 @@ pub(super) struct Writer {
     active: Option<Active>,
     redactor: Redactor,
     sealer: Sealer,
+    stored: Arc<Stored>,
 }
 
-impl Writer {
+impl SliceWriter {
     /// Takes over a folder whose lock is held.
-    pub(super) fn open(folder: PathBuf, options: SpanStoreOptions) -> Result<Self, StoreError> {
+    pub(super) fn open(
+        folder: PathBuf,
+        options: SpanStoreOptions,
+        stored: Arc<Stored>,
+    ) -> Result<Self, StoreError> {
         let redactor = Redactor::new(&options.secrets.rules);
         let sealer = Sealer::new(&options.secrets)?;
         let mut catalogue = Catalogue::read(&folder)?;
         catalogue.adopt(&folder, now_us())?;
-        let mut writer = Self { folder, options, catalogue, active: None, redactor, sealer };
+        let mut writer = Self { folder, options, catalogue, active: None, redactor, sealer, stored };
         writer.activate()?;
         writer.retain()?;
         Ok(writer)
-    }
-
-    /// Writes until the queue is closed and empty.
-    pub(super) fn run(mut self, queue: &Arc<Queue>) {
-        let mut batches = Vec::new();
-        while queue.take(&mut batches) {
-            let spans = batches.iter().map(|batch| batch.spans.len() as u64).sum();
-            let points = batches.iter().map(|batch| batch.points.len() as u64).sum();
-            let written = if batches.is_empty() { Ok(()) } else { self.commit(&batches) };
-            let counters = &queue.counters;
-            match &written {
-                Ok(()) => {
-                    counters.stored.fetch_add(spans, Ordering::Relaxed);
-                    counters.points.fetch_add(points, Ordering::Relaxed);
-                    counters.commits.fetch_add(u64::from(!batches.is_empty()), Ordering::Relaxed);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, cause = %error.source, spans, "spans could not be stored");
-                    counters.lost.fetch_add(spans, Ordering::Relaxed);
-                }
-            }
-            for batch in batches.drain(..) {
-                let answer = match &written {
-                    Ok(()) => Ok(()),
-                    Err(error) => Err(error.again()),
-                };
-                // Whoever waited may have gone, which is their business.
-                let _ = batch.answer.send(answer);
-            }
-            // After the answers: who waits for spans need not wait for the next slice.
-            if let Err(error) = self.turn() {
-                tracing::warn!(%error, cause = %error.source, "slices could not be turned over");
-            }
-        }
-    }
-
-    fn commit(&mut self, batches: &[Batch]) -> Result<(), StoreError> {
-        self.activate()?;
-        match &mut self.active {
-            Some(active) => {
-                active.commit(batches, &self.options.tag_values, &self.redactor, &mut self.sealer)
-            }
-            None => Err(StoreError::new(StoreErrorKind::Closed, "write", &self.folder, "no slice is open")),
-        }
     }
 
     /// Opens the slice to be written: the last one if it was not closed, or a new one.
@@ -144,6 +141,41 @@ impl Writer {
         self.catalogue.write(&self.folder)?;
         gone.iter().try_for_each(|slice| slice.remove(&self.folder))
     }
+}
+
+impl Commit for SliceWriter {
+    type Entry = Batch;
+
+    fn commit(&mut self, batches: &mut [Batch]) -> Result<(), StoreError> {
+        self.activate()?;
+        let Some(active) = &mut self.active else {
+            return Err(StoreError::new(StoreErrorKind::Closed, "write", &self.folder, "no slice is open"));
+        };
+        active.commit(batches, &self.options.tag_values, &self.redactor, &mut self.sealer)?;
+        let count = |len: fn(&Batch) -> usize| batches.iter().map(len).sum::<usize>() as u64;
+        self.stored.spans.fetch_add(count(|batch| batch.spans.len()), Ordering::Relaxed);
+        self.stored.points.fetch_add(count(|batch| batch.points.len()), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn maintain(&mut self) {
+        if let Err(error) = self.turn() {
+            tracing::warn!(%error, cause = %error.source, "slices could not be turned over");
+        }
+    }
+}
+
+/// About how many bytes a span takes in memory.
+fn size(span: &ReportedSpan) -> usize {
+    let tags: usize = span.tags.iter().map(|(key, value)| key.len() + value.len() + 48).sum();
+    let annotations: usize = span.annotations.iter().map(|(_, text)| text.len() + 32).sum();
+    size_of::<ReportedSpan>() + span.name.len() + tags + annotations
+}
+
+/// About how many bytes a point takes in memory.
+fn point_size(point: &Point) -> usize {
+    let about: usize = point.series.about.iter().map(|(key, value)| key.len() + value.len() + 48).sum();
+    size_of::<Point>() + point.series.name.len() + point.series.service.len() + about
 }
 
 /// Microseconds since 1970.
