@@ -114,11 +114,6 @@ impl Campaign {
         &self.file.meta.id
     }
 
-    /// What it is.
-    pub fn meta(&self) -> &CampaignMeta {
-        &self.file.meta
-    }
-
     /// Its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -191,12 +186,6 @@ impl Campaign {
             text = serde_json::to_string_pretty(&value).map_err(invalid)?;
         }
         files::write_text(&path, &(text + "\n"))
-    }
-
-    /// Keeps the campaign from retention, or gives it free.
-    pub fn keep(&mut self, keep: bool) -> Result<(), StoreError> {
-        self.file.keep = keep;
-        self.file.write(&self.folder)
     }
 
     /// A reader of what is committed.

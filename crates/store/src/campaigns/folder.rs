@@ -5,14 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use faultscope_model::{CampaignId, RunId};
+use faultscope_model::CampaignId;
 use serde::de::DeserializeOwned;
 
 use super::campaign::{Campaign, CampaignOptions};
 use super::event_log::{self, Events};
 use super::meta::{CampaignFile, CampaignMeta};
 use super::migrate::REPORT_STEPS;
-use super::reader::{Reader, StoredRun};
+use super::reader::Reader;
 use super::retention::{Candidate, Retention, choose};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::files;
@@ -159,18 +159,7 @@ impl Store {
         }
     }
 
-    /// A run by its id `7f3a.12`, with its campaign.
-    pub fn run_by(&self, id: &RunId) -> Result<(StoredCampaign, StoredRun), StoreError> {
-        let campaign = self.campaign_by(id.as_str().split('.').next().unwrap_or_default())?;
-        let run = campaign.reader()?.run(id)?;
-        let missing = || {
-            let reason = format!("campaign `{}` has no run `{id}`", campaign.meta.id);
-            StoreError::new(StoreErrorKind::NotFound, "find a run in", &campaign.folder, reason)
-        };
-        Ok((campaign.clone(), run.ok_or_else(missing)?))
-    }
-
-    /// Keeps a campaign from retention, or gives it free.
+    /// Pins a campaign, so that retention leaves it, or unpins it.
     pub fn keep(&self, id: &CampaignId, keep: bool) -> Result<(), StoreError> {
         let folder = self.campaigns.join(id.as_str());
         let mut file = CampaignFile::read(&folder)?;
