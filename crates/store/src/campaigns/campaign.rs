@@ -9,13 +9,13 @@ use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{CampaignId, InstanceId, RunId, SlotId, TrialId};
 use serde::Serialize;
 
+use super::campaign_writer::{self, CampaignWriter, Entry, weigh_call, weigh_reports};
 use super::event_log::EventLog;
 use super::folder::REPORT;
 use super::meta::{CampaignFile, CampaignMeta};
 use super::metrics_database::SampleWriter;
 use super::reader::Reader;
 use super::schema::{DATABASE, open_writer};
-use super::writer::{self, CampaignWriter, Entry, weigh_call, weigh_reports};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LOCK;
 use crate::secrets::{Redactor, Sealer, SecretOptions};
@@ -100,7 +100,7 @@ impl Campaign {
         let connection = open_writer(&database)?;
         let events = EventLog::append_to(&folder)?.redacted_by(redactor.clone());
         let samples = Arc::new(SampleWriter::new(&folder));
-        let queue = Queue::new(&folder, writer::bounds(options.queued_spans, options.queued_bytes));
+        let queue = Queue::new(&folder, campaign_writer::bounds(options.queued_spans, options.queued_bytes));
         let writer = Writer::start("store-writer", queue, {
             let redactor = redactor.clone();
             move |queue| write_batches(queue, CampaignWriter::new(&connection, &database, redactor, sealer))

@@ -14,6 +14,7 @@
 
 mod call_row;
 mod campaign;
+mod campaign_writer;
 mod event_log;
 mod folder;
 mod meta;
@@ -24,7 +25,6 @@ mod reported_spans;
 mod retention;
 mod schema;
 mod traces;
-mod writer;
 
 pub use campaign::{Campaign, CampaignOptions, RunRecord, SpanSink};
 pub use event_log::{EventLog, Events, LoggedEvent};

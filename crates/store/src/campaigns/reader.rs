@@ -11,9 +11,9 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::call_row::{COLUMNS, read_span};
+use super::campaign_writer::trace_key;
 use super::metrics_database::{EVER, SampleReader};
 use super::schema::{DATABASE, open_reader};
-use super::writer::trace_key;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::numbered_names::NameTable;
 use crate::secrets::Key;

@@ -10,7 +10,7 @@ use super::intern::{Interner, NameList};
 use super::points;
 use super::row::{self, Numbers, UNNUMBERED};
 use super::segment::{Builder, Segment};
-use super::writer::Batch;
+use super::slice_writer::Batch;
 use super::{schema, seen};
 use crate::error::StoreError;
 use crate::secrets::{Redactor, Sealer};

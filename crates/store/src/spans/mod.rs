@@ -24,8 +24,8 @@ mod search;
 mod seen;
 mod segment;
 mod slice;
+mod slice_writer;
 mod store;
-mod writer;
 
 pub use crate::writer::{Ack, Refused};
 pub use catalogue::{SliceEntry, SpanRetention};

@@ -11,7 +11,7 @@ use faultscope_model::metrics::Point;
 use faultscope_model::trace::ReportedSpan;
 
 use super::catalogue::SpanRetention;
-use super::writer::{self, Batch, SliceWriter, Stored};
+use super::slice_writer::{self, Batch, SliceWriter, Stored};
 use crate::campaigns::Store;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LOCK;
@@ -95,7 +95,7 @@ impl SpanStore {
             _ => {}
         }
         let lock = lock(&folder)?;
-        let queue = Queue::new(&folder, writer::bounds(&options));
+        let queue = Queue::new(&folder, slice_writer::bounds(&options));
         let stored = Arc::new(Stored::default());
         let slices = SliceWriter::open(folder.clone(), options, Arc::clone(&stored))?;
         let writer = Writer::start("span-writer", queue, move |queue| write_batches(queue, slices));

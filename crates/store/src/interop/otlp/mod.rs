@@ -4,10 +4,10 @@ mod answer;
 mod buckets;
 mod containers;
 mod metrics;
-mod points;
 mod read;
 mod scalars;
 mod stream;
+mod to_points;
 mod value;
 mod wire;
 mod wire_metrics;
@@ -15,9 +15,9 @@ mod write;
 
 pub use answer::partial_success;
 pub use metrics::{MetricPoint, MetricValue, Temporality, metrics_json, metrics_proto};
-pub use points::points_of;
 pub(super) use read::find_endpoints;
 pub use read::{traces_json, traces_proto};
+pub use to_points::points_of;
 pub(super) use write::to_data;
 pub use write::{to_json, to_proto};
 

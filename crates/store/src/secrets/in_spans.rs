@@ -8,7 +8,7 @@ use faultscope_model::trace::ReportedSpan;
 use super::known::Known;
 use super::rules::Rules;
 use super::seal::{Original, Place};
-use super::{REDACTED, json, pairs, text};
+use super::{REDACTED, in_json, in_pairs, in_text};
 
 /// How much of a compressed body is looked into.
 const MOST_INFLATED: u64 = 64 << 10;
@@ -19,7 +19,7 @@ type Found<'f> = &'f mut dyn FnMut(&[u8]);
 pub(super) fn take(rules: &Rules, span: &mut Span, found: Found<'_>) -> Vec<Original> {
     let mut originals = Vec::new();
     let mut keep = |place, index, bytes| originals.push(Original { place, index, bytes });
-    if let Some(path) = pairs::address(&span.path, rules, found) {
+    if let Some(path) = in_pairs::address(&span.path, rules, found) {
         keep(Place::Path, 0, std::mem::replace(&mut span.path, path).into_bytes());
     }
     let Some(payload) = span.payload.as_deref_mut() else { return originals };
@@ -203,9 +203,9 @@ fn plain(rules: &Rules, value: &str, found: Found<'_>) -> Option<String> {
         user |= byte == b'@';
         blank |= byte == b' ';
     }
-    let address = if query { pairs::address(value, rules, found) } else { None };
+    let address = if query { in_pairs::address(value, rules, found) } else { None };
     let shown = address.as_deref().unwrap_or(value);
-    let credentials = if user || blank { text::credentials(shown) } else { None };
+    let credentials = if user || blank { in_text::credentials(shown) } else { None };
     credentials.or(address)
 }
 
@@ -225,8 +225,8 @@ fn tag(rules: &Rules, key: &str, value: &str, found: Found<'_>) -> Option<String
     match value.as_bytes().first() {
         Some(b'{' | b'[') => structured(rules, value, found),
         _ if key.ends_with("query") || key == "req" || key == "res" || key.ends_with("body") => {
-            if pairs::is_form(value) {
-                pairs::form(value, rules, found)
+            if in_pairs::is_form(value) {
+                in_pairs::form(value, rules, found)
             } else {
                 plain(rules, value, found)
             }
@@ -250,8 +250,8 @@ fn structured(rules: &Rules, value: &str, found: Found<'_>) -> Option<String> {
         return any.then(|| serde_json::to_string(&headers).unwrap_or_default());
     }
     let fields =
-        json::redact(value.as_bytes(), rules, found).map(|b| String::from_utf8_lossy(&b).into_owned());
-    text::credentials(fields.as_deref().unwrap_or(value)).or(fields)
+        in_json::redact(value.as_bytes(), rules, found).map(|b| String::from_utf8_lossy(&b).into_owned());
+    in_text::credentials(fields.as_deref().unwrap_or(value)).or(fields)
 }
 
 /// A body without its secrets; none when it has none.
@@ -271,9 +271,10 @@ fn body(rules: &Rules, headers: &[(String, String)], bytes: &[u8], found: Found<
 }
 
 fn uncompressed(rules: &Rules, bytes: &[u8], found: Found<'_>) -> Option<Vec<u8>> {
-    if json::is_json(bytes) {
-        let fields = json::redact(bytes, rules, found);
-        let shown = std::str::from_utf8(fields.as_deref().unwrap_or(bytes)).ok().and_then(text::credentials);
+    if in_json::is_json(bytes) {
+        let fields = in_json::redact(bytes, rules, found);
+        let shown =
+            std::str::from_utf8(fields.as_deref().unwrap_or(bytes)).ok().and_then(in_text::credentials);
         return shown.map(String::into_bytes).or(fields);
     }
     // The last character may be cut in two.
@@ -284,11 +285,11 @@ fn uncompressed(rules: &Rules, bytes: &[u8], found: Found<'_>) -> Option<Vec<u8>
         }
         Err(_) => return None,
     };
-    if pairs::is_form(shown) {
-        return pairs::form(shown, rules, found).map(String::into_bytes);
+    if in_pairs::is_form(shown) {
+        return in_pairs::form(shown, rules, found).map(String::into_bytes);
     }
-    let multipart = pairs::multipart(shown, rules, found);
-    let credentials = text::credentials(multipart.as_deref().unwrap_or(shown));
+    let multipart = in_pairs::multipart(shown, rules, found);
+    let credentials = in_text::credentials(multipart.as_deref().unwrap_or(shown));
     credentials.or(multipart).map(String::into_bytes)
 }
 
