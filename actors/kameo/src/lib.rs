@@ -37,8 +37,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
-use faultscope_model::perturbation::Kind;
 use faultscope_probe::{Probe, Turn};
+use faultscope_probe_format::Kind;
 use futures_util::FutureExt;
 use kameo::Actor;
 use kameo::actor::{ActorRef, Spawn};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use faultscope_model::perturbation::TargetId;
+use faultscope_probe_format::TargetId;
 use tracing::span::Id;
 use tracing::{Metadata, Span, Subscriber};
 use tracing_subscriber::filter::FilterFn;

@@ -19,7 +19,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use faultscope_model::perturbation::{
+use faultscope_probe_format::{
     Configuration, Event, FORMAT, FormatError, Kind, PERTURBATION_FILE, Perturbation, TRACE_FILE, TargetId,
     TraceHead,
 };

@@ -43,8 +43,8 @@ mod supervisors;
 
 use std::fmt;
 
-use faultscope_model::perturbation::Kind;
 use faultscope_probe::Probe;
+use faultscope_probe_format::Kind;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use supervisors::Listed;
 use tracing::{Instrument, Span};

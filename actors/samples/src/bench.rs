@@ -5,8 +5,8 @@
 
 use std::io::{self, BufRead, Write};
 
-use faultscope_model::perturbation::Perturbation;
 use faultscope_model::{DeltaSet, Outcome};
+use faultscope_probe_format::Perturbation;
 use faultscope_search::resilience::Clues;
 use faultscope_search::resilience::bench::{Answer, Ask, Framework};
 use faultscope_search::resilience::simulate::{Asserted, Mutant, System};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultscope_journal::{Deliveries, Journal, Seen};
-use faultscope_model::perturbation::{Kind, TargetId};
 use faultscope_probe::Probe;
+use faultscope_probe_format::{Kind, TargetId};
 use serde::Serialize;
 
 use crate::Faults;

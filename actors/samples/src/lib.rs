@@ -11,9 +11,9 @@ mod on_kameo;
 mod on_ractor;
 
 use faultscope_model::outcome::{Ending, Signature};
-use faultscope_model::perturbation::{Configuration, Event, Perturbation, TargetId};
 use faultscope_model::{DeltaSet, Outcome};
 use faultscope_probe::{Probe, ProbeError};
+use faultscope_probe_format::{Configuration, Event, Perturbation, TargetId};
 pub use faultscope_search::resilience::bench::Framework;
 use faultscope_search::resilience::simulate::{Asserted, System};
 use faultscope_search::resilience::{Clues, Targets};

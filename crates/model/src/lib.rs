@@ -26,7 +26,6 @@ pub mod scale;
 pub mod series;
 pub mod space;
 pub mod span;
-mod target;
 pub mod trace;
 pub mod units;
 pub mod wiring;

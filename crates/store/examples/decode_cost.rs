@@ -6,8 +6,9 @@ use std::error::Error;
 use std::hint::black_box;
 use std::io::Write;
 
-use faultscope_model::trace::ReportedSpan;
-use faultscope_store::interop::trace::{Linker, Tree, corrections, critical_path, group};
+use faultscope_model::trace::{
+    Linker, ReportedSpan, TraceTree, clock_corrections, critical_path, group_by_trace,
+};
 use faultscope_store::interop::{Limits, SpanFormat, inflate, otlp, zipkin};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -58,10 +59,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn understand(spans: &[ReportedSpan]) {
     let mut linker = Linker::default();
-    for trace in group(spans.to_vec(), true) {
-        let tree = Tree::new(trace);
+    for trace in group_by_trace(spans.to_vec(), true) {
+        let tree = TraceTree::new(trace);
         linker.add(&tree);
-        black_box(critical_path(&tree, &corrections(&tree)));
+        black_box(critical_path(&tree, &clock_corrections(&tree)));
     }
     black_box(linker.links());
 }

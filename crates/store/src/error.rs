@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::secrets::UnsealError;
+
 /// Something that could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} `{}`", path.display())]
@@ -98,6 +100,15 @@ impl StoreError {
             };
             Self { kind, action, path: path.to_owned(), source: Box::new(source) }
         }
+    }
+
+    /// Says why sealed secrets of a file cannot be opened.
+    pub(crate) fn unseal(path: &Path, error: UnsealError) -> Self {
+        let kind = match error {
+            UnsealError::OtherKey => StoreErrorKind::NotPermitted,
+            UnsealError::Damaged => StoreErrorKind::Damaged,
+        };
+        Self::new(kind, "restore the secrets of", path, error.to_string())
     }
 
     /// The same trouble again, for a second one who waits for the answer.

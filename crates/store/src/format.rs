@@ -6,24 +6,14 @@ use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::schema::version;
 use crate::secrets::{Sealer, SecretOptions};
-use crate::{FORMAT, migrate};
+use crate::sqlite::version;
 
 /// Brings a JSON file from one version to the next.
 pub(crate) type FileStep = fn(&mut Value) -> Result<(), String>;
 
 /// Brings a database from one version to the next, within a transaction.
 pub(crate) type DatabaseStep = fn(&Connection, &Path, &mut Sealer) -> Result<(), StoreError>;
-
-/// Steps for `campaign.json`; the first one leads from version 1 to 2.
-pub(crate) const CAMPAIGN_STEPS: &[FileStep] = &[|_| Ok(())];
-
-/// Steps for `report.json`.
-pub(crate) const REPORT_STEPS: &[FileStep] = &[|_| Ok(())];
-
-/// Steps for `store.sqlite`.
-pub(crate) const DATABASE_STEPS: &[DatabaseStep] = &[migrate::campaign_to_2];
 
 /// Reads a JSON file that carries `"format"` and brings it to the present version.
 pub(crate) fn read_versioned(path: &Path, text: &str, steps: &[FileStep]) -> Result<Value, StoreError> {
@@ -83,10 +73,6 @@ pub(crate) fn bring_up(
     let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     Ok(())
 }
-
-const _: () = assert!(CAMPAIGN_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
-const _: () = assert!(REPORT_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
-const _: () = assert!(DATABASE_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
 
 #[cfg(test)]
 mod tests {

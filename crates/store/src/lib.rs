@@ -1,56 +1,43 @@
-//! Spans, runs, logs and events on disk: the `.faultscope` folder beside an application file.
+//! Spans, metrics, runs, logs and events on disk: the `.faultscope` folder beside an application file.
 //!
-//! ```text
-//! .faultscope/campaigns/<id>/campaign.json   what it is, its format version
-//!                            events.jsonl    what happened, one object per line
-//!                            store.sqlite    spans, runs, logs
-//!                            metrics.sqlite  what instances used
-//!                            report.json     what was found
-//!                            writer.lock     held while it is being written
-//! ```
+//! | room | what it is for |
+//! |---|---|
+//! | [`campaigns`] | what the tool finds out: a folder for each campaign with calls, runs, logs, samples, events, report |
+//! | [`spans`] | what services send: slices of reported spans and metrics, by arrival and size |
+//! | [`interop`] | the languages of tracers and of Prometheus: bytes in, data out, and back |
+//! | [`secrets`] | takes secrets out before anything is written, and seals them for a replay |
+//! | [`serve`] | routes that take spans and metrics in and answer queries |
+//! | `writer` | the way from many recorders to the one writer of a database |
 //!
-//! Secrets are taken out before anything is written, see [`secrets`].
-//!
-//! This crate owns the format. Each campaign has one writer; any number of processes may read it
-//! meanwhile. Recording a span never blocks: what the disk cannot keep up with is dropped and counted.
-//! Readers block on the disk, so async callers read on a blocking thread.
+//! This crate owns the formats of these files. Readers block on the disk, so async callers read on a blocking
+//! thread.
 
-mod campaign;
-mod campaigns;
-mod codec;
 mod error;
-mod events;
-mod exposition;
 mod files;
-mod folder;
 mod format;
-mod meta;
-mod migrate;
-mod names;
-mod queue;
-mod reader;
-mod reports;
-mod retention;
-mod samples;
-mod schema;
+mod lock;
+mod numbered_names;
+mod series_table;
+mod sqlite;
 mod writer;
 
+pub mod campaigns;
 pub mod interop;
 pub mod secrets;
 pub mod serve;
-pub mod slices;
+pub mod spans;
 
-pub use campaign::{Campaign, CampaignOptions, RunRecord, SpanSink};
-pub use campaigns::joined;
+pub use campaigns::{
+    Campaign, CampaignMeta, CampaignOptions, Edge, EventLog, Events, LoggedEvent, Reader, Retention,
+    RunRecord, SampleWriter, SpanSink, Store, StoredCampaign, StoredLog, StoredReport, StoredRun, joined,
+    new_campaign_id,
+};
 pub use error::{StoreError, StoreErrorKind};
-pub use events::{EventLog, Events, LoggedEvent};
-pub use exposition::{Asked, read_exposition};
-pub use folder::{Store, StoredCampaign};
-pub use meta::{CampaignMeta, new_campaign_id};
-pub use reader::{Edge, Reader, StoredLog, StoredRun};
-pub use reports::StoredReport;
-pub use retention::Retention;
-pub use samples::{SampleWriter, SeriesPoints};
 
-/// The version of every file this crate writes.
+// The old paths of what has moved: to `faultscope_model::metrics`, to `interop` and to `spans`.
+pub use faultscope_model::metrics::PointsBySeries as SeriesPoints;
+pub use interop::{Asked, read_exposition};
+pub use spans as slices;
+
+/// The version of every file of a campaign.
 pub const FORMAT: u32 = 2;

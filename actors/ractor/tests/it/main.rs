@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use faultscope_model::perturbation::{Configuration, Event, Kind, Perturbation};
 use faultscope_probe::Probe;
+use faultscope_probe_format::{Configuration, Event, Kind, Perturbation};
 use faultscope_ractor::Probed;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent, call};
 

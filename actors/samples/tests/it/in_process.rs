@@ -1,7 +1,7 @@
 //! Perturbed runs in this process.
 
 use faultscope_actor_samples::{Faults, Framework, Sample, trial};
-use faultscope_model::perturbation::Kind;
+use faultscope_probe_format::Kind;
 use faultscope_search::Search;
 use faultscope_search::resilience::simulate::{Asserted, Mutant, System, explore};
 use faultscope_search::resilience::{RtDd, Scope, Screen, ScreenOptions, Targets};
@@ -91,10 +91,8 @@ fn defects_are_found_on_real_actors() {
 fn what_does_not_happen_is_missed() {
     let sample = Sample::Accumulator { repaired: true };
     for framework in BOTH {
-        let nowhere = faultscope_model::perturbation::Perturbation {
-            kind: Kind::Duplicate,
-            target: "x.Nothing".into(),
-        };
+        let nowhere =
+            faultscope_probe_format::Perturbation { kind: Kind::Duplicate, target: "x.Nothing".into() };
         let missed = trial(framework, &sample, vec![nowhere.clone()]).unwrap();
         assert_eq!(missed.missed, [nowhere]);
         assert_eq!(missed.judged(&Targets::default(), Asserted::First).0.word(), "unresolved");

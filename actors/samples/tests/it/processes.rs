@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use faultscope_model::perturbation::{
+use faultscope_probe_format::{
     Configuration, Event, Kind, PERTURBATION_FILE, Perturbation, TRACE_FILE, read_trace,
 };
 use faultscope_search::resilience::{Scope, Targets};

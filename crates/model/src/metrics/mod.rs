@@ -8,6 +8,7 @@ mod join;
 mod known;
 mod selector;
 mod summary;
+mod timeseries;
 mod told;
 
 pub use handler::Handler;
@@ -15,6 +16,7 @@ pub use join::{AsOf, History, Moment, as_of, increase, rate};
 pub use known::is_known;
 pub use selector::{InvalidSelector, SeriesSelector, SeriesValue};
 pub use summary::Summary;
+pub use timeseries::{Point, PointsBySeries, TimeSeries};
 pub use told::{MOST_TOLD_AGE_US, Told, ToldHistory, ToldInstance};
 
 use serde::ser::SerializeMap;

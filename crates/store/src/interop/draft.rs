@@ -140,22 +140,8 @@ impl<'l> Draft<'l> {
         if self.span.id.0 == 0 {
             return Err("id is missing".to_owned());
         }
-        tidy(&mut self.span);
+        self.span.normalize();
         Ok(self.span)
-    }
-}
-
-/// What holds for every span, however it was made.
-pub(super) fn tidy(span: &mut ReportedSpan) {
-    if span.parent == Some(span.id) || span.parent == Some(SpanId(0)) {
-        span.parent = None;
-    }
-    if span.kind == Some(SpanKind::Client) {
-        span.shared = false;
-    }
-    if span.annotations.len() > 1 {
-        span.annotations.sort();
-        span.annotations.dedup();
     }
 }
 

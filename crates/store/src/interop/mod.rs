@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! body -> inflate -> SpanFormat::decode -> Decoded{spans, rejected}     what came in
-//! spans -> trace::{merge, Tree, links, critical_path}                   what it means
+//! spans -> faultscope_model::trace                                      what it means
 //! query::{zipkin, jaeger} -> TraceQuery -> query::matches               what is asked
 //! spans -> zipkin::{to_json, to_proto}, otlp::{..}, jaeger::{..}        what goes out
 //! ```
@@ -14,15 +14,28 @@
 mod body;
 pub mod decoders;
 mod draft;
+mod exposition;
 mod json;
 mod protobuf;
 
 pub mod jaeger;
-pub mod mesh;
 pub mod otlp;
 pub mod query;
-pub mod trace;
 pub mod zipkin;
+
+/// The old path of what is now in `faultscope_model::trace`.
+pub mod trace {
+    pub use faultscope_model::trace::{
+        CallEdge, CriticalStep as Step, DependencyLink, Linker, TraceNode as Node, TraceTree as Tree,
+        clock_corrections as corrections, critical_path, group_by_trace as group, has_failed as failed,
+        merge_pieces as merge, trace_start_us as start_us,
+    };
+}
+
+/// The old path of what is now in `faultscope_model::trace`.
+pub mod mesh {
+    pub use faultscope_model::trace::{is_mesh_call as is_mesh, report_call as reported};
+}
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +44,7 @@ use faultscope_model::trace::ReportedSpan;
 
 pub use body::{MetricFormat, Room, SpanFormat, grpc_message, inflate, inflate_within};
 pub use draft::{read_span_id, read_trace_id, zipkin_trace_id};
+pub use exposition::{Asked, read_exposition};
 
 /// How much of what comes in is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]

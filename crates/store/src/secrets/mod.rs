@@ -4,14 +4,14 @@
 //! files nor anything read from them holds a secret. What was replaced is sealed with a [`Key`] that stays
 //! on the machine, outside of the store, and only a replay puts it back.
 
-mod json;
+mod in_json;
+mod in_pairs;
+mod in_spans;
+mod in_text;
 mod key;
 mod known;
-mod pairs;
 mod rules;
 mod seal;
-mod spans;
-mod text;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,10 +20,10 @@ use faultscope_model::{SecretRules, Span, trace::ReportedSpan};
 pub use key::{Key, KeyPlace};
 pub use seal::UnsealError;
 
+pub(crate) use in_spans::{restore, restore_reported};
 use known::Known;
 use rules::Rules;
 pub(crate) use seal::{Original, unseal};
-pub(crate) use spans::{restore, restore_reported};
 
 /// What stands where a secret was.
 pub const REDACTED: &str = "[redacted]";
@@ -60,7 +60,7 @@ impl Redactor {
     /// A text for people or files; none when there is nothing to hide.
     pub fn text(&self, text: &str) -> Option<String> {
         let known = self.lock().replace(text.as_bytes()).map(|b| String::from_utf8_lossy(&b).into_owned());
-        let plain = text::redact(known.as_deref().unwrap_or(text), &self.rules);
+        let plain = in_text::redact(known.as_deref().unwrap_or(text), &self.rules);
         plain.or(known)
     }
 
@@ -99,7 +99,7 @@ impl Redactor {
 
     /// A span as a tracer reported it, without its secrets.
     pub fn reported(&self, span: &mut ReportedSpan) {
-        if let Some((redacted, _)) = spans::reported(&self.rules, span) {
+        if let Some((redacted, _)) = in_spans::reported(&self.rules, span) {
             *span = redacted;
         }
     }
@@ -109,17 +109,17 @@ impl Redactor {
         let mut known = self.lock();
         let mut found = |value: &[u8]| known.add(value);
         let mut all: Vec<_> =
-            spans.iter_mut().map(|span| spans::take(&self.rules, span, &mut found)).collect();
+            spans.iter_mut().map(|span| in_spans::take(&self.rules, span, &mut found)).collect();
         // Only now are all values known that came together with the others.
         for (span, originals) in spans.iter_mut().zip(&mut all) {
-            spans::sweep(&mut known, span, originals);
+            in_spans::sweep(&mut known, span, originals);
         }
         all
     }
 
     /// Takes the secrets out of a reported span; none when it has none, which is quick to see.
     pub(crate) fn take_reported(&self, span: &ReportedSpan) -> Option<(ReportedSpan, Vec<Original>)> {
-        spans::reported(&self.rules, span)
+        in_spans::reported(&self.rules, span)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {

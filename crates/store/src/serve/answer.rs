@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::interop::DecodeError;
 use crate::interop::query::QueryError;
-use crate::slices::Refused;
+use crate::spans::Refused;
 
 /// After how many seconds a sender should try again.
 const AGAIN: HeaderValue = HeaderValue::from_static("1");

@@ -25,11 +25,12 @@ use super::answer::Failure;
 use super::body::{Intake, Whole};
 use super::grpc;
 use super::ingest::{self, Taken};
-use crate::campaign::SpanSink;
+use crate::campaigns::SampleWriter;
+use crate::campaigns::SpanSink;
 use crate::interop::otlp::MetricPoint;
+use crate::interop::otlp::points_of;
 use crate::interop::{Batch, DecodeError, Decoded, Limits, MetricFormat, Room, SpanFormat};
-use crate::samples::SampleWriter;
-use crate::slices::{Point, points_of};
+use faultscope_model::metrics::Point;
 
 /// Bytes of all bodies that may be in memory at once; there are several slots.
 const BODIES_BYTES: usize = 64 << 20;

@@ -13,8 +13,8 @@ use super::answer::{Failure, JSON, typed};
 use super::body::Whole;
 use super::{Served, add};
 use crate::interop::otlp::MetricPoint;
+use crate::interop::otlp::points_of;
 use crate::interop::{Batch, DecodeError, Decoded, MetricFormat, SpanFormat};
-use crate::slices::points_of;
 
 const PROTOBUF: &str = "application/x-protobuf";
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use faultscope_model::trace::ReportedSpan;
+use faultscope_model::trace::{DependencyLink, ReportedSpan};
 use serde_json::json;
 
 use super::answer::{Failure, JSON, json, to_json};
@@ -108,7 +108,7 @@ pub(super) async fn dependencies(
 ) -> Result<Response, Old> {
     let (end_us, lookback_us) = zipkin_dependencies(&parameters(query))?;
     let links = served.ask(move |reader| reader.dependencies(end_us, lookback_us)).await?;
-    let link = |link: &crate::interop::trace::DependencyLink| json!({"parent": link.parent, "child": link.child, "callCount": link.call_count});
+    let link = |link: &DependencyLink| json!({"parent": link.parent, "child": link.child, "callCount": link.call_count});
     Ok(json(jaeger::v1_answer(links.iter().map(link).collect())))
 }
 

@@ -35,7 +35,7 @@ use tokio::sync::Semaphore;
 
 use crate::error::StoreError;
 use crate::interop::Limits;
-use crate::slices::{SpanReader, SpanStore};
+use crate::spans::{SpanReader, SpanStore};
 use answer::Failure;
 use body::Intake;
 

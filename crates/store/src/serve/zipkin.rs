@@ -104,7 +104,7 @@ pub(super) fn required<'p>(parameters: &'p Parameters, name: &str) -> Result<&'p
     parameters.get(name).ok_or_else(missing)
 }
 
-fn has_many(reader: &crate::slices::SpanReader) -> Result<bool, crate::StoreError> {
+fn has_many(reader: &crate::spans::SpanReader) -> Result<bool, crate::StoreError> {
     Ok(reader.services()?.len() > FEW)
 }
 

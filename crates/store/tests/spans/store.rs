@@ -4,12 +4,11 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use faultscope_model::metrics::Kind;
-use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind, TraceQuery};
+use faultscope_model::metrics::{Kind, Point, TimeSeries};
+use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind, TraceQuery, group_by_trace, trace_start_us};
 use faultscope_model::{SpanId, TraceId};
 use faultscope_store::StoreErrorKind;
 use faultscope_store::interop::query::matches;
-use faultscope_store::interop::trace::{group, start_us};
 use faultscope_store::slices::*;
 
 use crate::{HOUR, Random, TODAY, span};
@@ -97,7 +96,7 @@ fn searches_find_what_a_look_at_everything_finds() {
     }
     let reader = SpanReader::open(folder.path(), true);
     assert!(reader.slices().unwrap().len() > 2);
-    let traces = group(all, true);
+    let traces = group_by_trace(all, true);
     for n in 0..150 {
         let mut asked = query(TODAY + random.below(1_000) * 1_000_000);
         asked.lookback_us = random.below(900) * 1_000_000;
@@ -122,10 +121,10 @@ fn searches_find_what_a_look_at_everything_finds() {
         let mut wanted: Vec<_> = traces.iter().filter(fits).collect();
         let got = reader.search(&asked, matches).unwrap();
         assert!(got.iter().all(|trace| matches(&asked, trace)), "{n}: {asked:?}");
-        assert!(got.is_sorted_by_key(|trace| std::cmp::Reverse(start_us(trace))), "{n}: {asked:?}");
-        wanted.sort_by_key(|trace| std::cmp::Reverse((start_us(trace), trace[0].trace)));
+        assert!(got.is_sorted_by_key(|trace| std::cmp::Reverse(trace_start_us(trace))), "{n}: {asked:?}");
+        wanted.sort_by_key(|trace| std::cmp::Reverse((trace_start_us(trace), trace[0].trace)));
         let got: Vec<_> = got.iter().map(|trace| trace[0].trace).collect();
-        for trace in wanted.into_iter().take(asked.limit).filter(|trace| start_us(trace).is_some()) {
+        for trace in wanted.into_iter().take(asked.limit).filter(|trace| trace_start_us(trace).is_some()) {
             assert!(got.contains(&trace[0].trace), "{n}: {asked:?} misses {}", trace[0].trace);
         }
     }
@@ -271,7 +270,7 @@ fn points_alone_fill_slices_that_close_and_go_by_age() {
     let retention = SpanRetention { most_bytes: None, most_age: Some(Duration::ZERO) };
     let options = SpanStoreOptions { slice_age: Duration::ZERO, retention, ..SpanStoreOptions::default() };
     let store = SpanStore::open(folder.path(), options).unwrap();
-    let series = Series { name: "cpu".into(), service: "a".into(), ..Series::default() };
+    let series = TimeSeries { name: "cpu".into(), service: "a".into(), ..TimeSeries::default() };
     for at_us in [1, 2, 3] {
         let point = Point { series: series.clone(), at_us, value: 0.5 };
         store.put_points(vec![point]).unwrap().committed_blocking().unwrap();
@@ -287,7 +286,7 @@ fn points_of_metrics_are_kept_by_series() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), 10);
     let point = |service: &str, at_us, value| Point {
-        series: Series {
+        series: TimeSeries {
             name: "cpu".into(),
             service: service.into(),
             unit: "1".into(),

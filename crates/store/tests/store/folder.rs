@@ -8,8 +8,8 @@ use crate::{meta, store};
 fn campaigns_are_found_by_prefix_and_removed_by_age() {
     let (_folder, store) = store();
     for (id, started) in [("aa11-1", 3), ("aa22-1", 1), ("bb33-1", 2)] {
-        let mut campaign = store.campaign(meta(id, started)).unwrap();
-        campaign.keep(id == "aa22-1").unwrap();
+        let campaign = store.campaign(meta(id, started)).unwrap();
+        store.keep(campaign.id(), id == "aa22-1").unwrap();
     }
     let ids = |store: &Store| -> Vec<String> {
         store.campaigns().unwrap().iter().map(|campaign| campaign.meta.id.to_string()).collect()

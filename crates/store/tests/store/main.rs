@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use faultscope_model::span::{Parentage, Payload, Span, Wire};
 use faultscope_model::{InstanceId, NodeId, RunId, SlotId, SpanId, TraceId, TrialId};
-use faultscope_store::{CampaignMeta, CampaignOptions, RunRecord, Store, StoreErrorKind};
+use faultscope_store::{CampaignMeta, CampaignOptions, RunRecord, Store};
 
 mod folder;
 mod round_trip;
@@ -112,10 +112,11 @@ async fn runs_logs_events_and_report() {
     campaign.put_report(&vec![1, 2]).unwrap();
     campaign.flush().await.unwrap();
 
-    let (found, run) = store.run_by(&ids[1]).unwrap();
+    let found = store.campaign_by("7f3a").unwrap();
+    let reader = found.reader().unwrap();
+    let run = reader.run(&ids[1]).unwrap().unwrap();
     assert_eq!((run.trial, run.outcome.as_str(), run.json.as_str()), (TrialId(2), "pass", "{}"));
     assert!(found.is_live());
-    let reader = found.reader().unwrap();
     let trials: Vec<u64> = reader.runs().unwrap().iter().map(|run| run.trial.0).collect();
     assert_eq!(trials, [1, 2, 3]);
     let logs = reader.logs_of(TrialId(1)).unwrap();
@@ -125,8 +126,7 @@ async fn runs_logs_events_and_report() {
     );
     assert_eq!(found.events::<serde_json::Value>(0).unwrap().events[0].at_us, 9);
     assert_eq!(found.report::<Vec<u32>>().unwrap(), Some(vec![1, 2]));
-    let missing = store.run_by(&"7f3a.99".parse().unwrap()).unwrap_err();
-    assert_eq!(missing.kind, StoreErrorKind::NotFound);
+    assert_eq!(reader.run(&"7f3a.99".parse().unwrap()).unwrap(), None);
 }
 
 #[test]

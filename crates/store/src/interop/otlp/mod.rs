@@ -7,6 +7,7 @@ mod metrics;
 mod read;
 mod scalars;
 mod stream;
+mod to_points;
 mod value;
 mod wire;
 mod wire_metrics;
@@ -16,6 +17,7 @@ pub use answer::partial_success;
 pub use metrics::{MetricPoint, MetricValue, Temporality, metrics_json, metrics_proto};
 pub(super) use read::find_endpoints;
 pub use read::{traces_json, traces_proto};
+pub use to_points::points_of;
 pub(super) use write::to_data;
 pub use write::{to_json, to_proto};
 

@@ -2,17 +2,16 @@
 
 use std::borrow::Cow;
 
-use faultscope_model::trace::{ReportedSpan, TraceQuery};
+use faultscope_model::trace::{ReportedSpan, TraceQuery, trace_start_us};
 
 use crate::interop::draft::lower;
-use crate::interop::trace;
 
 /// Whether the trace answers the query, as Zipkin understands it.
 ///
 /// The trace must start within the query's time. Where a service is given, only what its own spans say
 /// counts; each condition may be met by another of them. Names are compared in lower case.
 pub fn matches(query: &TraceQuery, spans: &[ReportedSpan]) -> bool {
-    let Some(start) = trace::start_us(spans) else { return false };
+    let Some(start) = trace_start_us(spans) else { return false };
     if !in_time(query, start) {
         return false;
     }

@@ -2,11 +2,10 @@
 //!
 //! A search here is what a store without any index does: group, match, newest first, as many as asked for.
 
-use faultscope_model::trace::{ReportedSpan, TraceQuery};
+use faultscope_model::trace::{ReportedSpan, TraceQuery, group_by_trace, trace_start_us};
 
 use super::spans;
 use crate::interop::query::{Parameters, matches, matches_one_span, zipkin_traces};
-use crate::interop::trace::{group, start_us};
 
 /// Milliseconds since 1970 of some midnight.
 const TODAY: u64 = 1_704_067_200_000;
@@ -19,8 +18,8 @@ fn query(parameters: &str) -> TraceQuery {
 fn search(all: &[ReportedSpan], parameters: &str) -> Vec<String> {
     let query = query(&format!("lookback=172800000&{parameters}"));
     let mut traces: Vec<_> =
-        group(all.to_vec(), true).into_iter().filter(|trace| matches(&query, trace)).collect();
-    traces.sort_by_key(|trace| std::cmp::Reverse(start_us(trace)));
+        group_by_trace(all.to_vec(), true).into_iter().filter(|trace| matches(&query, trace)).collect();
+    traces.sort_by_key(|trace| std::cmp::Reverse(trace_start_us(trace)));
     traces.truncate(query.limit);
     traces.iter().map(|trace| trace[0].name.clone()).collect()
 }

@@ -5,7 +5,6 @@ use std::io::Write;
 
 use faultscope_model::trace::ReportedSpan;
 
-use super::lines;
 use crate::interop::decoders::DECODERS;
 use crate::interop::{Limits, jaeger, otlp, zipkin};
 
@@ -23,11 +22,15 @@ impl Random {
 }
 
 fn spans() -> Vec<ReportedSpan> {
-    let mut spans = lines(
-        "1 - client front>stock @1700000000000000 +200 ip=1
-         1 - server stock>front @1700000000000010 +100 ip=2 shared
-         2 1 producer stock>kafka @1700000000000020 +7 error
-         3 2 consumer mail>kafka",
+    let mut spans = super::spans(
+        r#"[{"traceId":"a","id":"1","kind":"CLIENT","timestamp":1700000000000000,"duration":200,
+             "localEndpoint":{"serviceName":"front","ipv4":"10.0.0.1"},"remoteEndpoint":{"serviceName":"stock"}},
+            {"traceId":"a","id":"1","kind":"SERVER","timestamp":1700000000000010,"duration":100,"shared":true,
+             "localEndpoint":{"serviceName":"stock","ipv4":"10.0.0.2"},"remoteEndpoint":{"serviceName":"front"}},
+            {"traceId":"a","id":"2","parentId":"1","kind":"PRODUCER","timestamp":1700000000000020,"duration":7,
+             "localEndpoint":{"serviceName":"stock"},"remoteEndpoint":{"serviceName":"kafka"},"tags":{"error":""}},
+            {"traceId":"a","id":"3","parentId":"2","kind":"CONSUMER",
+             "localEndpoint":{"serviceName":"mail"},"remoteEndpoint":{"serviceName":"kafka"}}]"#,
     );
     for (number, span) in spans.iter_mut().enumerate() {
         span.name = format!("get /größe/{number}");

@@ -1,6 +1,5 @@
 //! Whatever comes in, nothing panics; what goes out comes back.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind, TraceQuery};
@@ -10,11 +9,9 @@ use proptest::option::of;
 use proptest::prelude::*;
 
 use crate::interop::decoders::DECODERS;
-use crate::interop::draft::tidy;
 use crate::interop::query::{
     Parameters, go_duration_us, jaeger_v1, jaeger_v3, matches, matches_one_span, rfc3339_us, zipkin_traces,
 };
-use crate::interop::trace::{Linker, Tree, corrections, critical_path, group, merge};
 use crate::interop::{Limits, jaeger, otlp, zipkin};
 
 fn small() -> Limits {
@@ -77,7 +74,7 @@ fn reported() -> impl Strategy<Value = ReportedSpan> {
             (span.shared, span.debug) = flags;
             span.tags = tags.into_iter().collect();
             span.annotations = annotations;
-            tidy(&mut span);
+            span.normalize();
             span
         })
         // Lower case of lower case may differ outside ASCII.
@@ -152,25 +149,6 @@ proptest! {
     }
 
     #[test]
-    fn every_span_has_its_place(spans in vec(reported(), 0..12)) {
-        for trace in group(spans, false) {
-            let tree = Tree::new(trace.clone());
-            prop_assert_eq!(tree.breadth_first().len(), tree.spans.len());
-            prop_assert_eq!(tree.depth_first().len(), tree.spans.len());
-            // No id is lost by joining.
-            let ids = |spans: &[ReportedSpan]| spans.iter().map(|span| span.id).collect::<BTreeSet<_>>();
-            prop_assert_eq!(ids(&merge(trace.clone())), ids(&trace));
-            prop_assert!(tree.spans.len() <= trace.len());
-            let shifts = corrections(&tree);
-            let path = critical_path(&tree, &shifts);
-            prop_assert!(path.windows(2).all(|pair| pair[0].end_us <= pair[1].start_us));
-            let mut linker = Linker::default();
-            linker.add(&tree);
-            prop_assert!(linker.links().iter().all(|link| link.error_count <= link.call_count));
-        }
-    }
-
-    #[test]
     fn queries_do_no_harm(text in "\\PC{0,60}", spans in vec(reported(), 0..4), end in any::<u64>(), back in any::<u64>()) {
         let parameters = Parameters::parse(&text);
         let named = Parameters::parse(&format!("service={text}&query.startTimeMin={text}&annotationQuery={text}&tags={text}"));
@@ -196,8 +174,6 @@ proptest! {
             span
         });
         let spans: Vec<_> = spans.collect();
-        let tree = Tree::new(spans.clone());
-        let _ = critical_path(&tree, &corrections(&tree));
         let _ = (otlp::to_proto(&spans), zipkin::to_proto(&spans), jaeger::v1_traces(&[&spans[..]]));
     }
 }

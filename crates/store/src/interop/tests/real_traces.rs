@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use crate::interop::trace::{Linker, Tree, corrections, critical_path, group, start_us};
+use faultscope_model::trace::{
+    Linker, TraceTree, clock_corrections, critical_path, group_by_trace, trace_start_us,
+};
+
 use crate::interop::{Limits, jaeger, otlp, zipkin};
 
 /// Name, spans, traces, spans after joining their pieces.
@@ -41,12 +44,12 @@ fn real_traces_are_read_written_and_understood() {
         assert_eq!((otlp.items.len(), otlp.n_rejected), (count, 0), "{name}");
         assert!(serde_json::from_slice::<serde_json::Value>(&jaeger::v1_traces(&[&spans])).is_ok());
 
-        let traces = group(spans, true);
+        let traces = group_by_trace(spans, true);
         assert_eq!(traces.len(), 1, "{name}");
-        let start = start_us(&traces[0]);
-        let tree = Tree::new(traces.into_iter().next().unwrap());
+        let start = trace_start_us(&traces[0]);
+        let tree = TraceTree::new(traces.into_iter().next().unwrap());
         assert_eq!(tree.breadth_first().len(), tree.spans.len(), "{name}");
-        let shifts = corrections(&tree);
+        let shifts = clock_corrections(&tree);
         // With corrected clocks no server starts before its client where both say when and where.
         for node in &tree.nodes {
             let Some((index, parent)) = node.span.zip(node.parent.and_then(|parent| tree.nodes[parent].span))

@@ -1,0 +1,125 @@
+//! What the mesh saw, told as a tracer would tell it.
+//!
+//! A mesh span is the caller's side of a call. The callee's own span has it as its parent or shares its id,
+//! so both join in one tree.
+
+use super::{Endpoint, ReportedSpan, SpanKind};
+use crate::span::{Parentage, Payload, Span, Wire};
+
+/// Bytes of a body that become a tag.
+const BODY: usize = 16 << 10;
+
+/// Headers whose values are never shown.
+const SECRET: [&str; 7] = [
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "set-cookie",
+    "x-api-key",
+    "x-auth-token",
+    "x-csrf-token",
+];
+
+/// Whether a span tells what the mesh saw.
+pub fn is_mesh_call(span: &ReportedSpan) -> bool {
+    span.tag("faultscope.wire").is_some()
+}
+
+/// The span as the caller's tracer would have reported it.
+///
+/// Where payload was recorded it has the tags `req`, `req_headers` and `res`, with secrets left out.
+pub fn report_call(span: &Span) -> ReportedSpan {
+    let mut out = ReportedSpan::new(span.trace, span.id);
+    out.parent = span.parent;
+    out.kind = Some(SpanKind::Client);
+    out.name = match span.wire {
+        // A path may hold ids; names are looked up in lists, so it is told in a tag.
+        Wire::Http1 | Wire::Http2 | Wire::WebSocket => span.method.to_lowercase(),
+        Wire::Tcp | Wire::Tls => span.operation(),
+    };
+    out.start_us = Some(span.start_us).filter(|us| *us > 0);
+    out.duration_us = Some(span.duration_us.max(1));
+    out.local = Endpoint { service: Some(service(span.caller.service.as_str())), ..Endpoint::default() };
+    out.remote = Endpoint {
+        service: Some(service(span.callee.as_str())),
+        port: Some(span.port).filter(|port| *port != 0),
+        ..Endpoint::default()
+    };
+    out.failed = span.failed();
+    let mut tag = |key: &str, value: String| out.tags.push((key.to_owned(), value));
+    if matches!(span.wire, Wire::Http1 | Wire::Http2 | Wire::WebSocket) {
+        tag("http.method", span.method.clone());
+        tag("http.path", span.path.clone());
+    }
+    if let Some(status) = span.status {
+        tag("http.status_code", status.to_string());
+    }
+    if let Some(status) = span.grpc_status {
+        tag("grpc.status_code", status.to_string());
+    }
+    if span.failed() {
+        let status = || span.status.filter(|status| *status >= 500).map(|status| status.to_string());
+        let grpc = || span.grpc_status.map(|status| format!("grpc {status}"));
+        tag("error", span.error.clone().or_else(status).or_else(grpc).unwrap_or_default());
+    }
+    tag("faultscope.wire", wire(span.wire).to_owned());
+    tag("faultscope.caller", span.caller.to_string());
+    tag("faultscope.caller_node", span.caller_node.to_string());
+    if let Some(callee) = &span.callee_instance {
+        tag("faultscope.callee", callee.to_string());
+        tag("faultscope.callee_node", span.callee_node.to_string());
+    }
+    tag("faultscope.request_bytes", span.request_bytes.to_string());
+    tag("faultscope.response_bytes", span.response_bytes.to_string());
+    if let Some(us) = span.first_byte_us {
+        tag("faultscope.first_byte_us", us.to_string());
+    }
+    if matches!(span.parentage, Parentage::Inferred | Parentage::Unknown) {
+        let how = if span.parentage == Parentage::Inferred { "inferred" } else { "unknown" };
+        tag("faultscope.parentage", how.to_owned());
+    }
+    if !span.rules.is_empty() {
+        let rules: Vec<_> = span.rules.iter().map(u32::to_string).collect();
+        tag("faultscope.rules", rules.join(","));
+    }
+    if let Some(payload) = &span.payload {
+        let Payload { request_headers, request_body, response_body, .. } = payload.as_ref();
+        tag("req", body(request_body));
+        tag("req_headers", headers(request_headers));
+        tag("res", body(response_body));
+    }
+    out
+}
+
+fn service(name: &str) -> String {
+    name.to_lowercase()
+}
+
+fn wire(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Http1 => "http1",
+        Wire::Http2 => "http2",
+        Wire::WebSocket => "websocket",
+        Wire::Tcp => "tcp",
+        Wire::Tls => "tls",
+    }
+}
+
+fn body(bytes: &[u8]) -> String {
+    let (shown, rest) = bytes.split_at(bytes.len().min(BODY));
+    let mut text = String::from_utf8_lossy(shown).into_owned();
+    if !rest.is_empty() {
+        text.push_str(&format!("… {} more bytes", rest.len()));
+    }
+    text
+}
+
+fn headers(headers: &[(String, String)]) -> String {
+    let shown = headers.iter().map(|(name, value)| {
+        let secret = SECRET.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+        let value = if secret { "[redacted]" } else { value.as_str() };
+        serde_json::json!([name, value])
+    });
+    // Pairs, not an object: a header may come twice, and order can matter.
+    serde_json::Value::Array(shown.collect()).to_string()
+}

@@ -1,0 +1,43 @@
+//! The two files through which a test process is perturbed and reports what happened, and the names in them.
+//!
+//! The events are those of De Bleser et al. 2020 (section 3.2): Create, Send and Turn. The files are JSON
+//! so that adapters for other languages can be written; `docs/guide/actors.md` describes them.
+//!
+//! Adapters are compiled into the test crates of users, so this crate depends on nothing of the tool and
+//! only on what reads and writes JSON.
+
+mod perturbation;
+mod perturbation_file;
+mod target;
+mod trace_file;
+
+pub use perturbation::{InvalidPerturbation, Kind, Perturbation};
+pub use perturbation_file::Configuration;
+pub use target::{TargetId, masked_operation};
+pub use trace_file::{Event, TraceHead, read_trace};
+
+/// The environment variable that names the file a test process writes its trace to.
+pub const TRACE_FILE: &str = "FAULTSCOPE_TRACE";
+
+/// The environment variable that names the file with the perturbations of a run.
+pub const PERTURBATION_FILE: &str = "FAULTSCOPE_PERTURB";
+
+/// The version of both files.
+pub const FORMAT: u32 = 1;
+
+/// A file that is not of the format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct FormatError {
+    /// Which line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub problem: String,
+}
+
+fn check_version(found: u32) -> Result<(), FormatError> {
+    if found == FORMAT {
+        return Ok(());
+    }
+    Err(FormatError { line: 1, problem: format!("version {found} of the format, not {FORMAT}") })
+}

@@ -1,0 +1,139 @@
+//! What is done to one message.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::TargetId;
+
+/// Something done to one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// It is handled twice.
+    Duplicate,
+    /// Its receiver is restarted after it was handled.
+    Restart,
+    /// It is held back for a short time.
+    Delay,
+    /// It changes places with the next unrelated one.
+    Reorder,
+    /// Its first attempt is answered with an error; a retry is left.
+    ErrorFirst,
+    /// It is handled, but the answer is lost.
+    LostAnswer,
+    /// It is answered with an error, however often it is tried.
+    Error,
+    /// It is not answered in time.
+    Timeout,
+    /// Its answer is cut.
+    Truncate,
+}
+
+impl Kind {
+    /// All of them, the neutral ones first.
+    pub const ALL: [Self; 9] = [
+        Self::Duplicate,
+        Self::Restart,
+        Self::Delay,
+        Self::Reorder,
+        Self::ErrorFirst,
+        Self::LostAnswer,
+        Self::Error,
+        Self::Timeout,
+        Self::Truncate,
+    ];
+
+    /// Whether a correct system passes with any number of them at once; the others may rightly change
+    /// what a test sees.
+    pub fn is_neutral(self) -> bool {
+        matches!(self, Self::Duplicate | Self::Restart | Self::Delay | Self::Reorder | Self::ErrorFirst)
+    }
+
+    /// Its word in files and reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Duplicate => "duplicate",
+            Self::Restart => "restart",
+            Self::Delay => "delay",
+            Self::Reorder => "reorder",
+            Self::ErrorFirst => "error_first",
+            Self::LostAnswer => "lost_answer",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Truncate => "truncate",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// A text that names no kind of perturbation, or no perturbation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidPerturbation(String);
+
+impl FromStr for Kind {
+    type Err = InvalidPerturbation;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPerturbation> {
+        let word = text.trim().replace('-', "_");
+        Self::ALL.into_iter().find(|kind| kind.word() == word).ok_or_else(|| {
+            let all: Vec<_> = Self::ALL.iter().map(|kind| kind.word()).collect();
+            let shown: String = text.chars().take(60).collect();
+            InvalidPerturbation(format!("`{shown}` is no kind of perturbation: {}", all.join(", ")))
+        })
+    }
+}
+
+/// A perturbation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Perturbation {
+    /// What is done.
+    pub kind: Kind,
+    /// To which message.
+    pub target: TargetId,
+}
+
+impl FromStr for Perturbation {
+    type Err = InvalidPerturbation;
+
+    /// Reads `kind target`, as it is shown.
+    fn from_str(text: &str) -> Result<Self, InvalidPerturbation> {
+        match text.trim().split_once(' ') {
+            Some((kind, target)) if !target.trim().is_empty() => {
+                Ok(Self { kind: kind.parse()?, target: TargetId::from(target.trim()) })
+            }
+            _ => Err(InvalidPerturbation(
+                "a perturbation is a kind and its target: restart order POST /pay > stock PUT /s".into(),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Perturbation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn perturbations_read_as_they_are_shown() {
+        for kind in Kind::ALL {
+            let target = TargetId::root().call("order", "POST", "/pay", 1).call("stock", "PUT", "/s", 2);
+            let perturbation = Perturbation { kind, target };
+            assert_eq!(perturbation.to_string().parse(), Ok(perturbation));
+        }
+        assert_eq!("lost-answer".parse(), Ok(Kind::LostAnswer));
+        assert!("restart".parse::<Perturbation>().is_err() && "burn a b".parse::<Perturbation>().is_err());
+    }
+}

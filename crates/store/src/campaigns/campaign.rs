@@ -1,0 +1,241 @@
+//! A campaign being written: spans by cheap handles, runs, logs, events and the report.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use faultscope_model::span::Span;
+use faultscope_model::trace::ReportedSpan;
+use faultscope_model::{CampaignId, InstanceId, RunId, SlotId, TrialId};
+use serde::Serialize;
+
+use super::campaign_writer::{self, CampaignWriter, Entry, weigh_call, weigh_reports};
+use super::event_log::EventLog;
+use super::folder::REPORT;
+use super::meta::{CampaignFile, CampaignMeta};
+use super::metrics_database::SampleWriter;
+use super::reader::Reader;
+use super::schema::{DATABASE, open_writer};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::lock::LOCK;
+use crate::secrets::{Redactor, Sealer, SecretOptions};
+use crate::writer::{Queue, Writer, write_batches};
+use crate::{FORMAT, files};
+
+/// How much a campaign may hold in memory before it drops spans, and what it must not tell.
+#[derive(Debug, Clone)]
+pub struct CampaignOptions {
+    /// Spans that wait for the writer.
+    pub queued_spans: usize,
+    /// Bytes of their paths, headers and bodies.
+    pub queued_bytes: usize,
+    /// What is secret.
+    pub secrets: SecretOptions,
+}
+
+impl Default for CampaignOptions {
+    fn default() -> Self {
+        Self { queued_spans: 32_768, queued_bytes: 64 << 20, secrets: SecretOptions::default() }
+    }
+}
+
+/// A campaign being written. Dropping it writes what is queued and ends its writer.
+#[derive(Debug)]
+pub struct Campaign {
+    file: CampaignFile,
+    folder: PathBuf,
+    writer: Writer<Entry>,
+    events: EventLog,
+    samples: Arc<SampleWriter>,
+    redactor: Redactor,
+    /// Held while the campaign is written; the operating system lets go of it when the process dies.
+    _lock: File,
+}
+
+/// What is stored of a run beside its own record.
+#[derive(Debug, Clone, Copy)]
+pub struct RunRecord<'r> {
+    /// The trial.
+    pub trial: TrialId,
+    /// The run.
+    pub id: &'r RunId,
+    /// Its outcome in a word: `pass`, `fail`, `unresolved`.
+    pub outcome: &'r str,
+    /// Microseconds since 1970 at its start.
+    pub started_us: u64,
+    /// How long it took.
+    pub duration_us: u64,
+    /// The run itself.
+    pub json: &'r str,
+}
+
+impl Campaign {
+    /// Makes the files of a new campaign in its empty folder and starts its writer.
+    pub(crate) fn create(
+        folder: PathBuf,
+        mut meta: CampaignMeta,
+        options: CampaignOptions,
+    ) -> Result<Self, StoreError> {
+        let redactor = Redactor::new(&options.secrets.rules);
+        meta.command_line.iter_mut().for_each(|word| redactor.redact(word));
+        let campaign = Self::start(folder, CampaignFile::new(meta), options)?;
+        // Written last: a folder without this file is not a campaign yet.
+        campaign.file.write(&campaign.folder)?;
+        Ok(campaign)
+    }
+
+    /// Starts a writer for a campaign that is there and has none.
+    pub(crate) fn reopen(folder: PathBuf, options: CampaignOptions) -> Result<Self, StoreError> {
+        let file = CampaignFile::read(&folder)?;
+        Self::start(folder, file, options)
+    }
+
+    fn start(folder: PathBuf, file: CampaignFile, options: CampaignOptions) -> Result<Self, StoreError> {
+        let redactor = Redactor::new(&options.secrets.rules);
+        let sealer = Sealer::new(&options.secrets)?;
+        let lock_path = folder.join(LOCK);
+        let lock = File::create(&lock_path).map_err(StoreError::io("create", &lock_path))?;
+        lock.try_lock().map_err(|error| StoreError::io("lock", &lock_path)(error.into()))?;
+        let database = folder.join(DATABASE);
+        let connection = open_writer(&database)?;
+        let events = EventLog::append_to(&folder)?.redacted_by(redactor.clone());
+        let samples = Arc::new(SampleWriter::new(&folder));
+        let queue = Queue::new(&folder, campaign_writer::bounds(options.queued_spans, options.queued_bytes));
+        let writer = Writer::start("store-writer", queue, {
+            let redactor = redactor.clone();
+            move |queue| write_batches(queue, CampaignWriter::new(&connection, &database, redactor, sealer))
+        });
+        let writer = writer.map_err(StoreError::io("start the writer of", &folder))?;
+        Ok(Self { file, folder, writer, events, samples, redactor, _lock: lock })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &CampaignId {
+        &self.file.meta.id
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A handle that records spans.
+    pub fn sink(&self) -> SpanSink {
+        SpanSink { queue: self.writer.queue() }
+    }
+
+    /// The log of its events.
+    pub fn events(&self) -> &EventLog {
+        &self.events
+    }
+
+    /// What writes samples of its instances.
+    pub fn samples(&self) -> &Arc<SampleWriter> {
+        &self.samples
+    }
+
+    /// Takes secrets out of texts, also those that were seen in calls that are committed.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// Stores a run and waits until it is committed, and with it everything recorded before.
+    pub async fn put_run(&self, run: RunRecord<'_>) -> Result<(), StoreError> {
+        let RunRecord { trial, id, outcome, started_us, duration_us, json } = run;
+        let (id, outcome, json) = (id.clone(), outcome.to_owned(), json.to_owned());
+        self.writer.push(Entry::Run { trial, id, outcome, started_us, duration_us, json })?;
+        self.flush().await
+    }
+
+    /// Stores what an instance wrote, of long texts the end; it is committed with the next batch.
+    pub fn put_log(&self, trial: TrialId, instance: &InstanceId, text: &str) -> Result<(), StoreError> {
+        self.writer.push(Entry::Log { trial, instance: instance.to_string(), text: text.to_owned() })
+    }
+
+    /// Waits until everything recorded before is committed; says what could not be since the last time.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        let ack = self.writer.flush()?;
+        // On a blocking thread, so that a paused clock stands still while the disk works.
+        let waited = tokio::task::spawn_blocking(move || ack.committed_blocking()).await;
+        waited.unwrap_or_else(|_| {
+            let reason = "the runtime ended while it was written";
+            Err(StoreError::new(StoreErrorKind::Closed, "write", &self.folder, reason))
+        })
+    }
+
+    /// The same for callers outside of an async runtime; it panics inside of one.
+    pub fn flush_blocking(&self) -> Result<(), StoreError> {
+        self.writer.flush()?.committed_blocking()
+    }
+
+    /// Writes the report, replacing an earlier one.
+    pub fn put_report<T: Serialize>(&self, report: &T) -> Result<(), StoreError> {
+        #[derive(Serialize)]
+        struct ReportFile<'r, T> {
+            format: u32,
+            report: &'r T,
+        }
+        let path = self.folder.join(REPORT);
+        let invalid = |error: serde_json::Error| {
+            StoreError::new(StoreErrorKind::Invalid, "write", &path, error.to_string())
+        };
+        let file = ReportFile { format: FORMAT, report };
+        let mut text = serde_json::to_string_pretty(&file).map_err(invalid)?;
+        let mut value = serde_json::from_str(&text).map_err(invalid)?;
+        if self.redactor.redact_json(&mut value) {
+            text = serde_json::to_string_pretty(&value).map_err(invalid)?;
+        }
+        files::write_text(&path, &(text + "\n"))
+    }
+
+    /// A reader of what is committed.
+    pub fn reader(&self) -> Result<Reader, StoreError> {
+        Reader::open(&self.folder)
+    }
+
+    /// Spans that could not be kept.
+    pub fn dropped(&self) -> u64 {
+        self.writer.refused() + self.writer.lost()
+    }
+}
+
+/// Records spans of a campaign; cheap to clone and to call, from any thread.
+#[derive(Debug, Clone)]
+pub struct SpanSink {
+    queue: Arc<Queue<Entry>>,
+}
+
+impl SpanSink {
+    /// Records a span. It never blocks: when the writer is behind, the span is dropped and counted.
+    pub fn record(&self, trial: TrialId, slot: SlotId, span: Span) {
+        let weight = weigh_call(&span);
+        self.queue.record(Entry::Span(trial, slot, span), weight);
+    }
+
+    /// Takes spans that an instance reported itself, and waits until they are committed; false when the writer
+    /// is behind, and they should come again.
+    pub async fn report(
+        &self,
+        trial: TrialId,
+        slot: SlotId,
+        instance: Option<InstanceId>,
+        spans: Vec<ReportedSpan>,
+    ) -> bool {
+        let weight = weigh_reports(&spans);
+        let Ok(ack) = self.queue.submit(Entry::Reported { trial, slot, instance, spans }, weight) else {
+            return false;
+        };
+        self.queue.hurry();
+        ack.committed().await.is_ok()
+    }
+
+    /// Spans taken so far, of all handles of the campaign.
+    pub fn recorded(&self) -> u64 {
+        self.queue.recorded()
+    }
+
+    /// Spans that could not be kept, of all handles of the campaign.
+    pub fn dropped(&self) -> u64 {
+        self.queue.refused() + self.queue.lost()
+    }
+}

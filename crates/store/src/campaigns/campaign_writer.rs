@@ -1,0 +1,349 @@
+//! What is written of a campaign, and the one connection that commits it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use faultscope_model::span::Span;
+use faultscope_model::trace::ReportedSpan;
+use faultscope_model::{InstanceId, RunId, SlotId, TraceId, TrialId};
+use rusqlite::{Connection, Statement};
+
+use super::call_row::{self, payload_size};
+use crate::error::StoreError;
+use crate::numbered_names::Names;
+use crate::secrets::{Redactor, Sealer};
+use crate::writer::{Bounds, Commit, Weight};
+
+/// How long spans are gathered: nobody waits for them, and larger batches cost less for each span.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// How many spans make a batch. More of them no longer make a span cheaper.
+const ENOUGH: usize = 1000;
+
+/// The most bytes one log may have; its end is kept.
+const MOST_LOG: usize = 256 << 10;
+
+/// The most bytes all logs of a campaign may have; later ones are left out.
+const MOST_LOGS: u64 = 64 << 20;
+
+/// How much may wait for the writer.
+pub(super) fn bounds(items: usize, bytes: usize) -> Bounds {
+    Bounds { items, bytes, gather: GATHER, enough: ENOUGH }
+}
+
+/// Something to be written.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all entries are spans: a box would only cost an allocation"
+)]
+pub(super) enum Entry {
+    /// A span of a trial in a slot.
+    Span(TrialId, SlotId, Span),
+    /// Spans that an instance reported itself.
+    Reported { trial: TrialId, slot: SlotId, instance: Option<InstanceId>, spans: Vec<ReportedSpan> },
+    /// A run's record.
+    Run { trial: TrialId, id: RunId, outcome: String, started_us: u64, duration_us: u64, json: String },
+    /// What an instance wrote.
+    Log { trial: TrialId, instance: String, text: String },
+}
+
+/// What a call counts in the queue.
+pub(super) fn weigh_call(span: &Span) -> Weight {
+    Weight { items: 1, bytes: span.path.len() + span.payload.as_deref().map_or(0, payload_size) }
+}
+
+/// What reported spans count in the queue.
+pub(super) fn weigh_reports(spans: &[ReportedSpan]) -> Weight {
+    let text = |span: &ReportedSpan| -> usize {
+        let tags = span.tags.iter().map(|(key, value)| key.len() + value.len());
+        200 + tags.sum::<usize>() + span.annotations.iter().map(|(_, text)| text.len()).sum::<usize>()
+    };
+    Weight { items: spans.len(), bytes: spans.iter().map(text).sum() }
+}
+
+/// Commits entries to a campaign's database.
+pub(super) struct CampaignWriter<'c> {
+    connection: &'c Connection,
+    path: PathBuf,
+    redactor: Redactor,
+    sealer: Sealer,
+    /// None at first and after a batch was lost: its names are gone with it, so what is known is read again.
+    known: Option<(Known, Statements<'c>)>,
+}
+
+impl<'c> CampaignWriter<'c> {
+    pub(super) fn new(connection: &'c Connection, path: &Path, redactor: Redactor, sealer: Sealer) -> Self {
+        Self { connection, path: path.to_owned(), redactor, sealer, known: None }
+    }
+}
+
+impl Commit for CampaignWriter<'_> {
+    type Entry = Entry;
+
+    fn commit(&mut self, entries: &mut [Entry]) -> Result<(), StoreError> {
+        let sealed = hide(entries, &self.redactor, &mut self.sealer);
+        let (known, statements) = match &mut self.known {
+            Some(known) => known,
+            None => {
+                let load = || Ok((Known::load(self.connection)?, Statements::new(self.connection)?));
+                self.known.insert(load().map_err(StoreError::sqlite("read", &self.path))?)
+            }
+        };
+        known.write(statements, entries, &sealed).map_err(|error| {
+            self.known = None;
+            // A full disk may have rolled back by itself already.
+            let _ = self.connection.execute_batch("ROLLBACK");
+            StoreError::sqlite("write", &self.path)(error)
+        })
+    }
+}
+
+/// Takes secrets out of everything that is about to be written; gives the sealed ones of each call and of
+/// each reported span, in their order.
+fn hide(batch: &mut [Entry], redactor: &Redactor, sealer: &mut Sealer) -> Sealed {
+    let mut sealed = Sealed::default();
+    let calls = batch.iter_mut().filter_map(|entry| match entry {
+        Entry::Span(_, _, span) => Some(span),
+        _ => None,
+    });
+    let taken = redactor.take(&mut calls.collect::<Vec<_>>());
+    sealed.calls.extend(taken.iter().map(|originals| sealer.seal(originals)));
+    for entry in batch {
+        match entry {
+            Entry::Reported { spans, .. } => {
+                for span in spans {
+                    let originals = redactor.take_reported(span).map(|(redacted, originals)| {
+                        *span = redacted;
+                        originals
+                    });
+                    sealed.reported.push(originals.and_then(|originals| sealer.seal(&originals)));
+                }
+            }
+            Entry::Run { json, .. } => {
+                if let Some(redacted) = redactor.json_text(json) {
+                    *json = redacted;
+                }
+            }
+            Entry::Log { text, .. } => redactor.redact(text),
+            Entry::Span(..) => {}
+        }
+    }
+    sealed
+}
+
+/// Sealed secrets; none where there are none, or where they are forgotten.
+#[derive(Default)]
+struct Sealed {
+    calls: Vec<Option<Vec<u8>>>,
+    reported: Vec<Option<Vec<u8>>>,
+}
+
+/// What the writer knows of the database.
+struct Known {
+    names: Names,
+    next_row: i64,
+    log_bytes: u64,
+}
+
+struct Statements<'c> {
+    span: Statement<'c>,
+    name: Statement<'c>,
+    segment: Statement<'c>,
+    run: Statement<'c>,
+    log: Statement<'c>,
+    secret: Statement<'c>,
+    reported: Statement<'c>,
+    begin: Statement<'c>,
+    commit: Statement<'c>,
+}
+
+impl<'c> Statements<'c> {
+    fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            span: connection.prepare(call_row::INSERT)?,
+            name: connection.prepare("INSERT INTO names VALUES (?1, ?2)")?,
+            segment: connection.prepare("INSERT INTO segments VALUES (?1, ?2, ?3, ?4)")?,
+            run: connection.prepare("INSERT OR REPLACE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?,
+            log: connection.prepare("INSERT INTO logs VALUES (?1, ?2, ?3)")?,
+            secret: connection.prepare("INSERT INTO secrets VALUES (?1, ?2)")?,
+            reported: connection.prepare("INSERT INTO reported VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7)")?,
+            begin: connection.prepare("BEGIN IMMEDIATE")?,
+            commit: connection.prepare("COMMIT")?,
+        })
+    }
+}
+
+impl Known {
+    fn load(connection: &Connection) -> rusqlite::Result<Self> {
+        let one = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        Ok(Self {
+            names: Names::load(connection)?,
+            next_row: one("SELECT coalesce(max(id), 0) FROM spans")? + 1,
+            log_bytes: one("SELECT coalesce(sum(length(text)), 0) FROM logs")?.cast_unsigned(),
+        })
+    }
+
+    /// Writes a batch in one transaction.
+    fn write(
+        &mut self,
+        statements: &mut Statements<'_>,
+        batch: &[Entry],
+        sealed: &Sealed,
+    ) -> rusqlite::Result<()> {
+        let (mut calls, mut reports) = (sealed.calls.iter(), sealed.reported.iter());
+        // Rows of each trial; a batch touches as many trials as there are slots.
+        let mut segments: Vec<Segment> = Vec::new();
+        statements.begin.execute([])?;
+        for entry in batch {
+            match entry {
+                Entry::Span(trial, slot, span) => {
+                    let row = self.next_row;
+                    let Statements { span: insert, name, .. } = statements;
+                    call_row::write_span(insert, name, &mut self.names, row, (*trial, *slot), span)?;
+                    if let Some(Some(sealed)) = calls.next() {
+                        statements.secret.execute((row, sealed))?;
+                    }
+                    self.next_row += 1;
+                    let position = segments.iter().position(|segment| segment.trial == *trial);
+                    let position = position.unwrap_or_else(|| {
+                        segments.push(Segment { trial: *trial, first: row, last: row, traces: Vec::new() });
+                        segments.len() - 1
+                    });
+                    segments[position].add(row, span.trace);
+                }
+                Entry::Reported { trial, slot, instance, spans } => {
+                    let instance = instance.as_ref().map(ToString::to_string);
+                    for span in spans {
+                        let json = serde_json::to_string(span).unwrap_or_default();
+                        let (high, low) = (((span.trace.0 >> 64) as u64), span.trace.0 as u64);
+                        let sealed = reports.next().and_then(Option::as_ref);
+                        let place = (trial.0.cast_signed(), slot.0, &instance);
+                        let ids = (high.cast_signed(), low.cast_signed());
+                        statements
+                            .reported
+                            .execute((place.0, place.1, place.2, ids.0, ids.1, json, sealed))?;
+                    }
+                }
+                Entry::Run { trial, id, outcome, started_us, duration_us, json } => {
+                    let (started, duration) = (started_us.cast_signed(), duration_us.cast_signed());
+                    let trial = trial.0.cast_signed();
+                    statements.run.execute((id.as_str(), trial, outcome, started, duration, json))?;
+                }
+                Entry::Log { trial, instance, text } => {
+                    let text = tail(text, MOST_LOG);
+                    if self.log_bytes + text.len() as u64 <= MOST_LOGS {
+                        self.log_bytes += text.len() as u64;
+                        statements.log.execute((trial.0.cast_signed(), instance, text))?;
+                    }
+                }
+            }
+        }
+        for mut segment in segments {
+            let Segment { trial, first, last, .. } = segment;
+            statements.segment.execute((trial.0.cast_signed(), first, last, segment.trace_bytes()))?;
+        }
+        statements.commit.execute([])?;
+        Ok(())
+    }
+}
+
+/// The rows of one trial in a batch; other trials may have rows between them.
+struct Segment {
+    trial: TrialId,
+    first: i64,
+    last: i64,
+    traces: Vec<u32>,
+}
+
+impl Segment {
+    fn add(&mut self, row: i64, trace: TraceId) {
+        self.last = row;
+        let key = trace_key(trace);
+        // Spans of a trace come close together, so most repetitions end here.
+        if self.traces.last() != Some(&key) {
+            self.traces.push(key);
+        }
+    }
+
+    fn trace_bytes(&mut self) -> Vec<u8> {
+        self.traces.sort_unstable();
+        self.traces.dedup();
+        self.traces.iter().flat_map(|key| key.to_le_bytes()).collect()
+    }
+}
+
+/// The part of a trace id that segments remember; rows are compared in full.
+pub(crate) fn trace_key(trace: TraceId) -> u32 {
+    trace.0 as u32
+}
+
+/// The end of a text, not cutting a character.
+fn tail(text: &str, most: usize) -> &str {
+    let mut start = text.len().saturating_sub(most);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaigns::schema::open_writer;
+    use crate::error::StoreErrorKind;
+    use crate::writer::{Queue, write_batches};
+
+    /// A disk that is full for the first batch and has room again for the second.
+    #[test]
+    fn a_full_disk_loses_a_batch_and_not_the_campaign() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.sqlite");
+        let connection = open_writer(&path).unwrap();
+        let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+        let write = |text: &str| {
+            let queue = Queue::new(folder.path(), bounds(10, 1000));
+            queue
+                .push(Entry::Log { trial: TrialId(1), instance: "a-1".into(), text: text.to_owned() })
+                .unwrap();
+            let ack = queue.flush().unwrap();
+            queue.close();
+            let sealer = Sealer::new(&crate::secrets::SecretOptions::default()).unwrap();
+            write_batches(&queue, CampaignWriter::new(&connection, &path, Redactor::default(), sealer));
+            ack.committed_blocking().map_err(|error| error.kind)
+        };
+        connection.pragma_update(None, "max_page_count", pages).unwrap();
+        assert_eq!(write(&"x".repeat(100_000)), Err(StoreErrorKind::DiskFull));
+        connection.pragma_update(None, "max_page_count", pages + 1000).unwrap();
+        assert_eq!(write("y"), Ok(()));
+        let logs: i64 = connection.query_row("SELECT count(*) FROM logs", [], |row| row.get(0)).unwrap();
+        assert_eq!(logs, 1);
+    }
+
+    /// The same with one writer that goes on, which numbers rows and names again.
+    #[test]
+    fn a_writer_goes_on_after_a_lost_batch() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.sqlite");
+        let connection = open_writer(&path).unwrap();
+        let sealer = Sealer::new(&crate::secrets::SecretOptions::default()).unwrap();
+        let mut writer = CampaignWriter::new(&connection, &path, Redactor::default(), sealer);
+        let log = |text: String| [Entry::Log { trial: TrialId(1), instance: "a-1".into(), text }];
+        writer.commit(&mut log("x".to_owned())).unwrap();
+        let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+        connection.pragma_update(None, "max_page_count", pages).unwrap();
+        let full = writer.commit(&mut log("y".repeat(100_000))).unwrap_err();
+        assert_eq!(full.kind, StoreErrorKind::DiskFull);
+        connection.pragma_update(None, "max_page_count", pages + 1000).unwrap();
+        writer.commit(&mut log("z".to_owned())).unwrap();
+        let logs: i64 = connection.query_row("SELECT count(*) FROM logs", [], |row| row.get(0)).unwrap();
+        assert_eq!(logs, 2);
+    }
+
+    #[test]
+    fn the_end_of_a_log_is_kept() {
+        assert_eq!(tail("abc", 5), "abc");
+        assert_eq!(tail("abcdef", 2), "ef");
+        assert_eq!(tail("aé", 1), "");
+    }
+}

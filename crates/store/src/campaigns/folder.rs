@@ -1,0 +1,272 @@
+//! The `.faultscope` folder: all campaigns beside one application file.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use faultscope_model::CampaignId;
+use serde::de::DeserializeOwned;
+
+use super::campaign::{Campaign, CampaignOptions};
+use super::event_log::{self, Events};
+use super::meta::{CampaignFile, CampaignMeta};
+use super::migrate::REPORT_STEPS;
+use super::reader::Reader;
+use super::retention::{Candidate, Retention, choose};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::files;
+use crate::format::read_versioned;
+use crate::lock::is_held;
+
+/// The report in a campaign's folder.
+pub(crate) const REPORT: &str = "report.json";
+
+/// The start of names of folders that are being removed.
+const REMOVED: &str = ".removed-";
+
+/// How many candidates an ambiguous prefix lists.
+const MOST_CANDIDATES: usize = 10;
+
+/// The folder with all campaigns of an application. Several processes may use it at once.
+#[derive(Debug, Clone)]
+pub struct Store {
+    campaigns: PathBuf,
+}
+
+/// A campaign that is there, being written or not.
+#[derive(Debug, Clone)]
+pub struct StoredCampaign {
+    /// What it is.
+    pub meta: CampaignMeta,
+    /// Whether retention must leave it.
+    pub keep: bool,
+    folder: PathBuf,
+}
+
+impl Store {
+    /// Opens a `.faultscope` folder and makes it where it is missing.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        let campaigns = path.join("campaigns");
+        for folder in [path, &campaigns] {
+            match files::make_private_folder(folder) {
+                Ok(()) if folder == path => {
+                    // Recorded calls do not belong into anyone's repository.
+                    let ignore = path.join(".gitignore");
+                    fs::write(&ignore, "*\n").map_err(StoreError::io("write", &ignore))?;
+                }
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(StoreError::new(
+                        StoreErrorKind::Damaged,
+                        "open",
+                        folder,
+                        "it is not a folder",
+                    ));
+                }
+                Err(error) => return Err(StoreError::io("create", folder)(error)),
+            }
+        }
+        let store = Self { campaigns };
+        store.finish_removals();
+        Ok(store)
+    }
+
+    /// Starts a campaign.
+    pub fn campaign(&self, meta: CampaignMeta) -> Result<Campaign, StoreError> {
+        self.campaign_with(meta, CampaignOptions::default())
+    }
+
+    /// Starts a campaign with other bounds.
+    pub fn campaign_with(
+        &self,
+        meta: CampaignMeta,
+        options: CampaignOptions,
+    ) -> Result<Campaign, StoreError> {
+        let folder = self.campaigns.join(meta.id.as_str());
+        files::make_private_folder(&folder).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                StoreError::new(StoreErrorKind::InUse, "create", &folder, "there is a campaign of this name")
+            }
+            _ => StoreError::io("create", &folder)(error),
+        })?;
+        Campaign::create(folder.clone(), meta, options).inspect_err(|_| drop(fs::remove_dir_all(&folder)))
+    }
+
+    /// Goes on writing a campaign that nobody writes any more.
+    pub fn resume(&self, id: &CampaignId, options: CampaignOptions) -> Result<Campaign, StoreError> {
+        Campaign::reopen(self.campaigns.join(id.as_str()), options)
+    }
+
+    /// All campaigns, newest first. Those that cannot be read are passed over with a warning in the log.
+    pub fn campaigns(&self) -> Result<Vec<StoredCampaign>, StoreError> {
+        let entries = fs::read_dir(&self.campaigns).map_err(StoreError::io("read", &self.campaigns))?;
+        let mut campaigns = Vec::new();
+        for entry in entries {
+            let folder = entry.map_err(StoreError::io("read", &self.campaigns))?.path();
+            if name_of(&folder).starts_with('.') {
+                continue;
+            }
+            match StoredCampaign::read(folder) {
+                Ok(campaign) => campaigns.push(campaign),
+                // Just being made or removed by another process.
+                Err(error) if error.kind == StoreErrorKind::NotFound => {}
+                Err(error) => tracing::warn!(%error, cause = %error.source, "a campaign cannot be read"),
+            }
+        }
+        campaigns.sort_by(|a, b| {
+            let key = |campaign: &StoredCampaign| (campaign.meta.started_us, campaign.meta.id.clone());
+            key(b).cmp(&key(a))
+        });
+        Ok(campaigns)
+    }
+
+    /// The campaign whose id starts with a prefix; there must be just one, or one of exactly this id.
+    pub fn campaign_by(&self, prefix: &str) -> Result<StoredCampaign, StoreError> {
+        let refuse =
+            |kind, reason: String| Err(StoreError::new(kind, "find a campaign in", &self.campaigns, reason));
+        if prefix.is_empty() || prefix.starts_with('.') || prefix.contains(['/', '\\']) {
+            return refuse(
+                StoreErrorKind::Invalid,
+                format!("`{prefix}` is not the start of a campaign's id"),
+            );
+        }
+        let exact = self.campaigns.join(prefix);
+        if exact.is_dir() {
+            return StoredCampaign::read(exact);
+        }
+        let entries = fs::read_dir(&self.campaigns).map_err(StoreError::io("read", &self.campaigns))?;
+        let mut found: Vec<String> = entries
+            .flatten()
+            .map(|entry| name_of(&entry.path()))
+            .filter(|name| name.starts_with(prefix))
+            .collect();
+        found.sort();
+        match found.as_slice() {
+            [] => refuse(StoreErrorKind::NotFound, format!("no campaign starts with `{prefix}`")),
+            // Damage is told here, unlike in the list: this one was asked for.
+            [name] => StoredCampaign::read(self.campaigns.join(name)),
+            names => {
+                let shown =
+                    names.iter().take(MOST_CANDIDATES).map(|name| format!("`{name}`")).collect::<Vec<_>>();
+                let more = names.len().saturating_sub(MOST_CANDIDATES);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let reason = format!("`{prefix}` may be {}{more}", shown.join(", "));
+                refuse(StoreErrorKind::Ambiguous, reason)
+            }
+        }
+    }
+
+    /// Pins a campaign, so that retention leaves it, or unpins it.
+    pub fn keep(&self, id: &CampaignId, keep: bool) -> Result<(), StoreError> {
+        let folder = self.campaigns.join(id.as_str());
+        let mut file = CampaignFile::read(&folder)?;
+        file.keep = keep;
+        file.write(&folder)
+    }
+
+    /// Removes a campaign, also a kept one, unless it is being written.
+    pub fn remove(&self, id: &CampaignId) -> Result<(), StoreError> {
+        let folder = self.campaigns.join(id.as_str());
+        if !folder.is_dir() {
+            return Err(StoreError::new(
+                StoreErrorKind::NotFound,
+                "remove",
+                &folder,
+                "there is no such campaign",
+            ));
+        }
+        if is_held(&folder) {
+            return Err(StoreError::new(StoreErrorKind::InUse, "remove", &folder, "it is being written"));
+        }
+        // Out of sight first, so that nobody finds half a campaign.
+        let removed = self.campaigns.join(format!("{REMOVED}{id}"));
+        fs::rename(&folder, &removed).map_err(StoreError::io("remove", &folder))?;
+        fs::remove_dir_all(&removed).map_err(StoreError::io("remove", &removed))
+    }
+
+    /// Removes the oldest campaigns beyond the limits, and says which. Kept ones and those being written
+    /// stay.
+    pub fn retain(&self, retention: Retention) -> Result<Vec<CampaignId>, StoreError> {
+        let campaigns = self.campaigns()?;
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let candidate = |campaign: &StoredCampaign| Candidate {
+            bytes: campaign.size(),
+            age: now.saturating_sub(Duration::from_micros(campaign.meta.started_us)),
+            kept: campaign.keep || campaign.is_live(),
+        };
+        let candidates: Vec<Candidate> = campaigns.iter().map(candidate).collect();
+        let mut removed = Vec::new();
+        for position in choose(retention, &candidates) {
+            let id = &campaigns[position].meta.id;
+            match self.remove(id) {
+                Ok(()) => removed.push(id.clone()),
+                // Another process was quicker.
+                Err(error) if matches!(error.kind, StoreErrorKind::NotFound | StoreErrorKind::InUse) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes what a killed process left half removed.
+    fn finish_removals(&self) {
+        for entry in fs::read_dir(&self.campaigns).into_iter().flatten().flatten() {
+            if name_of(&entry.path()).starts_with(REMOVED) {
+                // Another process may be at it as well.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+impl StoredCampaign {
+    fn read(folder: PathBuf) -> Result<Self, StoreError> {
+        let CampaignFile { meta, keep, .. } = CampaignFile::read(&folder)?;
+        Ok(Self { meta, keep, folder })
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A reader of its spans, runs and logs.
+    pub fn reader(&self) -> Result<Reader, StoreError> {
+        Reader::open(&self.folder)
+    }
+
+    /// Its events from an offset on; `0` gives all, the `next` of an earlier answer those since.
+    pub fn events<E: DeserializeOwned>(&self, from: u64) -> Result<Events<E>, StoreError> {
+        event_log::read(&self.folder, from)
+    }
+
+    /// Its report, when there is one already.
+    pub fn report<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
+        let path = self.folder.join(REPORT);
+        let text = match files::read_text(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind == StoreErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut value = read_versioned(&path, &text, REPORT_STEPS)?;
+        let report = serde_json::from_value(value["report"].take());
+        report.map(Some).map_err(|error| StoreError::damaged(&path, error.to_string()))
+    }
+
+    /// Whether a process is writing it.
+    pub fn is_live(&self) -> bool {
+        is_held(&self.folder)
+    }
+
+    /// The bytes it takes.
+    pub fn size(&self) -> u64 {
+        files::folder_size(&self.folder)
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,367 @@
+//! What instances used in the trials of a campaign: `metrics.sqlite` in its folder, made with the first sample.
+//!
+//! It is a database of its own, so that many samples slow no span down and a campaign without any has no file.
+//! A round of samples is one transaction, written by whoever took it; callers are on blocking threads.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use faultscope_model::metrics::{Metric, Point, PointsBySeries, Sample, TimeSeries, Values};
+use faultscope_model::{InstanceId, SlotId, TrialId};
+use rusqlite::Connection;
+
+use crate::error::StoreError;
+use crate::format::{DatabaseStep, bring_up, steps_from};
+use crate::series_table::{SeriesFound, SeriesNumbers, SeriesQuery, clamped, wanted};
+use crate::sqlite::{connect_reader, connect_writer, version};
+
+/// The file in a campaign's folder.
+const DATABASE: &str = "metrics.sqlite";
+
+/// The version of its tables.
+const SAMPLES_FORMAT: u32 = 1;
+
+/// Steps from each version to the next; the first one leads from version 1 to 2.
+const SAMPLES_STEPS: &[DatabaseStep] = &[];
+
+const _: () = assert!(SAMPLES_STEPS.len() + 1 == SAMPLES_FORMAT as usize, "every format needs its step");
+
+/// Samples lie by trial and instance, in the order in which they are read. The columns behind `slot` are the
+/// metrics that platforms give; `series` and `points` hold what services say about themselves.
+const TABLES: &str = "
+CREATE TABLE instances (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE samples (
+  trial INTEGER NOT NULL, instance INTEGER NOT NULL, at_us INTEGER NOT NULL, slot INTEGER NOT NULL,
+  cpu_seconds REAL, cpu_limit REAL, memory_working_set REAL, memory_resident REAL, memory_limit REAL,
+  network_received REAL, network_sent REAL, processes REAL, threads REAL, start_time REAL, restarts REAL,
+  oom_kills REAL,
+  PRIMARY KEY (trial, instance, at_us)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL, service TEXT NOT NULL, text TEXT NOT NULL) STRICT;
+CREATE TABLE points (
+  trial INTEGER NOT NULL, series INTEGER NOT NULL, at_us INTEGER NOT NULL, value REAL NOT NULL,
+  PRIMARY KEY (trial, series, at_us)
+) STRICT, WITHOUT ROWID;
+";
+
+const INSERT: &str =
+    "INSERT OR REPLACE INTO samples VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)";
+
+/// From the first moment to the last.
+pub(crate) const EVER: (u64, u64) = (0, u64::MAX);
+
+/// Where the metrics begin in [`INSERT`].
+const FIRST_METRIC: usize = 5;
+
+/// Writes samples of a campaign.
+#[derive(Debug)]
+pub struct SampleWriter {
+    path: PathBuf,
+    /// Opened by the first sample, and again after an error.
+    open: Mutex<Option<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    connection: Connection,
+    instances: HashMap<InstanceId, i64>,
+    series: SeriesNumbers,
+}
+
+impl SampleWriter {
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self { path: folder.join(DATABASE), open: Mutex::default() }
+    }
+
+    /// Writes what was measured in a slot during a trial; all of it or nothing. It blocks on the disk.
+    pub fn write(
+        &self,
+        trial: TrialId,
+        slot: SlotId,
+        samples: &[Sample],
+        points: &[Point],
+    ) -> Result<(), StoreError> {
+        if samples.is_empty() && points.is_empty() {
+            return Ok(());
+        }
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = match open.as_mut() {
+            Some(state) => state,
+            None => open.insert(Open::new(&self.path)?),
+        };
+        let written = state.write(trial, slot, samples, points);
+        written.map_err(|error| {
+            // Numbers given out in the failed transaction are gone with it: everything is read again.
+            *open = None;
+            StoreError::sqlite("write", &self.path)(error)
+        })
+    }
+}
+
+impl Open {
+    fn new(path: &Path) -> Result<Self, StoreError> {
+        let connection = connect_writer(path)?;
+        match version(&connection, path)? {
+            0 => {
+                let create = format!("BEGIN; {TABLES} PRAGMA user_version = {SAMPLES_FORMAT}; COMMIT;");
+                connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
+            }
+            _ => bring_up(&connection, path, SAMPLES_STEPS)?,
+        }
+        let load = || -> rusqlite::Result<_> {
+            let instances = instances(&connection)?.into_iter().map(|(number, id)| (id, number)).collect();
+            Ok((instances, SeriesNumbers::load(&connection)?))
+        };
+        let (instances, series) = load().map_err(StoreError::sqlite("read", path))?;
+        Ok(Self { connection, instances, series })
+    }
+
+    fn write(
+        &mut self,
+        trial: TrialId,
+        slot: SlotId,
+        samples: &[Sample],
+        points: &[Point],
+    ) -> rusqlite::Result<()> {
+        let Self { connection, instances, series } = self;
+        let transaction = connection.unchecked_transaction()?;
+        let trial = trial.0.cast_signed();
+        {
+            let mut insert = transaction.prepare_cached(INSERT)?;
+            for sample in samples {
+                let number = match instances.get(&sample.instance) {
+                    Some(number) => *number,
+                    None => {
+                        let number = instances.len() as i64 + 1;
+                        let text = sample.instance.to_string();
+                        transaction
+                            .prepare_cached("INSERT INTO instances VALUES (?1, ?2)")?
+                            .execute((number, text))?;
+                        instances.insert(sample.instance.clone(), number);
+                        number
+                    }
+                };
+                insert.raw_bind_parameter(1, trial)?;
+                insert.raw_bind_parameter(2, number)?;
+                insert.raw_bind_parameter(3, sample.at_us.cast_signed())?;
+                insert.raw_bind_parameter(4, slot.0)?;
+                for (index, metric) in Metric::ALL.into_iter().enumerate() {
+                    insert.raw_bind_parameter(FIRST_METRIC + index, sample.get(metric))?;
+                }
+                insert.raw_execute()?;
+            }
+            let mut insert =
+                transaction.prepare_cached("INSERT OR REPLACE INTO points VALUES (?1, ?2, ?3, ?4)")?;
+            for point in points.iter().filter(|point| point.value.is_finite()) {
+                if let Some(number) = series.number(&transaction, &point.series)? {
+                    insert.execute((trial, number, point.at_us.cast_signed(), point.value))?;
+                }
+            }
+        }
+        transaction.commit()
+    }
+}
+
+/// Reads samples of a campaign; opened by its reader.
+#[derive(Debug)]
+pub(crate) struct SampleReader {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl SampleReader {
+    /// Opens the samples of a campaign's folder; none when there are none.
+    pub(crate) fn open(folder: &Path) -> Result<Option<Self>, StoreError> {
+        let path = folder.join(DATABASE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let connection = connect_reader(&path)?;
+        let found = version(&connection, &path)?;
+        if found == 0 {
+            // Just being made.
+            return Ok(None);
+        }
+        steps_from(&path, found, SAMPLES_STEPS)?;
+        Ok(Some(Self { path, connection }))
+    }
+
+    /// The samples of a trial, or of all, between two moments.
+    pub(crate) fn samples(
+        &self,
+        trial: Option<TrialId>,
+        (from_us, to_us): (u64, u64),
+    ) -> Result<Vec<Sample>, StoreError> {
+        let columns: Vec<String> = Metric::ALL.iter().map(|metric| metric.name().replace('.', "_")).collect();
+        let sql = format!(
+            "SELECT instance, at_us, {} FROM samples WHERE (?1 IS NULL OR trial = ?1) AND at_us BETWEEN ?2 AND ?3",
+            columns.join(", ")
+        );
+        let read = || -> rusqlite::Result<Vec<Sample>> {
+            let instances: HashMap<i64, InstanceId> = instances(&self.connection)?.into_iter().collect();
+            let mut statement = self.connection.prepare(&sql)?;
+            let trial = trial.map(|trial| trial.0.cast_signed());
+            let mut rows = statement.query((trial, clamped(from_us), clamped(to_us)))?;
+            let mut samples = Vec::new();
+            while let Some(row) = rows.next()? {
+                let Some(instance) = instances.get(&row.get(0)?) else { continue };
+                let mut values = Values::default();
+                for (index, metric) in Metric::ALL.into_iter().enumerate() {
+                    values.set(metric, row.get(2 + index)?);
+                }
+                let at_us = row.get::<_, i64>(1)?.cast_unsigned();
+                samples.push(Sample { instance: instance.clone(), at_us, values });
+            }
+            Ok(samples)
+        };
+        read().map_err(StoreError::sqlite("read", &self.path))
+    }
+
+    /// When the last sample was taken, if there is one.
+    pub(crate) fn last_us(&self) -> Result<Option<u64>, StoreError> {
+        let last = self.connection.query_row("SELECT max(at_us) FROM samples", [], |row| row.get(0));
+        let last: Option<i64> = last.map_err(StoreError::sqlite("read", &self.path))?;
+        Ok(last.map(i64::cast_unsigned))
+    }
+
+    /// What services said about themselves between two moments, in a trial or in all, of one name or of all.
+    pub(crate) fn points(
+        &self,
+        trial: Option<TrialId>,
+        name: Option<&str>,
+        between: (u64, u64),
+    ) -> Result<PointsBySeries, StoreError> {
+        let read = || -> rusqlite::Result<PointsBySeries> {
+            let mut list =
+                self.connection.prepare("SELECT id, text FROM series WHERE ?1 IS NULL OR name = ?1")?;
+            let mut rows = list.query([name])?;
+            let mut numbered = HashMap::new();
+            while let Some(row) = rows.next()? {
+                if let Ok(series) = serde_json::from_str::<TimeSeries>(row.get_ref(1)?.as_str()?) {
+                    numbered.insert(row.get::<_, i64>(0)?, (series, Vec::new()));
+                }
+            }
+            self.each_point(trial, between, |number, at_us, value| {
+                if let Some((_, points)) = numbered.get_mut(&number) {
+                    points.push((at_us, value));
+                }
+                true
+            })?;
+            let mut found: PointsBySeries =
+                numbered.into_values().filter(|(_, points)| !points.is_empty()).collect();
+            // They come by trial, and trials run side by side.
+            found.values_mut().for_each(|points| points.sort_by_key(|(at_us, _)| *at_us));
+            Ok(found)
+        };
+        read().map_err(StoreError::sqlite("read", &self.path))
+    }
+
+    /// The same of many series at once.
+    pub(crate) fn many(&self, trial: TrialId, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
+        let read = || -> rusqlite::Result<SeriesFound> {
+            let wanted: HashMap<i64, TimeSeries> = wanted(&self.connection, query)?.into_iter().collect();
+            let mut found = SeriesFound::default();
+            self.each_point(Some(trial), query.between, |number, at_us, value| {
+                wanted.get(&number).is_none_or(|series| found.take(series, at_us, value))
+            })?;
+            Ok(found)
+        };
+        read().map_err(StoreError::sqlite("read", &self.path))
+    }
+
+    /// Hands points to a function as long as it wants more. One pass over all of them: they lie by trial, so that
+    /// looking for each series alone would mean a pass for each.
+    fn each_point(
+        &self,
+        trial: Option<TrialId>,
+        (from_us, to_us): (u64, u64),
+        mut take: impl FnMut(i64, u64, f64) -> bool,
+    ) -> rusqlite::Result<()> {
+        let only = if trial.is_some() { "trial = ?3" } else { "?3 IS NULL" };
+        let sql = format!("SELECT series, at_us, value FROM points WHERE at_us BETWEEN ?1 AND ?2 AND {only}");
+        let mut statement = self.connection.prepare(&sql)?;
+        let trial = trial.map(|trial| trial.0.cast_signed());
+        let mut rows = statement.query((clamped(from_us), clamped(to_us), trial))?;
+        while let Some(row) = rows.next()? {
+            if !take(row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned(), row.get(2)?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn instances(connection: &Connection) -> rusqlite::Result<Vec<(i64, InstanceId)>> {
+    let mut statement = connection.prepare("SELECT id, text FROM instances")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        if let Ok(instance) = row.get_ref(1)?.as_str()?.parse() {
+            found.push((row.get(0)?, instance));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::error::StoreErrorKind;
+
+    fn sample(instance: &str, at_us: u64, cpu: f64) -> Sample {
+        let values =
+            Values::default().with(Metric::CpuSeconds, Some(cpu)).with(Metric::OutOfMemoryKills, Some(2.0));
+        Sample { instance: instance.parse().unwrap(), at_us, values }
+    }
+
+    #[test]
+    fn samples_and_points_are_read_back_by_trial() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(SampleReader::open(folder.path()).unwrap().is_none());
+        let series = TimeSeries { name: "requests".into(), service: "a".into(), ..TimeSeries::default() };
+        let point = |at_us, value| Point { series: series.clone(), at_us, value };
+        let writer = SampleWriter::new(folder.path());
+        writer.write(TrialId(1), SlotId(0), &[], &[]).unwrap();
+        assert!(SampleReader::open(folder.path()).unwrap().is_none(), "nothing makes no file");
+        let first = [sample("b-1", 5, 1.0), sample("a-1", 5, 0.5)];
+        writer.write(TrialId(1), SlotId(0), &first, &[point(5, 1.0), point(6, f64::NAN)]).unwrap();
+        writer.write(TrialId(2), SlotId(1), &[sample("a-1", 7, 0.7)], &[point(7, 3.0)]).unwrap();
+        // Another writer of the same campaign, as after an error.
+        SampleWriter::new(folder.path()).write(TrialId(1), SlotId(0), &[sample("a-1", 9, 0.9)], &[]).unwrap();
+        let reader = SampleReader::open(folder.path()).unwrap().unwrap();
+        let of = |trial: u64| reader.samples(Some(TrialId(trial)), EVER).unwrap();
+        assert_eq!(of(1), [sample("b-1", 5, 1.0), sample("a-1", 5, 0.5), sample("a-1", 9, 0.9)]);
+        assert_eq!(of(2), [sample("a-1", 7, 0.7)]);
+        assert_eq!(reader.samples(None, EVER).unwrap().len(), 4);
+        assert_eq!(reader.last_us().unwrap(), Some(9));
+        assert_eq!(reader.samples(None, (6, 8)).unwrap(), [sample("a-1", 7, 0.7)]);
+        assert_eq!(reader.points(Some(TrialId(2)), None, EVER).unwrap()[&series], [(7, 3.0)]);
+        assert_eq!(reader.points(None, Some("requests"), EVER).unwrap()[&series], [(5, 1.0), (7, 3.0)]);
+        assert_eq!(reader.points(None, Some("requests"), (6, 9)).unwrap()[&series], [(7, 3.0)]);
+        assert!(reader.points(None, Some("other"), EVER).unwrap().is_empty());
+        let services = BTreeSet::from(["a".to_owned()]);
+        let many = |trial, names: &dyn Fn(&str) -> bool, between| {
+            let query = SeriesQuery { services: &services, names, between };
+            reader.many(TrialId(trial), &query).unwrap().series.into_values().flatten().collect::<Vec<_>>()
+        };
+        assert_eq!(many(2, &|name| name == "requests", EVER), [(7, 3.0)]);
+        assert_eq!(many(2, &|_| true, (0, 6)), []);
+        assert_eq!(many(1, &|name| name == "other", EVER), []);
+    }
+
+    #[test]
+    fn a_newer_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = SampleWriter::new(folder.path());
+        writer.write(TrialId(1), SlotId(0), &[sample("a-1", 1, 0.0)], &[]).unwrap();
+        let connection = connect_writer(&folder.path().join(DATABASE)).unwrap();
+        connection.pragma_update(None, "user_version", SAMPLES_FORMAT + 1).unwrap();
+        assert_eq!(SampleReader::open(folder.path()).unwrap_err().kind, StoreErrorKind::Newer);
+        let again =
+            SampleWriter::new(folder.path()).write(TrialId(1), SlotId(0), &[sample("a-1", 2, 0.0)], &[]);
+        assert_eq!(again.unwrap_err().kind, StoreErrorKind::Newer);
+    }
+}

@@ -1,0 +1,89 @@
+//! Steps between formats. Format 2 takes secrets out of what format 1 wrote as it came, and keeps them sealed.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::call_row::{self, COLUMNS, read_span};
+use super::schema::TABLES_2;
+use crate::FORMAT;
+use crate::error::StoreError;
+use crate::format::{DatabaseStep, FileStep};
+use crate::numbered_names::NameTable;
+use crate::secrets::{Redactor, Sealer};
+use crate::sqlite::damaged_row;
+
+/// Steps for `campaign.json`; the first one leads from version 1 to 2.
+pub(crate) const CAMPAIGN_STEPS: &[FileStep] = &[|_| Ok(())];
+
+/// Steps for `report.json`.
+pub(crate) const REPORT_STEPS: &[FileStep] = &[|_| Ok(())];
+
+/// Steps for `store.sqlite`.
+pub(crate) const DATABASE_STEPS: &[DatabaseStep] = &[campaign_to_2];
+
+const _: () = assert!(CAMPAIGN_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
+const _: () = assert!(REPORT_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
+const _: () = assert!(DATABASE_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
+
+/// A campaign's database from format 1 to 2.
+pub(crate) fn campaign_to_2(
+    connection: &Connection,
+    path: &Path,
+    sealer: &mut Sealer,
+) -> Result<(), StoreError> {
+    let failed = || StoreError::sqlite("migrate", path);
+    connection.execute_batch(TABLES_2).map_err(failed())?;
+    let redactor = Redactor::default();
+    let names = NameTable::load(connection).map_err(failed())?;
+    let mut last = 0;
+    // A few rows at a time: a campaign may be larger than memory.
+    loop {
+        let sql = format!("SELECT {COLUMNS}, id FROM spans WHERE id > ?1 ORDER BY id LIMIT 1000");
+        let read = || -> rusqlite::Result<Vec<_>> {
+            let mut statement = connection.prepare_cached(&sql)?;
+            let rows = statement.query_map([last], |row| {
+                let span = read_span(row, &names).map_err(damaged_row)?;
+                Ok((row.get::<_, i64>(26)?, span))
+            })?;
+            rows.collect()
+        };
+        let mut rows = read().map_err(failed())?;
+        let Some((id, _)) = rows.last() else { break };
+        last = *id;
+        let mut spans: Vec<_> = rows.iter_mut().map(|(_, span)| span).collect();
+        let originals = redactor.take(&mut spans);
+        for ((id, span), originals) in rows.iter().zip(originals) {
+            if originals.is_empty() {
+                continue;
+            }
+            let sealed = sealer.try_seal(&originals)?;
+            let payload = span.payload.as_deref().map(call_row::payload_to_bytes);
+            let update = || -> rusqlite::Result<()> {
+                let sql = "UPDATE spans SET path = ?2, payload = ?3 WHERE id = ?1";
+                connection.prepare_cached(sql)?.execute((id, &span.path, payload))?;
+                connection.prepare_cached("INSERT INTO secrets VALUES (?1, ?2)")?.execute((id, sealed))?;
+                Ok(())
+            };
+            update().map_err(failed())?;
+        }
+    }
+    texts(connection, &redactor, "logs", "text").map_err(failed())?;
+    texts(connection, &redactor, "runs", "json").map_err(failed())
+}
+
+/// Redacts a column of texts; those of JSON stay JSON.
+fn texts(connection: &Connection, redactor: &Redactor, table: &str, column: &str) -> rusqlite::Result<()> {
+    let mut changed = Vec::new();
+    let mut statement = connection.prepare(&format!("SELECT rowid, {column} FROM {table}"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let text: String = row.get(1)?;
+        let redacted = if column == "json" { redactor.json_text(&text) } else { redactor.text(&text) };
+        changed.extend(redacted.map(|text| (row.get::<_, i64>(0), text)));
+    }
+    for (row, text) in changed {
+        connection.execute(&format!("UPDATE {table} SET {column} = ?2 WHERE rowid = ?1"), (row?, text))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,359 @@
+//! Reading a campaign's database, also while it is written.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use faultscope_model::metrics::{PointsBySeries, Sample};
+use faultscope_model::span::Span;
+use faultscope_model::{InstanceId, RunId, ServiceName, TraceId, TrialId};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::call_row::{COLUMNS, read_span};
+use super::campaign_writer::trace_key;
+use super::metrics_database::{EVER, SampleReader};
+use super::schema::{DATABASE, open_reader};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::numbered_names::NameTable;
+use crate::secrets::Key;
+use crate::series_table::{SeriesFound, SeriesQuery};
+use crate::sqlite::damaged_row;
+
+/// Reads what is committed of a campaign. Its functions block on the disk.
+#[derive(Debug)]
+pub struct Reader {
+    pub(crate) path: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+/// A run as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRun {
+    /// The trial.
+    pub trial: TrialId,
+    /// The run.
+    pub id: RunId,
+    /// Its outcome in a word.
+    pub outcome: String,
+    /// Microseconds since 1970 at its start.
+    pub started_us: u64,
+    /// How long it took.
+    pub duration_us: u64,
+    /// The run itself.
+    pub json: String,
+}
+
+/// What an instance wrote in a trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredLog {
+    /// The trial.
+    pub trial: TrialId,
+    /// The instance.
+    pub instance: InstanceId,
+    /// The text, of long ones the end.
+    pub text: String,
+}
+
+/// All calls from one service to another.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Edge {
+    /// Who called.
+    pub caller: ServiceName,
+    /// Who was called.
+    pub callee: ServiceName,
+    /// How often.
+    pub calls: u64,
+    /// How many calls failed.
+    pub errors: u64,
+    /// Half of the calls took no longer.
+    pub p50_us: u64,
+    /// 99 of 100 calls took no longer.
+    pub p99_us: u64,
+}
+
+impl Reader {
+    pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
+        let path = folder.join(DATABASE);
+        if !path.exists() {
+            return Err(StoreError::new(StoreErrorKind::NotFound, "open", &path, "there is no such file"));
+        }
+        let connection = Mutex::new(open_reader(&path)?);
+        Ok(Self { path, connection })
+    }
+
+    /// All runs, in the order of their trials.
+    pub fn runs(&self) -> Result<Vec<StoredRun>, StoreError> {
+        let connection = self.lock();
+        let read = || -> rusqlite::Result<Vec<rusqlite::Result<StoredRun>>> {
+            let mut statement =
+                connection.prepare_cached(&format!("{RUNS} ORDER BY trial, started_us, id"))?;
+            let runs = statement.query_map([], run_of)?;
+            Ok(runs.collect())
+        };
+        let runs = read().map_err(StoreError::sqlite("read", &self.path))?;
+        runs.into_iter().collect::<Result<_, _>>().map_err(StoreError::sqlite("read", &self.path))
+    }
+
+    /// One run.
+    pub fn run(&self, id: &RunId) -> Result<Option<StoredRun>, StoreError> {
+        let connection = self.lock();
+        let read = || {
+            let mut statement = connection.prepare_cached(&format!("{RUNS} WHERE id = ?1"))?;
+            statement.query_row([id.as_str()], run_of).optional()
+        };
+        read().map_err(StoreError::sqlite("read", &self.path))
+    }
+
+    /// The spans of a trial by their start.
+    pub fn spans_of(&self, trial: TrialId) -> Result<Vec<Span>, StoreError> {
+        Ok(self.rows_of(trial)?.into_iter().map(|(_, span)| span).collect())
+    }
+
+    /// The same with their secrets, for a replay on this machine. Secrets that were forgotten stay redacted.
+    pub fn restored_spans_of(&self, trial: TrialId, key: &Key) -> Result<Vec<Span>, StoreError> {
+        self.restored(self.rows_of(trial)?, key)
+    }
+
+    fn rows_of(&self, trial: TrialId) -> Result<Vec<(i64, Span)>, StoreError> {
+        let mut spans = Vec::new();
+        self.read(|connection, names| {
+            let sql = format!("SELECT {COLUMNS}, id FROM spans WHERE id BETWEEN ?1 AND ?2 AND trial = ?3");
+            let mut statement = connection.prepare_cached(&sql)?;
+            for (first, last) in segments(connection, trial)? {
+                let mut rows = statement.query((first, last, trial.0.cast_signed()))?;
+                while let Some(row) = rows.next()? {
+                    spans.push((row.get(26)?, read_span(row, names).map_err(damaged_row)?));
+                }
+            }
+            Ok(())
+        })?;
+        spans.sort_by_key(|(_, span)| (span.start_us, span.id));
+        Ok(spans)
+    }
+
+    /// The spans of a trace by their start, of all trials.
+    pub fn spans_of_trace(&self, trace: TraceId) -> Result<Vec<Span>, StoreError> {
+        Ok(self.rows_of_trace(trace)?.into_iter().map(|(_, span)| span).collect())
+    }
+
+    /// The same with their secrets, for a replay on this machine. Secrets that were forgotten stay redacted.
+    pub fn restored_spans_of_trace(&self, trace: TraceId, key: &Key) -> Result<Vec<Span>, StoreError> {
+        self.restored(self.rows_of_trace(trace)?, key)
+    }
+
+    fn rows_of_trace(&self, trace: TraceId) -> Result<Vec<(i64, Span)>, StoreError> {
+        let (high, low) = (((trace.0 >> 64) as u64).cast_signed(), (trace.0 as u64).cast_signed());
+        let mut spans = Vec::new();
+        self.read(|connection, names| {
+            let sql = format!(
+                "SELECT {COLUMNS}, id FROM spans WHERE id BETWEEN ?1 AND ?2 AND trial = ?3 \
+                 AND trace_low = ?4 AND trace_high = ?5"
+            );
+            let mut statement = connection.prepare_cached(&sql)?;
+            for (trial, first, last) in segments_with(connection, trace)? {
+                let mut rows = statement.query((first, last, trial, low, high))?;
+                while let Some(row) = rows.next()? {
+                    spans.push((row.get(26)?, read_span(row, names).map_err(damaged_row)?));
+                }
+            }
+            Ok(())
+        })?;
+        spans.sort_by_key(|(_, span)| (span.start_us, span.id));
+        Ok(spans)
+    }
+
+    /// Who called whom, how often and how long, in one trial or in all; by caller and callee.
+    pub fn edges(&self, trial: Option<TrialId>) -> Result<Vec<Edge>, StoreError> {
+        let mut edges: BTreeMap<(ServiceName, ServiceName), (u64, Vec<u64>)> = BTreeMap::new();
+        self.read(|connection, names| {
+            let sql = "SELECT caller, callee, duration_us, status, grpc_status, error IS NOT NULL FROM spans \
+                       WHERE id BETWEEN ?1 AND ?2 AND (?3 IS NULL OR trial = ?3)";
+            let mut statement = connection.prepare_cached(sql)?;
+            let ranges = match trial {
+                Some(trial) => segments(connection, trial)?,
+                None => vec![(0, i64::MAX)],
+            };
+            for (first, last) in ranges {
+                let mut rows = statement.query((first, last, trial.map(|trial| trial.0.cast_signed())))?;
+                while let Some(row) = rows.next()? {
+                    let service = |value: ValueRef<'_>| names.service(value).map_err(damaged_row);
+                    let key = (service(row.get_ref(0)?)?, service(row.get_ref(1)?)?);
+                    let (errors, durations) = edges.entry(key).or_default();
+                    *errors += u64::from(failed(row)?);
+                    durations.push(row.get::<_, i64>(2)?.cast_unsigned());
+                }
+            }
+            Ok(())
+        })?;
+        let edge = |((caller, callee), (errors, mut durations)): (_, (u64, Vec<u64>))| {
+            durations.sort_unstable();
+            let calls = durations.len() as u64;
+            Edge {
+                caller,
+                callee,
+                calls,
+                errors,
+                p50_us: quantile(&durations, 50),
+                p99_us: quantile(&durations, 99),
+            }
+        };
+        Ok(edges.into_iter().map(edge).collect())
+    }
+
+    /// The number of spans.
+    pub fn span_count(&self) -> Result<u64, StoreError> {
+        let count = self.lock().query_row("SELECT count(*) FROM spans", [], |row| row.get::<_, i64>(0));
+        count.map(i64::cast_unsigned).map_err(StoreError::sqlite("read", &self.path))
+    }
+
+    /// What the instances of a trial wrote.
+    pub fn logs_of(&self, trial: TrialId) -> Result<Vec<StoredLog>, StoreError> {
+        let connection = self.lock();
+        let read = || -> rusqlite::Result<Vec<StoredLog>> {
+            let sql = "SELECT instance, text FROM logs WHERE trial = ?1 ORDER BY rowid";
+            let mut statement = connection.prepare_cached(sql)?;
+            let logs = statement.query_map([trial.0.cast_signed()], |row| {
+                let instance =
+                    row.get::<_, String>(0)?.parse().map_err(|error| damaged_row(format!("{error}")))?;
+                Ok(StoredLog { trial, instance, text: row.get(1)? })
+            })?;
+            logs.collect()
+        };
+        read().map_err(StoreError::sqlite("read", &self.path))
+    }
+
+    /// What instances used in a trial, or in all, by instance and time; nothing when nobody measured.
+    pub fn samples_of(&self, trial: Option<TrialId>) -> Result<Vec<Sample>, StoreError> {
+        self.samples()?.map_or_else(|| Ok(Vec::new()), |samples| samples.samples(trial, EVER))
+    }
+
+    /// What instances used between two moments, in a trial or in all.
+    pub fn samples_between(
+        &self,
+        trial: Option<TrialId>,
+        between: (u64, u64),
+    ) -> Result<Vec<Sample>, StoreError> {
+        self.samples()?.map_or_else(|| Ok(Vec::new()), |samples| samples.samples(trial, between))
+    }
+
+    /// What instances used lately: in this long before the last sample.
+    pub fn latest_samples(&self, within_us: u64) -> Result<Vec<Sample>, StoreError> {
+        let Some(samples) = self.samples()? else { return Ok(Vec::new()) };
+        let last = samples.last_us()?;
+        last.map_or_else(|| Ok(Vec::new()), |us| samples.samples(None, (us.saturating_sub(within_us), us)))
+    }
+
+    /// What services said about themselves between two moments, in a trial or in all, under one name or any.
+    pub fn points_between(
+        &self,
+        trial: Option<TrialId>,
+        name: Option<&str>,
+        between: (u64, u64),
+    ) -> Result<PointsBySeries, StoreError> {
+        self.samples()?
+            .map_or_else(|| Ok(PointsBySeries::new()), |samples| samples.points(trial, name, between))
+    }
+
+    /// What services said about themselves in a trial, of many series at once.
+    pub fn told_in(&self, trial: TrialId, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
+        self.samples()?.map_or_else(|| Ok(SeriesFound::default()), |samples| samples.many(trial, query))
+    }
+
+    fn samples(&self) -> Result<Option<SampleReader>, StoreError> {
+        SampleReader::open(self.path.parent().unwrap_or(Path::new("")))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads names and rows in one transaction, so that a row never names what was read too early.
+    pub(crate) fn read(
+        &self,
+        read: impl FnOnce(&Connection, &NameTable) -> rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        let connection = self.lock();
+        let all = || {
+            let transaction = connection.unchecked_transaction()?;
+            let names = NameTable::load(&transaction)?;
+            read(&transaction, &names)
+        };
+        all().map_err(StoreError::sqlite("read", &self.path))
+    }
+}
+
+const RUNS: &str = "SELECT trial, id, outcome, started_us, duration_us, json FROM runs";
+
+fn run_of(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
+    Ok(StoredRun {
+        trial: TrialId(row.get::<_, i64>(0)?.cast_unsigned()),
+        id: row.get::<_, String>(1)?.parse().map_err(|error| damaged_row(format!("{error}")))?,
+        outcome: row.get(2)?,
+        started_us: row.get::<_, i64>(3)?.cast_unsigned(),
+        duration_us: row.get::<_, i64>(4)?.cast_unsigned(),
+        json: row.get(5)?,
+    })
+}
+
+/// Where a trial's rows are, neighbouring ranges joined.
+fn segments(connection: &Connection, trial: TrialId) -> rusqlite::Result<Vec<(i64, i64)>> {
+    let mut statement =
+        connection.prepare_cached("SELECT first, last FROM segments WHERE trial = ?1 ORDER BY first")?;
+    let mut ranges: Vec<(i64, i64)> = Vec::new();
+    let mut rows = statement.query([trial.0.cast_signed()])?;
+    while let Some(row) = rows.next()? {
+        let (first, last) = (row.get(0)?, row.get(1)?);
+        match ranges.last_mut() {
+            Some((_, end)) if *end + 1 == first => *end = last,
+            _ => ranges.push((first, last)),
+        }
+    }
+    Ok(ranges)
+}
+
+/// Trials and row ranges that may hold spans of a trace.
+pub(crate) fn segments_with(
+    connection: &Connection,
+    trace: TraceId,
+) -> rusqlite::Result<Vec<(i64, i64, i64)>> {
+    let key = trace_key(trace);
+    let mut found = Vec::new();
+    let mut statement = connection.prepare_cached("SELECT trial, first, last, traces FROM segments")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (keys, _) = row.get_ref(3)?.as_blob()?.as_chunks::<4>();
+        if keys.binary_search_by_key(&key, |bytes| u32::from_le_bytes(*bytes)).is_ok() {
+            found.push((row.get(0)?, row.get(1)?, row.get(2)?));
+        }
+    }
+    Ok(found)
+}
+
+/// The rule of [`Span::failed`], on the columns of an edge's query.
+fn failed(row: &Row<'_>) -> rusqlite::Result<bool> {
+    let status: Option<i64> = row.get(3)?;
+    let grpc_status: Option<i64> = row.get(4)?;
+    Ok(row.get(5)?
+        || status.is_some_and(|status| status >= 500)
+        || grpc_status.is_some_and(|status| status != 0))
+}
+
+/// The smallest value that this many per cent of the values do not exceed.
+fn quantile(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles() {
+        let values: Vec<u64> = (1..=100).collect();
+        assert_eq!((quantile(&values, 50), quantile(&values, 99)), (50, 99));
+        assert_eq!((quantile(&[7], 50), quantile(&[7], 99)), (7, 7));
+        assert_eq!(quantile(&[], 50), 0);
+    }
+}

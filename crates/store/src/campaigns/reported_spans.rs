@@ -1,0 +1,138 @@
+//! What instances reported themselves, and secrets put back.
+
+use std::collections::BTreeSet;
+
+use faultscope_model::trace::ReportedSpan;
+use faultscope_model::{InstanceId, Span, TraceId, TrialId};
+use rusqlite::OptionalExtension;
+
+use super::call_row::{COLUMNS, read_span};
+use super::reader::{Reader, segments_with};
+use crate::error::StoreError;
+use crate::secrets::{Key, restore, restore_reported, unseal};
+use crate::sqlite::damaged_row;
+
+/// A span that an instance reported itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredReport {
+    /// The trial.
+    pub trial: TrialId,
+    /// Who sent it, where that is known.
+    pub instance: Option<InstanceId>,
+    /// The span.
+    pub span: ReportedSpan,
+}
+
+impl Reader {
+    /// Puts the secrets of calls back.
+    pub(crate) fn restored(&self, rows: Vec<(i64, Span)>, key: &Key) -> Result<Vec<Span>, StoreError> {
+        let mut spans = Vec::with_capacity(rows.len());
+        for (row, mut span) in rows {
+            let sealed = {
+                let connection = self.lock();
+                let read = || -> rusqlite::Result<Option<Vec<u8>>> {
+                    let sql = "SELECT sealed FROM secrets WHERE span = ?1";
+                    connection.prepare_cached(sql)?.query_row([row], |row| row.get(0)).optional()
+                };
+                read().map_err(StoreError::sqlite("read", &self.path))?
+            };
+            if let Some(sealed) = sealed {
+                restore(
+                    &mut span,
+                    unseal(key, &sealed).map_err(|error| StoreError::unseal(&self.path, error))?,
+                );
+            }
+            spans.push(span);
+        }
+        Ok(spans)
+    }
+
+    /// What instances reported themselves in a trial, in the order of arrival.
+    pub fn reported_in(&self, trial: TrialId) -> Result<Vec<StoredReport>, StoreError> {
+        self.reports("trial = ?1", &[trial.0.cast_signed()], None)
+    }
+
+    /// What instances reported themselves about a trace, of all trials.
+    pub fn reported_of_trace(&self, trace: TraceId) -> Result<Vec<StoredReport>, StoreError> {
+        let ids = [(trace.0 as u64).cast_signed(), ((trace.0 >> 64) as u64).cast_signed()];
+        self.reports("trace_low = ?1 AND trace_high = ?2", &ids, None)
+    }
+
+    /// The same with their secrets.
+    pub fn restored_reports_of_trace(
+        &self,
+        trace: TraceId,
+        key: &Key,
+    ) -> Result<Vec<StoredReport>, StoreError> {
+        let ids = [(trace.0 as u64).cast_signed(), ((trace.0 >> 64) as u64).cast_signed()];
+        self.reports("trace_low = ?1 AND trace_high = ?2", &ids, Some(key))
+    }
+
+    /// The trials in which a trace was seen, by the mesh or by those who report.
+    pub fn trials_of(&self, trace: TraceId) -> Result<BTreeSet<TrialId>, StoreError> {
+        let (low, high) = ((trace.0 as u64).cast_signed(), ((trace.0 >> 64) as u64).cast_signed());
+        let mut trials = BTreeSet::new();
+        self.read(|connection, _| {
+            let sql = "SELECT EXISTS (SELECT 1 FROM spans WHERE id BETWEEN ?1 AND ?2 AND trial = ?3 \
+                       AND trace_low = ?4 AND trace_high = ?5)";
+            let mut is_in = connection.prepare_cached(sql)?;
+            for (trial, first, last) in segments_with(connection, trace)? {
+                if is_in.query_row((first, last, trial, low, high), |row| row.get(0))? {
+                    trials.insert(TrialId(trial.cast_unsigned()));
+                }
+            }
+            let sql = "SELECT DISTINCT trial FROM reported WHERE trace_low = ?1 AND trace_high = ?2";
+            let mut statement = connection.prepare_cached(sql)?;
+            let mut rows = statement.query((low, high))?;
+            while let Some(row) = rows.next()? {
+                trials.insert(TrialId(row.get::<_, i64>(0)?.cast_unsigned()));
+            }
+            Ok(())
+        })?;
+        Ok(trials)
+    }
+
+    /// The latest calls and reported spans, so many of each, in the order of arrival.
+    pub(crate) fn latest(&self, most: usize) -> Result<(Vec<Span>, Vec<StoredReport>), StoreError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut calls = Vec::new();
+        self.read(|connection, names| {
+            let sql = format!("SELECT {COLUMNS} FROM spans ORDER BY id DESC LIMIT ?1");
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query([most])?;
+            while let Some(row) = rows.next()? {
+                calls.push(read_span(row, names).map_err(damaged_row)?);
+            }
+            Ok(())
+        })?;
+        calls.reverse();
+        let last = "id > (SELECT coalesce(max(id), 0) FROM reported) - ?1";
+        Ok((calls, self.reports(last, &[most], None)?))
+    }
+
+    fn reports(&self, which: &str, ids: &[i64], key: Option<&Key>) -> Result<Vec<StoredReport>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<(StoredReport, Option<Vec<u8>>)>> {
+            let connection = self.lock();
+            let sql = format!("SELECT trial, instance, json, sealed FROM reported WHERE {which} ORDER BY id");
+            let mut statement = connection.prepare_cached(&sql)?;
+            let rows = statement.query_map(rusqlite::params_from_iter(ids), |row| {
+                let instance = row.get::<_, Option<String>>(1)?.and_then(|text| text.parse().ok());
+                let span = serde_json::from_str(row.get_ref(2)?.as_str()?);
+                let span = span.map_err(|error| damaged_row(error.to_string()))?;
+                let trial = TrialId(row.get::<_, i64>(0)?.cast_unsigned());
+                Ok((StoredReport { trial, instance, span }, row.get(3)?))
+            })?;
+            rows.collect()
+        };
+        let rows = read().map_err(StoreError::sqlite("read", &self.path))?;
+        let restore = |(mut report, sealed): (StoredReport, Option<Vec<u8>>)| {
+            if let (Some(key), Some(sealed)) = (key, sealed) {
+                let originals =
+                    unseal(key, &sealed).map_err(|error| StoreError::unseal(&self.path, error))?;
+                restore_reported(&mut report.span, originals);
+            }
+            Ok(report)
+        };
+        rows.into_iter().map(restore).collect()
+    }
+}

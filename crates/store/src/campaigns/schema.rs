@@ -1,0 +1,88 @@
+//! The tables of a campaign's database, and how it is opened.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::migrate::DATABASE_STEPS;
+use crate::FORMAT;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::format::{bring_up, steps_from};
+use crate::lock::is_held;
+use crate::sqlite::{connect_reader, connect_writer, version};
+
+/// Integers wherever possible, and no index on spans: writing them must cost next to nothing, and an index
+/// by trace id alone nearly doubled that cost, since trace ids are random and each touches another page.
+///
+/// `caller`, `callee`, `method` and `error` are numbers of `names`, or texts where a name was too long or
+/// too many were there. Spans are found by `segments` instead: for each trial of each batch the range of
+/// its rows and, sorted, the last 32 bits of their trace ids.
+const TABLES: &str = "
+CREATE TABLE names (id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;
+CREATE TABLE spans (
+  id INTEGER PRIMARY KEY,
+  trial INTEGER NOT NULL, slot INTEGER NOT NULL,
+  trace_high INTEGER NOT NULL, trace_low INTEGER NOT NULL,
+  span INTEGER NOT NULL, parent INTEGER, parentage INTEGER NOT NULL,
+  caller NOT NULL, caller_ordinal INTEGER NOT NULL, caller_node INTEGER NOT NULL,
+  callee NOT NULL, callee_instance, callee_ordinal INTEGER, callee_node INTEGER NOT NULL,
+  port INTEGER NOT NULL, wire INTEGER NOT NULL, method NOT NULL, path TEXT NOT NULL,
+  start_us INTEGER NOT NULL, duration_us INTEGER NOT NULL, first_byte_us INTEGER,
+  request_bytes INTEGER NOT NULL, response_bytes INTEGER NOT NULL,
+  status INTEGER, grpc_status INTEGER, error, rules BLOB, payload BLOB
+);
+CREATE TABLE segments (
+  trial INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, traces BLOB NOT NULL
+) STRICT;
+CREATE TABLE runs (
+  id TEXT PRIMARY KEY, trial INTEGER NOT NULL, outcome TEXT NOT NULL,
+  started_us INTEGER NOT NULL, duration_us INTEGER NOT NULL, json TEXT NOT NULL
+) STRICT;
+CREATE TABLE logs (trial INTEGER NOT NULL, instance TEXT NOT NULL, text TEXT NOT NULL) STRICT;
+";
+
+/// What format 2 brought: the sealed secrets of each row of `spans`, and what services reported themselves.
+pub(crate) const TABLES_2: &str = "
+CREATE TABLE secrets (span INTEGER PRIMARY KEY, sealed BLOB NOT NULL) STRICT;
+CREATE TABLE reported (
+  id INTEGER PRIMARY KEY, trial INTEGER NOT NULL, slot INTEGER NOT NULL, instance TEXT,
+  trace_high INTEGER NOT NULL, trace_low INTEGER NOT NULL, json TEXT NOT NULL, sealed BLOB
+) STRICT;
+CREATE INDEX reported_by_trace ON reported (trace_low);
+";
+
+/// The name of the database in a campaign's folder.
+pub(crate) const DATABASE: &str = "store.sqlite";
+
+/// Opens the one connection that writes.
+pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+    let connection = connect_writer(path)?;
+    let found = version(&connection, path)?;
+    if found == 0 {
+        let create = format!("BEGIN; {TABLES} {TABLES_2} PRAGMA user_version = {FORMAT}; COMMIT;");
+        connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
+    } else {
+        bring_up(&connection, path, DATABASE_STEPS)?;
+    }
+    Ok(connection)
+}
+
+/// Opens a connection that only reads, also while another process writes.
+pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    let connection = connect_reader(path)?;
+    let found = version(&connection, path)?;
+    if found == 0 {
+        return Err(StoreError::damaged(path, "it holds no campaign"));
+    }
+    if steps_from(path, found, DATABASE_STEPS)?.is_empty() {
+        return Ok(connection);
+    }
+    // Campaigns are written once, so whoever reads one first brings it up.
+    if path.parent().is_some_and(is_held) {
+        let reason = "an older version of faultscope is writing it; wait until it has ended";
+        return Err(StoreError::new(StoreErrorKind::InUse, "migrate", path, reason));
+    }
+    drop(connection);
+    bring_up(&connect_writer(path)?, path, DATABASE_STEPS)?;
+    connect_reader(path)
+}

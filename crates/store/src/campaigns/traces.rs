@@ -1,0 +1,94 @@
+//! What campaigns know of traces: the calls that the mesh saw and the spans that instances reported, told as
+//! one, so that they join what was ingested.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use faultscope_model::trace::{INSTANCE_TAG, ReportedSpan, group_by_trace, report_call};
+use faultscope_model::{CampaignId, Span, TraceId};
+
+use super::folder::Store;
+use super::reader::Reader;
+use super::reported_spans::StoredReport;
+use crate::error::{StoreError, StoreErrorKind};
+
+/// CampaignTraces that are looked at, the newest.
+const MOST_CAMPAIGNS: usize = 50;
+
+/// Calls of one campaign that are searched, the latest.
+const MOST_SPANS: usize = 20_000;
+
+/// The campaigns of a `.faultscope` folder.
+#[derive(Debug)]
+pub(crate) struct CampaignTraces {
+    state: PathBuf,
+    open: Mutex<BTreeMap<CampaignId, Arc<Reader>>>,
+}
+
+/// Calls and reported spans of one trace, or of one run, as a tracer would tell them.
+pub fn joined(calls: &[Span], reports: Vec<StoredReport>) -> Vec<ReportedSpan> {
+    let reported = reports.into_iter().map(|StoredReport { instance, mut span, .. }| {
+        if let Some(instance) = instance {
+            span.tags.push((INSTANCE_TAG.to_owned(), instance.to_string()));
+        }
+        span
+    });
+    calls.iter().map(report_call).chain(reported).collect()
+}
+
+impl CampaignTraces {
+    pub(crate) fn new(state: &Path) -> Self {
+        Self { state: state.to_owned(), open: Mutex::default() }
+    }
+
+    /// All spans of a trace.
+    pub(crate) fn trace(&self, id: TraceId) -> Result<Vec<ReportedSpan>, StoreError> {
+        let mut spans = Vec::new();
+        for reader in self.readers(0)? {
+            spans.extend(joined(&reader.spans_of_trace(id)?, reader.reported_of_trace(id)?));
+        }
+        Ok(spans)
+    }
+
+    /// The traces of campaigns that began before a moment, as far as they are recent; each in the order of
+    /// arrival.
+    pub(crate) fn traces(&self, until_us: u64) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
+        let mut all = Vec::new();
+        for reader in self.readers(until_us)? {
+            let (calls, reports) = reader.latest(MOST_SPANS)?;
+            all.extend(group_by_trace(joined(&calls, reports), true));
+        }
+        Ok(all)
+    }
+
+    /// Readers of campaigns, the newest first; with a moment only of those that began before it.
+    fn readers(&self, until_us: u64) -> Result<Vec<Arc<Reader>>, StoreError> {
+        // A folder of nothing but ingested spans has no campaigns, and looking must not make them.
+        if !self.state.join("campaigns").is_dir() {
+            return Ok(Vec::new());
+        }
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = Store::open(&self.state)?.campaigns()?;
+        open.retain(|id, _| listed.iter().any(|campaign| campaign.meta.id == *id));
+        let mut readers = Vec::new();
+        let in_time = |started_us: u64| until_us == 0 || started_us <= until_us;
+        for campaign in listed.iter().filter(|c| in_time(c.meta.started_us)).take(MOST_CAMPAIGNS) {
+            if let Some(reader) = open.get(&campaign.meta.id) {
+                readers.push(Arc::clone(reader));
+                continue;
+            }
+            match campaign.reader() {
+                Ok(reader) => {
+                    let reader = Arc::new(reader);
+                    open.insert(campaign.meta.id.clone(), Arc::clone(&reader));
+                    readers.push(reader);
+                }
+                // Just being made or removed.
+                Err(error) if error.kind == StoreErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(readers)
+    }
+}

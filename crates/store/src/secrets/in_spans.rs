@@ -1,0 +1,362 @@
+//! Secrets of spans: taken out, and put back.
+
+use std::io::Read;
+
+use faultscope_model::Span;
+use faultscope_model::trace::ReportedSpan;
+
+use super::known::Known;
+use super::rules::Rules;
+use super::seal::{Original, Place};
+use super::{REDACTED, in_json, in_pairs, in_text};
+
+/// How much of a compressed body is looked into.
+const MOST_INFLATED: u64 = 64 << 10;
+
+type Found<'f> = &'f mut dyn FnMut(&[u8]);
+
+/// Takes the secrets out of a call by their names; the values are handed to `found`.
+pub(super) fn take(rules: &Rules, span: &mut Span, found: Found<'_>) -> Vec<Original> {
+    let mut originals = Vec::new();
+    let mut keep = |place, index, bytes| originals.push(Original { place, index, bytes });
+    if let Some(path) = in_pairs::address(&span.path, rules, found) {
+        keep(Place::Path, 0, std::mem::replace(&mut span.path, path).into_bytes());
+    }
+    let Some(payload) = span.payload.as_deref_mut() else { return originals };
+    for (place, headers) in [
+        (Place::RequestHeader, &mut payload.request_headers),
+        (Place::ResponseHeader, &mut payload.response_headers),
+    ] {
+        for (index, (name, value)) in headers.iter_mut().enumerate() {
+            if let Some(redacted) = header(rules, name, value, found) {
+                keep(place, index, std::mem::replace(value, redacted).into_bytes());
+            }
+        }
+    }
+    for (place, headers, bytes) in [
+        (Place::RequestBody, &payload.request_headers, &mut payload.request_body),
+        (Place::ResponseBody, &payload.response_headers, &mut payload.response_body),
+    ] {
+        if let Some(redacted) = body(rules, headers, bytes, found) {
+            keep(place, 0, std::mem::replace(bytes, redacted));
+        }
+    }
+    originals
+}
+
+/// Takes values out that turned up in a secret place of this or another call.
+pub(super) fn sweep(known: &mut Known, span: &mut Span, originals: &mut Vec<Original>) {
+    let mut keep = |place, index, bytes: Vec<u8>| {
+        // What was redacted before is kept whole already.
+        if !originals.iter().any(|o| o.place == place && o.index == index) {
+            originals.push(Original { place, index, bytes });
+        }
+    };
+    let lossy = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    if let Some(path) = known.replace(span.path.as_bytes()) {
+        keep(Place::Path, 0, std::mem::replace(&mut span.path, lossy(path)).into_bytes());
+    }
+    let Some(payload) = span.payload.as_deref_mut() else { return };
+    for (place, headers) in [
+        (Place::RequestHeader, &mut payload.request_headers),
+        (Place::ResponseHeader, &mut payload.response_headers),
+    ] {
+        for (index, (_, value)) in headers.iter_mut().enumerate() {
+            if let Some(redacted) = known.replace(value.as_bytes()) {
+                keep(place, index, std::mem::replace(value, lossy(redacted)).into_bytes());
+            }
+        }
+    }
+    for (place, bytes) in
+        [(Place::RequestBody, &mut payload.request_body), (Place::ResponseBody, &mut payload.response_body)]
+    {
+        if let Some(redacted) = known.replace(bytes) {
+            keep(place, 0, std::mem::replace(bytes, redacted));
+        }
+    }
+}
+
+/// Puts back what was taken out of a call.
+pub(crate) fn restore(span: &mut Span, originals: Vec<Original>) {
+    for Original { place, index, bytes } in originals {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        if place == Place::Path {
+            span.path = text(bytes);
+            continue;
+        }
+        let Some(payload) = span.payload.as_deref_mut() else { continue };
+        let headers = match place {
+            Place::RequestHeader => &mut payload.request_headers,
+            Place::ResponseHeader => &mut payload.response_headers,
+            Place::RequestBody => {
+                payload.request_body = bytes;
+                continue;
+            }
+            Place::ResponseBody => {
+                payload.response_body = bytes;
+                continue;
+            }
+            _ => continue,
+        };
+        if let Some((_, value)) = headers.get_mut(index) {
+            *value = text(bytes);
+        }
+    }
+}
+
+/// A reported span without its secrets and what they were; none when it has none.
+pub(super) fn reported(rules: &Rules, span: &ReportedSpan) -> Option<(ReportedSpan, Vec<Original>)> {
+    let mut known = Known::default();
+    let mut found = |value: &[u8]| known.add(value);
+    let mut replaced: Vec<(Place, usize, String)> = Vec::new();
+    if let Some(name) = plain(rules, &span.name, &mut found) {
+        replaced.push((Place::Name, 0, name));
+    }
+    for (index, (key, value)) in span.tags.iter().enumerate() {
+        if let Some(redacted) = tag(rules, key, value, &mut found) {
+            replaced.push((Place::Tag, index, redacted));
+        }
+    }
+    for (index, (_, text)) in span.annotations.iter().enumerate() {
+        if let Some(redacted) = plain(rules, text, &mut found) {
+            replaced.push((Place::Annotation, index, redacted));
+        }
+    }
+    if replaced.is_empty() {
+        return None;
+    }
+    let mut span = span.clone();
+    let mut originals = Vec::new();
+    for (place, index, redacted) in replaced {
+        if let Some(text) = place_of(&mut span, place, index) {
+            let bytes = std::mem::replace(text, redacted).into_bytes();
+            originals.push(Original { place, index, bytes });
+        }
+    }
+    // What one tag calls a secret another one may hold by another name.
+    for index in 0..span.tags.len() {
+        let value = &mut span.tags[index].1;
+        if let Some(redacted) = known.replace(value.as_bytes()) {
+            let bytes =
+                std::mem::replace(value, String::from_utf8_lossy(&redacted).into_owned()).into_bytes();
+            if !originals.iter().any(|o| o.place == Place::Tag && o.index == index) {
+                originals.push(Original { place: Place::Tag, index, bytes });
+            }
+        }
+    }
+    Some((span, originals))
+}
+
+/// Puts back what was taken out of a reported span.
+pub(crate) fn restore_reported(span: &mut ReportedSpan, originals: Vec<Original>) {
+    for Original { place, index, bytes } in originals {
+        if let Some(text) = place_of(span, place, index) {
+            *text = String::from_utf8_lossy(&bytes).into_owned();
+        }
+    }
+}
+
+fn place_of(span: &mut ReportedSpan, place: Place, index: usize) -> Option<&mut String> {
+    match place {
+        Place::Name => Some(&mut span.name),
+        Place::Tag => span.tags.get_mut(index).map(|(_, value)| value),
+        Place::Annotation => span.annotations.get_mut(index).map(|(_, text)| text),
+        _ => None,
+    }
+}
+
+fn header(rules: &Rules, name: &str, value: &str, found: Found<'_>) -> Option<String> {
+    if !rules.is_header(name) {
+        return plain(rules, value, found);
+    }
+    if value.is_empty() || value == REDACTED {
+        return None;
+    }
+    credential_parts(value, found);
+    Some(REDACTED.to_owned())
+}
+
+/// The parts of a secret header that may turn up elsewhere: all of it, a credential behind its scheme, the
+/// value of each cookie.
+fn credential_parts(value: &str, found: Found<'_>) {
+    found(value.as_bytes());
+    if let Some((_, credential)) = value.split_once(' ') {
+        found(credential.trim().as_bytes());
+    }
+    for cookie in value.split(';') {
+        if let Some((name, value)) = cookie.split_once('=') {
+            let is_attribute = ["path", "domain", "expires", "max-age", "samesite"]
+                .iter()
+                .any(|a| name.trim().eq_ignore_ascii_case(a));
+            if !is_attribute {
+                found(value.trim().as_bytes());
+            }
+        }
+    }
+}
+
+/// A text of one line: an address with a query, or one with credentials.
+fn plain(rules: &Rules, value: &str, found: Found<'_>) -> Option<String> {
+    let (mut query, mut user, mut blank) = (false, false, false);
+    for byte in value.bytes() {
+        query |= byte == b'?' || byte == b'#';
+        user |= byte == b'@';
+        blank |= byte == b' ';
+    }
+    let address = if query { in_pairs::address(value, rules, found) } else { None };
+    let shown = address.as_deref().unwrap_or(value);
+    let credentials = if user || blank { in_text::credentials(shown) } else { None };
+    credentials.or(address)
+}
+
+fn tag(rules: &Rules, key: &str, value: &str, found: Found<'_>) -> Option<String> {
+    // Keys of OpenTelemetry for headers end in the header's name.
+    let name = ["http.request.header.", "http.response.header.", "rpc.grpc.request.metadata."]
+        .iter()
+        .find_map(|before| key.strip_prefix(before));
+    if value.is_empty() || value == REDACTED {
+        return None;
+    }
+    if name.is_some_and(|name| rules.is_header(name)) || rules.is_field(key) {
+        let bare = value.trim_start_matches(['[', '"']).trim_end_matches([']', '"']);
+        credential_parts(bare, found);
+        return Some(REDACTED.to_owned());
+    }
+    match value.as_bytes().first() {
+        Some(b'{' | b'[') => structured(rules, value, found),
+        _ if key.ends_with("query") || key == "req" || key == "res" || key.ends_with("body") => {
+            if in_pairs::is_form(value) {
+                in_pairs::form(value, rules, found)
+            } else {
+                plain(rules, value, found)
+            }
+        }
+        _ => plain(rules, value, found),
+    }
+}
+
+/// JSON in a tag: a body, or headers as pairs or by their names.
+fn structured(rules: &Rules, value: &str, found: Found<'_>) -> Option<String> {
+    if value.starts_with("[[")
+        && let Ok(mut headers) = serde_json::from_str::<Vec<(String, String)>>(value)
+    {
+        let mut any = false;
+        for (name, value) in &mut headers {
+            if let Some(redacted) = header(rules, name, value, found) {
+                *value = redacted;
+                any = true;
+            }
+        }
+        return any.then(|| serde_json::to_string(&headers).unwrap_or_default());
+    }
+    let fields =
+        in_json::redact(value.as_bytes(), rules, found).map(|b| String::from_utf8_lossy(&b).into_owned());
+    in_text::credentials(fields.as_deref().unwrap_or(value)).or(fields)
+}
+
+/// A body without its secrets; none when it has none.
+fn body(rules: &Rules, headers: &[(String, String)], bytes: &[u8], found: Found<'_>) -> Option<Vec<u8>> {
+    if bytes.is_empty() || bytes == REDACTED.as_bytes() {
+        return None;
+    }
+    let encoding = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
+    match encoding.map(|(_, value)| value.trim().to_ascii_lowercase()).as_deref() {
+        None | Some("identity" | "") => uncompressed(rules, bytes, found),
+        Some(encoding) => {
+            let plain = inflated(bytes, encoding);
+            // A part of it cannot be hidden without unpacking it all, so it is hidden as a whole.
+            uncompressed(rules, &plain, found).map(|_| REDACTED.as_bytes().to_vec())
+        }
+    }
+}
+
+fn uncompressed(rules: &Rules, bytes: &[u8], found: Found<'_>) -> Option<Vec<u8>> {
+    if in_json::is_json(bytes) {
+        let fields = in_json::redact(bytes, rules, found);
+        let shown =
+            std::str::from_utf8(fields.as_deref().unwrap_or(bytes)).ok().and_then(in_text::credentials);
+        return shown.map(String::into_bytes).or(fields);
+    }
+    // The last character may be cut in two.
+    let shown = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if error.valid_up_to() + 4 > bytes.len() => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return None,
+    };
+    if in_pairs::is_form(shown) {
+        return in_pairs::form(shown, rules, found).map(String::into_bytes);
+    }
+    let multipart = in_pairs::multipart(shown, rules, found);
+    let credentials = in_text::credentials(multipart.as_deref().unwrap_or(shown));
+    credentials.or(multipart).map(String::into_bytes)
+}
+
+/// The beginning of a compressed body, as far as it can be read.
+fn inflated(bytes: &[u8], encoding: &str) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let mut read = |reader: &mut dyn Read| drop(reader.take(MOST_INFLATED).read_to_end(&mut plain));
+    match encoding {
+        "gzip" | "x-gzip" => read(&mut flate2::read::GzDecoder::new(bytes)),
+        "deflate" => read(&mut flate2::read::ZlibDecoder::new(bytes)),
+        _ => {}
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use faultscope_model::{SecretRules, SpanId, TraceId};
+
+    use super::*;
+
+    #[test]
+    fn tags_of_tracers_lose_their_secrets_and_get_them_back() {
+        let rules = Rules::new(&SecretRules::default());
+        let mut span = ReportedSpan::new(TraceId(1), SpanId(1));
+        span.name = "get /x?token=QQQQQQQQ1".into();
+        for (key, value) in [
+            ("http.request.header.authorization", r#"["Bearer QQQQQQQQ2"]"#),
+            ("http.request.header.accept", "text/html"),
+            ("url.full", "http://u:QQQQQQQQ3@front/x?a=1&api_key=QQQQQQQQ4"),
+            ("url.query", "a=1&token=QQQQQQQQ5"),
+            ("req_headers", r#"[["accept","*/*"],["Cookie","sid=QQQQQQQQ6"]]"#),
+            ("req", r#"{"user":"ann","password":"QQQQQQQQ7"}"#),
+            ("res", "password=QQQQQQQQ8&x=1"),
+            ("db.connection_string", "postgres://app:QQQQQQQQ9@db/x"),
+            ("note", "the cookie was QQQQQQQQ6"),
+            ("user.password", "QQQQQQQQ0"),
+        ] {
+            span.tags.push((key.into(), value.into()));
+        }
+        span.annotations.push((1, "sent Bearer QQQQQQQQa".into()));
+        let (redacted, originals) = reported(&rules, &span).unwrap();
+        let shown = serde_json::to_string(&redacted).unwrap();
+        assert!(!shown.contains("QQQQ"), "{shown}");
+        assert_eq!(redacted.tags[2].1, "http://[redacted]@front/x?a=1&api_key=[redacted]");
+        assert_eq!(redacted.tags[4].1, r#"[["accept","*/*"],["Cookie","[redacted]"]]"#);
+        assert_eq!(redacted.tags[1], span.tags[1]);
+        assert_eq!(reported(&rules, &redacted), None, "once is enough");
+        let mut back = redacted;
+        restore_reported(&mut back, originals);
+        assert_eq!(back, span);
+    }
+
+    #[test]
+    fn compressed_bodies_are_hidden_as_a_whole() {
+        let rules = Rules::new(&SecretRules::default());
+        let packed = |text: &str| {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(text.as_bytes()).unwrap();
+            encoder.finish().unwrap()
+        };
+        let headers = [("Content-Encoding".to_owned(), "gzip".to_owned())];
+        let with = |text: &str| body(&rules, &headers, &packed(text), &mut |_| {});
+        assert_eq!(with(r#"{"password":"x"}"#).unwrap(), REDACTED.as_bytes());
+        assert_eq!(with(r#"{"a":"x"}"#), None);
+        assert_eq!(body(&rules, &headers, b"not compressed", &mut |_| {}), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! The table of time series that campaigns and slices both have: each series is written once and then only as
+//! a number.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use faultscope_model::metrics::TimeSeries;
+use rusqlite::Connection;
+
+/// The most series of a database; points of later ones are left out.
+const MOST_SERIES: usize = 20_000;
+
+/// The most points that one question for many series is answered with.
+const MOST_POINTS: usize = 500_000;
+
+/// The numbers of series, as the writer knows them.
+#[derive(Debug, Default)]
+pub(crate) struct SeriesNumbers {
+    numbers: HashMap<TimeSeries, i64>,
+}
+
+impl SeriesNumbers {
+    pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+        let mut numbers = HashMap::new();
+        let mut statement = connection.prepare("SELECT id, text FROM series")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            if let Ok(series) = serde_json::from_str(row.get_ref(1)?.as_str()?) {
+                numbers.insert(series, row.get(0)?);
+            }
+        }
+        Ok(Self { numbers })
+    }
+
+    /// The number of a series, which is written when it is new; none when there are too many.
+    pub(crate) fn number(
+        &mut self,
+        connection: &Connection,
+        series: &TimeSeries,
+    ) -> rusqlite::Result<Option<i64>> {
+        if let Some(number) = self.numbers.get(series) {
+            return Ok(Some(*number));
+        }
+        if self.numbers.len() >= MOST_SERIES {
+            return Ok(None);
+        }
+        let number = self.numbers.len() as i64 + 1;
+        let text = serde_json::to_string(series).unwrap_or_default();
+        connection.prepare_cached("INSERT INTO series VALUES (?1, ?2, ?3, ?4)")?.execute((
+            number,
+            &series.name,
+            &series.service,
+            text,
+        ))?;
+        self.numbers.insert(series.clone(), number);
+        Ok(Some(number))
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+}
+
+/// Which of many series are read, and of when.
+#[derive(Clone, Copy)]
+pub struct SeriesQuery<'q> {
+    /// The services that they are about, in lower case.
+    pub services: &'q BTreeSet<String>,
+    /// Whether series of a name are wanted.
+    pub names: &'q dyn Fn(&str) -> bool,
+    /// Microseconds since 1970, from and to.
+    pub between: (u64, u64),
+}
+
+impl fmt::Debug for SeriesQuery<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { services, between, .. } = self;
+        f.debug_struct("SeriesQuery").field("services", services).field("between", between).finish()
+    }
+}
+
+/// Points of many series, by series and time.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SeriesFound {
+    /// The points.
+    pub series: BTreeMap<TimeSeries, BTreeMap<u64, f64>>,
+    points: usize,
+    /// Whether there were more than fit; whole series are missing then, or their ends.
+    pub is_cut: bool,
+}
+
+impl SeriesFound {
+    /// Takes a point; says whether there is room for more.
+    pub(crate) fn take(&mut self, series: &TimeSeries, at_us: u64, value: f64) -> bool {
+        if self.points >= MOST_POINTS {
+            self.is_cut = true;
+            return false;
+        }
+        self.points += 1;
+        match self.series.get_mut(series) {
+            Some(points) => drop(points.insert(at_us, value)),
+            None => drop(self.series.insert(series.clone(), BTreeMap::from([(at_us, value)]))),
+        }
+        true
+    }
+}
+
+/// The series that are wanted, with their numbers.
+pub(crate) fn wanted(
+    connection: &Connection,
+    query: &SeriesQuery<'_>,
+) -> rusqlite::Result<Vec<(i64, TimeSeries)>> {
+    let mut statement = connection.prepare_cached("SELECT id, name, service, text FROM series")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let is_wanted = (query.names)(row.get_ref(1)?.as_str()?)
+            && query.services.contains(&row.get_ref(2)?.as_str()?.to_lowercase());
+        if is_wanted && let Ok(series) = serde_json::from_str(row.get_ref(3)?.as_str()?) {
+            found.push((row.get(0)?, series));
+        }
+    }
+    Ok(found)
+}
+
+/// Moments far beyond what 63 bits hold are as good as the last one.
+pub(crate) fn clamped(us: u64) -> i64 {
+    i64::try_from(us).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,110 @@
+//! Texts that recur in a slice, written once and then only as a number.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Statement};
+
+use super::hash::hash;
+use super::row::UNNUMBERED;
+use crate::numbered_names::Names;
+
+/// Values of tags may take so many numbers; the others are for services, names and keys.
+const MOST_VALUES: usize = 6000;
+
+/// The longest value that gets a number.
+const LONGEST_VALUE: usize = 48;
+
+/// How many values are remembered until they come again.
+const REMEMBERED: usize = 1 << 14;
+
+/// The numbers of texts, as the writer knows them.
+#[derive(Debug)]
+pub(super) struct Interner {
+    names: Names,
+    /// Hashes of values that came once. A value gets its number when it comes again, so that ids and
+    /// addresses, which never do, leave the numbers to the others.
+    once: Box<[u64]>,
+}
+
+impl Interner {
+    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+        Ok(Self { names: Names::load(connection)?, once: vec![0; REMEMBERED].into_boxed_slice() })
+    }
+
+    /// The number of a service or a span's name; 0 for an empty one.
+    pub(super) fn name(&mut self, text: &str, insert: &mut Statement<'_>) -> rusqlite::Result<u16> {
+        if text.is_empty() { Ok(0) } else { self.key(text, insert) }
+    }
+
+    /// The number of a tag's key.
+    pub(super) fn key(&mut self, text: &str, insert: &mut Statement<'_>) -> rusqlite::Result<u16> {
+        // There are fewer names than 16 bits can count.
+        let number = self.names.number(text, insert)?;
+        Ok(number.and_then(|number| u16::try_from(number).ok()).unwrap_or(UNNUMBERED))
+    }
+
+    /// The number of a tag's value or an annotation.
+    pub(super) fn value(&mut self, text: &str, insert: &mut Statement<'_>) -> rusqlite::Result<u16> {
+        if text.len() > LONGEST_VALUE {
+            return Ok(UNNUMBERED);
+        }
+        if let Some(number) = self.names.known(text) {
+            return Ok(u16::try_from(number).unwrap_or(UNNUMBERED));
+        }
+        let hash = hash(text.as_bytes());
+        let Some(place) = self.once.get_mut(hash as usize % REMEMBERED) else {
+            return Ok(UNNUMBERED);
+        };
+        if *place == hash && self.names.len() < MOST_VALUES {
+            return self.key(text, insert);
+        }
+        *place = hash;
+        Ok(UNNUMBERED)
+    }
+}
+
+/// All texts of a slice by their numbers, as a reader needs them.
+#[derive(Debug, Default)]
+pub(super) struct NameList {
+    /// Numbers start at 1 and have no gaps.
+    texts: Vec<Box<str>>,
+}
+
+impl NameList {
+    /// Reads the texts that came since the last time.
+    pub(super) fn refresh(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut statement =
+            connection.prepare_cached("SELECT id, text FROM names WHERE id > ?1 ORDER BY id")?;
+        let mut rows = statement.query([self.texts.len() as i64])?;
+        while let Some(row) = rows.next()? {
+            self.texts.push(row.get(1)?);
+        }
+        Ok(())
+    }
+
+    /// The text with a number.
+    pub(super) fn get(&self, number: u64) -> Result<&str, String> {
+        let index = usize::try_from(number).unwrap_or(usize::MAX).wrapping_sub(1);
+        self.texts.get(index).map(|text| &**text).ok_or_else(|| format!("name {number} is not there"))
+    }
+
+    /// The numbers of all texts that are the same name; capitals do not matter.
+    pub(super) fn numbers(&self, name: &str) -> Vec<u16> {
+        let texts = (1..).zip(&self.texts);
+        texts.filter(|(_, text)| same(name, text)).map(|(number, _)| number).collect()
+    }
+
+    /// The text of a column that holds a name.
+    pub(super) fn text(&self, value: ValueRef<'_>) -> Result<Option<String>, String> {
+        match value {
+            ValueRef::Null => Ok(None),
+            ValueRef::Integer(number) => Ok(Some(self.get(number.cast_unsigned())?.to_owned())),
+            ValueRef::Text(text) => Ok(Some(String::from_utf8_lossy(text).into_owned())),
+            other => Err(format!("a name is of type {}", other.data_type())),
+        }
+    }
+}
+
+/// Whether two names are the same: Zipkin's reporters send lower case, those of OpenTelemetry do not.
+pub(super) fn same(asked: &str, found: &str) -> bool {
+    asked.eq_ignore_ascii_case(found) || (!found.is_ascii() && asked.to_lowercase() == found.to_lowercase())
+}

@@ -1,0 +1,43 @@
+//! Spans and metrics that services report, in slices by arrival and size.
+//!
+//! ```text
+//! .faultscope/spans/catalogue.json   which slices there are, with their bounds
+//!                   000001.sqlite    spans and points, about a quarter of a million spans each
+//!                   writer.lock      held by the one process that writes
+//! ```
+//!
+//! A batch is acknowledged after the commit that it was part of, so what was acknowledged outlives the
+//! process. Late and wrongly dated spans go where the others go: a trace is put together over all slices,
+//! and searches look at the bounds of each part. Retention removes whole files.
+
+mod active;
+mod catalogue;
+mod hash;
+mod intern;
+mod migrate;
+mod points;
+mod reader;
+mod row;
+mod scan;
+mod schema;
+mod search;
+mod seen;
+mod segment;
+mod slice;
+mod slice_writer;
+mod store;
+
+pub use crate::writer::{Ack, Refused};
+pub use catalogue::{SliceEntry, SpanRetention};
+pub use points::SeriesEntry;
+pub use reader::{Matching, SpanReader};
+pub use store::{SpanCounts, SpanStore, SpanStoreOptions};
+
+pub use crate::series_table::{SeriesFound, SeriesQuery};
+
+// The old paths of what has moved: to `faultscope_model::metrics`, and to `interop::otlp`.
+pub use crate::interop::otlp::points_of;
+pub use faultscope_model::metrics::{Point, TimeSeries as Series};
+
+/// The folder within `.faultscope`.
+const FOLDER: &str = "spans";

@@ -1,0 +1,100 @@
+//! Points of metrics beside the spans of a slice.
+
+use faultscope_model::metrics::{Point, TimeSeries};
+use rusqlite::Connection;
+
+use crate::series_table::{SeriesFound, SeriesNumbers, SeriesQuery, clamped, wanted};
+
+/// Writes a point; of several for one moment the last stays. Says whether there was room.
+pub(super) fn write(
+    series: &mut SeriesNumbers,
+    connection: &Connection,
+    point: &Point,
+) -> rusqlite::Result<bool> {
+    let Some(number) = series.number(connection, &point.series)? else { return Ok(false) };
+    // The database has no word for what is not a number.
+    if point.value.is_finite() {
+        connection.prepare_cached("INSERT OR REPLACE INTO points VALUES (?1, ?2, ?3)")?.execute((
+            number,
+            point.at_us.cast_signed(),
+            point.value,
+        ))?;
+    }
+    Ok(true)
+}
+
+/// Reads the points of a metric between two moments, of one service or all.
+pub(super) fn read(
+    connection: &Connection,
+    name: &str,
+    service: Option<&str>,
+    (from_us, to_us): (u64, u64),
+    take: &mut dyn FnMut(TimeSeries, u64, f64),
+) -> rusqlite::Result<()> {
+    let mut points = connection.prepare_cached(
+        "SELECT at_us, value FROM points WHERE series = ?1 AND at_us BETWEEN ?2 AND ?3 ORDER BY at_us",
+    )?;
+    let mut statement = connection
+        .prepare_cached("SELECT id, text FROM series WHERE name = ?1 AND (?2 IS NULL OR service = ?2)")?;
+    let mut rows = statement.query((name, service))?;
+    while let Some(row) = rows.next()? {
+        let Ok(series) = serde_json::from_str::<TimeSeries>(row.get_ref(1)?.as_str()?) else { continue };
+        let mut found = points.query((row.get::<_, i64>(0)?, clamped(from_us), clamped(to_us)))?;
+        while let Some(point) = found.next()? {
+            take(series.clone(), point.get::<_, i64>(0)?.cast_unsigned(), point.get(1)?);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the points of many series.
+pub(super) fn read_many(
+    connection: &Connection,
+    query: &SeriesQuery<'_>,
+    found: &mut SeriesFound,
+) -> rusqlite::Result<()> {
+    let mut points = connection.prepare_cached(
+        "SELECT at_us, value FROM points WHERE series = ?1 AND at_us BETWEEN ?2 AND ?3 ORDER BY at_us",
+    )?;
+    for (number, series) in wanted(connection, query)? {
+        let mut rows = points.query((number, clamped(query.between.0), clamped(query.between.1)))?;
+        while let Some(row) = rows.next()? {
+            if !found.take(&series, row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A series and what there is of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeriesEntry {
+    /// What it is about.
+    pub series: TimeSeries,
+    /// How many points it has.
+    pub points: u64,
+    /// Microseconds since 1970 at its first one.
+    pub first_us: u64,
+    /// And at its last one.
+    pub last_us: u64,
+    /// The last value.
+    pub last: f64,
+}
+
+/// Hands all series with points to a function.
+pub(super) fn list(connection: &Connection, take: &mut dyn FnMut(SeriesEntry)) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "SELECT text, count(at_us), min(at_us), max(at_us),
+           (SELECT value FROM points l WHERE l.series = s.id ORDER BY at_us DESC LIMIT 1)
+         FROM series s JOIN points p ON p.series = s.id GROUP BY s.id",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let Ok(series) = serde_json::from_str::<TimeSeries>(row.get_ref(0)?.as_str()?) else { continue };
+        let number = |column: usize| row.get::<_, i64>(column).map(i64::cast_unsigned);
+        let (points, first_us, last_us) = (number(1)?, number(2)?, number(3)?);
+        take(SeriesEntry { series, points, first_us, last_us, last: row.get(4)? });
+    }
+    Ok(())
+}

@@ -1,0 +1,346 @@
+//! Reading spans over all slices: a trace may lie in several of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use faultscope_model::TraceId;
+use faultscope_model::metrics::{PointsBySeries, TimeSeries};
+use faultscope_model::trace::{
+    CallEdge, DependencyLink, Linker, ReportedSpan, TraceQuery, TraceTree, group_by_trace, trace_start_us,
+};
+
+use super::catalogue::{Catalogue, SliceEntry};
+use super::points::{self, SeriesEntry};
+use super::scan::{Part, Scan};
+use super::search::search;
+use super::seen;
+use super::slice::{Piece, Slice, TIMELESS, is_gone};
+use crate::campaigns::CampaignTraces;
+use crate::error::StoreError;
+use crate::secrets::Key;
+use crate::series_table::{SeriesFound, SeriesQuery};
+
+/// How many slices stay open; what describes their rows is held in memory.
+const MOST_OPEN: usize = 48;
+
+/// How many traces are linked for one graph of dependencies, the latest first.
+const MOST_LINKED: usize = 200_000;
+
+/// Whether a trace answers a query: Zipkin and Jaeger understand this differently.
+pub type Matching = fn(&TraceQuery, &[ReportedSpan]) -> bool;
+
+/// Reads what is committed of a folder's spans, also while another process writes. Its functions block on
+/// the disk.
+#[derive(Debug)]
+pub struct SpanReader {
+    folder: PathBuf,
+    /// A 64-bit trace id is another one than a 128-bit id with the same lower half.
+    strict: bool,
+    open: Mutex<BTreeMap<u32, Arc<Slice>>>,
+    /// What the mesh and instances of campaigns say joins what was ingested.
+    campaigns: CampaignTraces,
+}
+
+/// Slices at one moment, the newest first.
+pub(super) struct Snapshot(pub(super) Vec<(SliceEntry, Arc<Slice>)>);
+
+impl SpanReader {
+    /// A reader of a `.faultscope` folder; there may be no spans in it yet.
+    pub fn open(state: &Path, strict: bool) -> Self {
+        let campaigns = CampaignTraces::new(state);
+        Self { folder: state.join(super::FOLDER), strict, open: Mutex::default(), campaigns }
+    }
+
+    /// The spans of a trace, all reports about them, in the order of their arrival; none when it is not known.
+    pub fn trace(&self, id: TraceId) -> Result<Vec<ReportedSpan>, StoreError> {
+        let mut spans = self.snapshot()?.spans_of(id.0 as u64)?;
+        spans.extend(self.campaigns.trace(id)?);
+        let is_it =
+            |trace: &Vec<ReportedSpan>| trace.first().is_some_and(|span| self.is_same(span.trace, id));
+        Ok(group_by_trace(spans, self.strict).into_iter().find(is_it).unwrap_or_default())
+    }
+
+    /// The spans of a trace with their secrets, for a replay on this machine. Secrets that were forgotten stay
+    /// redacted.
+    pub fn restored_trace(&self, id: TraceId, key: &Key) -> Result<Vec<ReportedSpan>, StoreError> {
+        let mut spans = Vec::new();
+        for (_, slice) in self.snapshot()?.0.iter().rev() {
+            slice.restored_spans_of(id.0 as u64, key, &mut spans)?;
+        }
+        spans.retain(|span| self.is_same(span.trace, id));
+        Ok(spans)
+    }
+
+    /// Several traces; those that are not known are left out.
+    pub fn traces(&self, ids: &[TraceId]) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
+        let snapshot = self.snapshot()?;
+        let mut found = Vec::new();
+        let mut done = HashSet::new();
+        for id in ids {
+            let key = if self.strict { id.0 } else { u128::from(id.0 as u64) };
+            if done.insert(key) {
+                let mut spans = snapshot.spans_of(id.0 as u64)?;
+                spans.extend(self.campaigns.trace(*id)?);
+                let traces = group_by_trace(spans, self.strict);
+                let is_it = |trace: &Vec<ReportedSpan>| trace.iter().any(|s| self.is_same(s.trace, *id));
+                found.extend(traces.into_iter().find(is_it));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The traces that answer a query, the latest first.
+    pub fn search(
+        &self,
+        query: &TraceQuery,
+        matching: Matching,
+    ) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
+        let snapshot = self.snapshot()?;
+        let mut found = search(&snapshot, self.strict, query, matching)?;
+        let seen = self.campaigns.traces(query.end_us)?;
+        if seen.is_empty() {
+            return Ok(found);
+        }
+        // A trace may be known to both: what a search finds is all of it.
+        let id_of = |spans: &[ReportedSpan]| spans.first().map(|span| span.trace);
+        let ids: HashSet<_> = seen.iter().filter_map(|spans| id_of(spans)).collect();
+        found.retain(|spans| id_of(spans).is_none_or(|id| !ids.contains(&id)));
+        for mut spans in seen {
+            if let Some(id) = id_of(&spans) {
+                let ingested = snapshot.spans_of(id.0 as u64)?;
+                spans.extend(ingested.into_iter().filter(|span| self.is_same(span.trace, id)));
+            }
+            if matching(query, &spans) {
+                found.push(spans);
+            }
+        }
+        found.sort_by_key(|spans| std::cmp::Reverse(trace_start_us(spans)));
+        found.truncate(query.limit);
+        Ok(found)
+    }
+
+    /// All services, sorted.
+    pub fn services(&self) -> Result<Vec<String>, StoreError> {
+        let mut services = self.gather(|slice, out| slice.services(out))?;
+        self.gather_seen(&mut services, |span| span.local.service.as_deref())?;
+        Ok(services.into_iter().collect())
+    }
+
+    /// The names of a service's spans, sorted.
+    pub fn span_names(&self, service: &str) -> Result<Vec<String>, StoreError> {
+        let mut names = self.gather(|slice, out| slice.texts(seen::NAME, service, out))?;
+        self.gather_seen(&mut names, |span| Some(span.name.as_str()).filter(|_| is_of(span, service)))?;
+        Ok(names.into_iter().collect())
+    }
+
+    /// The services on the other side of a service's spans, sorted.
+    pub fn remote_services(&self, service: &str) -> Result<Vec<String>, StoreError> {
+        let mut remotes = self.gather(|slice, out| slice.texts(seen::REMOTE, service, out))?;
+        self.gather_seen(&mut remotes, |span| {
+            span.remote.service.as_deref().filter(|_| is_of(span, service))
+        })?;
+        Ok(remotes.into_iter().collect())
+    }
+
+    /// The values of a tag whose values are kept for choice, sorted.
+    pub fn tag_values(&self, key: &str) -> Result<Vec<String>, StoreError> {
+        Ok(self.gather(|slice, out| slice.texts(seen::TAG, key, out))?.into_iter().collect())
+    }
+
+    /// Who called whom in traces that start between two moments.
+    pub fn dependencies(&self, end_us: u64, lookback_us: u64) -> Result<Vec<DependencyLink>, StoreError> {
+        Ok(self.linked(end_us, lookback_us)?.links())
+    }
+
+    /// The same with rates and times, by their names.
+    pub fn edges(&self, end_us: u64, lookback_us: u64) -> Result<Vec<CallEdge>, StoreError> {
+        Ok(self.linked(end_us, lookback_us)?.edges())
+    }
+
+    fn linked(&self, end_us: u64, lookback_us: u64) -> Result<Linker, StoreError> {
+        let snapshot = self.snapshot()?;
+        let from_us = end_us.saturating_sub(lookback_us);
+        let scan = Scan { service: None, part: Part::Any, from_us, to_us: end_us };
+        let mut linker = Linker::default();
+        let mut seen = HashSet::new();
+        let in_time = |spans: &[ReportedSpan]| {
+            trace_start_us(spans).is_some_and(|start| (from_us..=end_us).contains(&start))
+        };
+        for mut spans in self.campaigns.traces(end_us)? {
+            let Some(id) = spans.first().map(|span| span.trace) else { continue };
+            seen.insert(id.0 as u64);
+            let ingested = snapshot.spans_of(id.0 as u64)?;
+            spans.extend(ingested.into_iter().filter(|span| self.is_same(span.trace, id)));
+            if in_time(&spans) {
+                linker.add(&TraceTree::new(spans));
+            }
+        }
+        for (slice, scan, piece) in snapshot.pieces(scan)? {
+            for (start_us, trace_low) in slice.search(&scan, piece)? {
+                if start_us == TIMELESS || seen.len() >= MOST_LINKED || !seen.insert(trace_low) {
+                    continue;
+                }
+                for spans in group_by_trace(snapshot.spans_of(trace_low)?, self.strict) {
+                    if in_time(&spans) {
+                        linker.add(&TraceTree::new(spans));
+                    }
+                }
+            }
+        }
+        Ok(linker)
+    }
+
+    /// The points of a metric between two moments, of one service or all: each series with times and values.
+    pub fn points(
+        &self,
+        name: &str,
+        service: Option<&str>,
+        between: (u64, u64),
+    ) -> Result<PointsBySeries, StoreError> {
+        let mut found: BTreeMap<TimeSeries, BTreeMap<u64, f64>> = BTreeMap::new();
+        for (_, slice) in self.snapshot()?.0.iter().rev() {
+            let mut take = |series, at_us, value| {
+                found.entry(series).or_default().insert(at_us, value);
+            };
+            slice.read(|connection| points::read(connection, name, service, between, &mut take))?;
+        }
+        Ok(found.into_iter().map(|(series, points)| (series, points.into_iter().collect())).collect())
+    }
+
+    /// The points of many series; of more than fit into memory the first.
+    pub fn many(&self, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
+        let mut found = SeriesFound::default();
+        for (_, slice) in self.snapshot()?.0.iter().rev() {
+            slice.read(|connection| points::read_many(connection, query, &mut found))?;
+        }
+        Ok(found)
+    }
+
+    /// All series with what there is of them, sorted.
+    pub fn series(&self) -> Result<Vec<SeriesEntry>, StoreError> {
+        let mut found: BTreeMap<TimeSeries, SeriesEntry> = BTreeMap::new();
+        for (_, slice) in self.snapshot()?.0.iter().rev() {
+            let mut take = |entry: SeriesEntry| {
+                let Some(known) = found.get_mut(&entry.series) else {
+                    found.insert(entry.series.clone(), entry);
+                    return;
+                };
+                known.points += entry.points;
+                known.first_us = known.first_us.min(entry.first_us);
+                if entry.last_us >= known.last_us {
+                    (known.last_us, known.last) = (entry.last_us, entry.last);
+                }
+            };
+            slice.read(|connection| points::list(connection, &mut take))?;
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// How many spans there are.
+    pub fn count(&self) -> Result<u64, StoreError> {
+        Ok(self.snapshot()?.0.iter().map(|(_, slice)| slice.count()).sum())
+    }
+
+    /// The slices, oldest first; bounds and counts of the one being written are as of now.
+    pub fn slices(&self) -> Result<Vec<SliceEntry>, StoreError> {
+        let mut snapshot = self.snapshot()?;
+        for (listed, slice) in &mut snapshot.0 {
+            if listed.closed_us.is_none() {
+                listed.spans = slice.count();
+                listed.last_us = slice.last_us();
+                listed.bytes = listed.size(&self.folder);
+            }
+        }
+        Ok(snapshot.0.into_iter().rev().map(|(listed, _)| listed).collect())
+    }
+
+    fn is_same(&self, found: TraceId, asked: TraceId) -> bool {
+        found == asked || !self.strict && found.0 as u64 == asked.0 as u64
+    }
+
+    fn gather(
+        &self,
+        add: impl Fn(&Slice, &mut BTreeSet<String>) -> Result<(), StoreError>,
+    ) -> Result<BTreeSet<String>, StoreError> {
+        let mut all = BTreeSet::new();
+        for (_, slice) in &self.snapshot()?.0 {
+            add(slice, &mut all)?;
+        }
+        Ok(all)
+    }
+
+    /// Adds what spans of campaigns say.
+    fn gather_seen(
+        &self,
+        all: &mut BTreeSet<String>,
+        text: impl Fn(&ReportedSpan) -> Option<&str>,
+    ) -> Result<(), StoreError> {
+        for span in self.campaigns.traces(0)?.iter().flatten() {
+            all.extend(text(span).filter(|text| !text.is_empty()).map(str::to_owned));
+        }
+        Ok(())
+    }
+
+    /// Opens what is new, forgets what is gone, and takes notice of what was committed.
+    fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        let catalogue = Catalogue::read(&self.folder)?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|number, _| catalogue.slices.iter().any(|listed| listed.number == *number));
+        let mut slices = Vec::new();
+        for listed in catalogue.slices.into_iter().rev() {
+            let known = open.get(&listed.number).cloned();
+            let slice = match known {
+                Some(slice) => slice,
+                None => match Slice::open(listed.path(&self.folder))? {
+                    Some(slice) => Arc::new(slice),
+                    None => continue,
+                },
+            };
+            match slice.refresh(&listed) {
+                Ok(()) => {}
+                // Retention was quicker.
+                Err(error) if is_gone(&error) => continue,
+                Err(error) => return Err(error),
+            }
+            if open.len() < MOST_OPEN {
+                open.insert(listed.number, Arc::clone(&slice));
+            }
+            slices.push((listed, slice));
+        }
+        Ok(Snapshot(slices))
+    }
+}
+
+/// Whether a service reports a span; capitals do not matter.
+fn is_of(span: &ReportedSpan, service: &str) -> bool {
+    span.local.service.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(service))
+}
+
+impl Snapshot {
+    /// The spans of all traces whose id has this lower half, in the order of their arrival.
+    pub(super) fn spans_of(&self, trace_low: u64) -> Result<Vec<ReportedSpan>, StoreError> {
+        let mut spans = Vec::new();
+        for (_, slice) in self.0.iter().rev() {
+            slice.spans_of(trace_low, &mut spans)?;
+        }
+        Ok(spans)
+    }
+
+    /// All parts of all slices that may hold what is looked for, those with the latest spans first.
+    #[expect(clippy::type_complexity, reason = "used once, taken apart at once")]
+    pub(super) fn pieces<'q>(
+        &self,
+        scan: Scan<'q>,
+    ) -> Result<Vec<(Arc<Slice>, Arc<super::scan::Numbered<'q>>, Piece)>, StoreError> {
+        let mut all = Vec::new();
+        for (_, slice) in &self.0 {
+            let (numbered, pieces) = slice.pieces(scan)?;
+            let numbered = Arc::new(numbered);
+            let with = |piece| (Arc::clone(slice), Arc::clone(&numbered), piece);
+            all.extend(pieces.into_iter().map(with));
+        }
+        all.sort_by_key(|(_, _, piece)| std::cmp::Reverse(piece.max_us));
+        Ok(all)
+    }
+}

@@ -1,0 +1,184 @@
+//! Searching: the newest traces that answer a query, with as few of them loaded as possible.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use faultscope_model::trace::{ReportedSpan, TraceQuery, group_by_trace, trace_start_us};
+
+use super::reader::{Matching, Snapshot};
+use super::scan::{Answer, Numbered, Part, Scan};
+use super::slice::{Slice, TIMELESS};
+use crate::error::StoreError;
+
+/// Rows that are looked at to see which part of a query is the rarest.
+const SAMPLE: i64 = 256;
+
+/// What it costs to read a row, where looking at an entry costs nothing and looking at a trace costs one.
+const ROW_COST: f64 = 0.15;
+
+/// How long a trace may last across the end of a search's time and still be found by its later part.
+const ACROSS_US: u64 = 10_000_000;
+
+/// How many traces one search looks at before it gives what it has.
+const MOST_SEEN: usize = 200_000;
+
+/// How many spans without a start one search looks at: the rest of their trace decides.
+const MOST_TIMELESS: usize = 1000;
+
+/// Finds the traces that answer a query, the latest first.
+pub(super) fn search(
+    snapshot: &Snapshot,
+    strict: bool,
+    query: &TraceQuery,
+    matching: Matching,
+) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
+    let scan = Scan {
+        service: query.service.as_deref(),
+        part: cheapest(snapshot, query)?,
+        from_us: query.end_us.saturating_sub(query.lookback_us),
+        to_us: query.end_us,
+    };
+    let others = Others::new(snapshot, query, scan.part);
+    let mut best = Best { limit: query.limit, traces: BTreeMap::new() };
+    let mut seen = HashSet::new();
+    let mut timeless = 0;
+    let mut look = |trace_low: u64, best: &mut Best| -> Result<(), StoreError> {
+        if seen.len() < MOST_SEEN && seen.insert(trace_low) && others.may_hold(trace_low)? {
+            let traces = group_by_trace(snapshot.spans_of(trace_low)?, strict);
+            traces.into_iter().filter(|spans| matching(query, spans)).for_each(|spans| best.add(spans));
+        }
+        Ok(())
+    };
+    for trace_low in across_the_end(snapshot, scan)? {
+        look(trace_low, &mut best)?;
+    }
+    for (slice, scan, piece) in snapshot.pieces(scan)? {
+        // Traces start no later than any span of theirs, so nothing here can be among the latest.
+        if piece.max_us < best.floor() {
+            break;
+        }
+        for (start_us, trace_low) in slice.search(&scan, piece)? {
+            if start_us < best.floor() {
+                break;
+            }
+            timeless += usize::from(start_us == TIMELESS);
+            if start_us != TIMELESS || timeless <= MOST_TIMELESS {
+                look(trace_low, &mut best)?;
+            }
+        }
+    }
+    Ok(best.traces.into_values().rev().collect())
+}
+
+/// Traces that have a span before the end of a scan's time, and what is looked for soon after it.
+fn across_the_end(snapshot: &Snapshot, scan: Scan<'_>) -> Result<Vec<u64>, StoreError> {
+    let lows = |scan: Scan<'_>| -> Result<HashSet<u64>, StoreError> {
+        let mut lows = HashSet::new();
+        for (slice, scan, piece) in snapshot.pieces(scan)? {
+            let found = slice.search(&scan, piece)?.into_iter();
+            lows.extend(found.filter(|(start, _)| *start != TIMELESS).map(|(_, trace_low)| trace_low));
+        }
+        Ok(lows)
+    };
+    let end = scan.to_us;
+    let after = Scan { from_us: end.saturating_add(1), to_us: end.saturating_add(ACROSS_US), ..scan };
+    let after = lows(after)?;
+    if after.is_empty() {
+        return Ok(Vec::new());
+    }
+    let from_us = end.saturating_sub(ACROSS_US);
+    let before = lows(Scan { service: None, part: Part::Any, from_us, to_us: end })?;
+    Ok(after.intersection(&before).copied().collect())
+}
+
+/// The part of a query by which the fewest rows and traces have to be read, by a look at the latest spans.
+fn cheapest<'q>(snapshot: &Snapshot, query: &'q TraceQuery) -> Result<Part<'q>, StoreError> {
+    let parts = Part::all(query);
+    if parts.len() < 2 {
+        return Ok(parts.first().copied().unwrap_or(Part::Any));
+    }
+    let mut sample = Vec::new();
+    for (_, slice) in snapshot.0.iter().take(2) {
+        sample.extend(slice.sample(SAMPLE)?);
+    }
+    let cost = |part: &Part<'_>| {
+        let rows = if matches!(part, Part::Term(..)) { ROW_COST } else { 0.0 };
+        let found = sample.iter().filter(|span| part.holds(span)).count();
+        rows + found as f64 / sample.len().max(1) as f64
+    };
+    Ok(parts.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(Part::Any))
+}
+
+/// The other parts of a query, in the numbers of each slice.
+struct Others<'q> {
+    parts: Vec<Part<'q>>,
+    slices: Vec<(Arc<Slice>, Vec<Numbered<'q>>)>,
+}
+
+impl<'q> Others<'q> {
+    fn new(snapshot: &Snapshot, query: &'q TraceQuery, done: Part<'q>) -> Self {
+        let told = |part: &Part<'_>| *part != done && *part != Part::Any;
+        let parts: Vec<_> = Part::all(query).into_iter().filter(told).collect();
+        let scan = |part| Scan { service: query.service.as_deref(), part, from_us: 0, to_us: u64::MAX };
+        let slices = snapshot.0.iter().filter(|_| !parts.is_empty()).map(|(_, slice)| {
+            let numbered = parts.iter().map(|part| slice.numbered(scan(*part))).collect();
+            (Arc::clone(slice), numbered)
+        });
+        let slices = slices.collect();
+        Self { parts, slices }
+    }
+
+    /// Whether each part may hold for some span of a trace: most parts can be seen from the entries alone,
+    /// and of the rows only those of the service are read for a tag. Loading the trace would read them all.
+    fn may_hold(&self, trace_low: u64) -> Result<bool, StoreError> {
+        let mut open: Vec<bool> = vec![true; self.parts.len()];
+        let mut to_ask = Vec::new();
+        for (at, (slice, numbered)) in self.slices.iter().enumerate() {
+            slice.entries_of(trace_low, |row, entry| {
+                for (place, part) in numbered.iter().enumerate() {
+                    match (part.test(entry), self.parts[place]) {
+                        (Answer::No, _) => {}
+                        (_, Part::Term(..)) => to_ask.push((place, at, row, *entry)),
+                        _ => open[place] = false,
+                    }
+                }
+            })?;
+        }
+        let is_term = |part: &Part<'_>| matches!(part, Part::Term(..));
+        if self.parts.iter().zip(&open).any(|(part, open)| *open && !is_term(part)) {
+            return Ok(false);
+        }
+        for (place, at, row, entry) in to_ask {
+            let (slice, numbered) = &self.slices[at];
+            if open[place] && slice.ask(&numbered[place], row, &entry)? {
+                open[place] = false;
+            }
+        }
+        Ok(!open.contains(&true))
+    }
+}
+
+/// The latest traces so far, by their start and id.
+struct Best {
+    limit: usize,
+    traces: BTreeMap<(u64, u128), Vec<ReportedSpan>>,
+}
+
+impl Best {
+    /// Traces that start before this are not wanted any more.
+    fn floor(&self) -> u64 {
+        if self.traces.len() < self.limit {
+            return 0;
+        }
+        self.traces.keys().next().map_or(u64::MAX, |(start, _)| *start)
+    }
+
+    fn add(&mut self, spans: Vec<ReportedSpan>) {
+        let start = trace_start_us(&spans).unwrap_or_default();
+        let id = spans.first().map_or(0, |span| span.trace.0);
+        self.traces.insert((start, id), spans);
+        if self.traces.len() > self.limit {
+            self.traces.pop_first();
+        }
+    }
+}

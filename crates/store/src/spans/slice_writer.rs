@@ -1,0 +1,185 @@
+//! What commits spans and points: it writes to the last slice, closes slices that are large enough and removes
+//! old ones.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use faultscope_model::metrics::Point;
+use faultscope_model::trace::ReportedSpan;
+
+use super::SpanStoreOptions;
+use super::active::Active;
+use super::catalogue::{Catalogue, SliceEntry};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::secrets::{Redactor, Sealer};
+use crate::writer::{Bounds, Commit, Weight};
+
+/// How long batches are gathered: their senders wait, so this is what they wait longer than they must.
+const GATHER: Duration = Duration::from_millis(4);
+
+/// How many spans and points make a group of batches.
+const ENOUGH: usize = 2000;
+
+/// Spans and points that came together and are acknowledged together.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) spans: Vec<ReportedSpan>,
+    pub(super) points: Vec<Point>,
+}
+
+/// What was committed so far.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    pub(super) spans: AtomicU64,
+    pub(super) points: AtomicU64,
+}
+
+/// How much may wait for the writer.
+pub(super) fn bounds(options: &SpanStoreOptions) -> Bounds {
+    Bounds { items: options.queued_spans, bytes: options.queued_bytes, gather: GATHER, enough: ENOUGH }
+}
+
+impl Batch {
+    /// What it counts in the queue.
+    pub(super) fn weigh(&self) -> Weight {
+        let bytes = self.spans.iter().map(size).chain(self.points.iter().map(point_size)).sum();
+        Weight { items: self.spans.len() + self.points.len(), bytes }
+    }
+}
+
+/// Writes slices of a folder.
+pub(super) struct SliceWriter {
+    folder: PathBuf,
+    options: SpanStoreOptions,
+    catalogue: Catalogue,
+    /// None after a slice could not be opened; the next batch tries again.
+    active: Option<Active>,
+    redactor: Redactor,
+    sealer: Sealer,
+    stored: Arc<Stored>,
+}
+
+impl SliceWriter {
+    /// Takes over a folder whose lock is held.
+    pub(super) fn open(
+        folder: PathBuf,
+        options: SpanStoreOptions,
+        stored: Arc<Stored>,
+    ) -> Result<Self, StoreError> {
+        let redactor = Redactor::new(&options.secrets.rules);
+        let sealer = Sealer::new(&options.secrets)?;
+        let mut catalogue = Catalogue::read(&folder)?;
+        catalogue.adopt(&folder, now_us())?;
+        let mut writer = Self { folder, options, catalogue, active: None, redactor, sealer, stored };
+        writer.activate()?;
+        writer.retain()?;
+        Ok(writer)
+    }
+
+    /// Opens the slice to be written: the last one if it was not closed, or a new one.
+    fn activate(&mut self) -> Result<(), StoreError> {
+        if self.active.is_some() {
+            return Ok(());
+        }
+        if self.catalogue.slices.last().is_none_or(|slice| slice.closed_us.is_some()) {
+            self.catalogue.push(now_us());
+            // Listed before it is made, so that a reader never misses spans that are acknowledged.
+            if let Err(error) = self.catalogue.write(&self.folder) {
+                self.catalogue.slices.pop();
+                return Err(error);
+            }
+        }
+        if let Some(slice) = self.catalogue.slices.last() {
+            self.active = Some(Active::open(slice.path(&self.folder))?);
+        }
+        Ok(())
+    }
+
+    /// Closes the slice when it is large or old enough, and removes those beyond the limits.
+    fn turn(&mut self) -> Result<(), StoreError> {
+        let (Some(active), Some(slice)) = (&self.active, self.catalogue.slices.last()) else {
+            return Ok(());
+        };
+        let (spans, bytes) = active.size();
+        let age = Duration::from_micros(now_us().saturating_sub(slice.opened_us));
+        let options = &self.options;
+        if !self.options.retention.choose(&self.catalogue.slices, now_us()).is_empty() {
+            return self.retain();
+        }
+        let full = spans >= options.slice_spans || bytes >= options.slice_bytes;
+        // Points alone fill a slice too; only an empty one stays open.
+        if full || !active.is_empty() && age >= options.slice_age {
+            self.close()?;
+            self.retain()?;
+            self.activate()?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), StoreError> {
+        let (Some(active), Some(slice)) = (self.active.take(), self.catalogue.slices.last_mut()) else {
+            return Ok(());
+        };
+        let path = slice.path(&self.folder);
+        let connection = active.close()?;
+        slice.measure(&connection, &self.folder).map_err(StoreError::sqlite("close", &path))?;
+        slice.closed_us = Some(now_us());
+        self.catalogue.write(&self.folder)
+    }
+
+    fn retain(&mut self) -> Result<(), StoreError> {
+        let chosen = self.options.retention.choose(&self.catalogue.slices, now_us());
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let is_chosen = |slice: &SliceEntry| chosen.contains(&slice.number);
+        let (gone, kept) = self.catalogue.slices.iter().cloned().partition::<Vec<_>, _>(is_chosen);
+        self.catalogue.slices = kept;
+        // Out of the catalogue first, so that nobody opens what is about to go.
+        self.catalogue.write(&self.folder)?;
+        gone.iter().try_for_each(|slice| slice.remove(&self.folder))
+    }
+}
+
+impl Commit for SliceWriter {
+    type Entry = Batch;
+
+    fn commit(&mut self, batches: &mut [Batch]) -> Result<(), StoreError> {
+        self.activate()?;
+        let Some(active) = &mut self.active else {
+            return Err(StoreError::new(StoreErrorKind::Closed, "write", &self.folder, "no slice is open"));
+        };
+        active.commit(batches, &self.options.tag_values, &self.redactor, &mut self.sealer)?;
+        let count = |len: fn(&Batch) -> usize| batches.iter().map(len).sum::<usize>() as u64;
+        self.stored.spans.fetch_add(count(|batch| batch.spans.len()), Ordering::Relaxed);
+        self.stored.points.fetch_add(count(|batch| batch.points.len()), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn maintain(&mut self) {
+        if let Err(error) = self.turn() {
+            tracing::warn!(%error, cause = %error.source, "slices could not be turned over");
+        }
+    }
+}
+
+/// About how many bytes a span takes in memory.
+fn size(span: &ReportedSpan) -> usize {
+    let tags: usize = span.tags.iter().map(|(key, value)| key.len() + value.len() + 48).sum();
+    let annotations: usize = span.annotations.iter().map(|(_, text)| text.len() + 32).sum();
+    size_of::<ReportedSpan>() + span.name.len() + tags + annotations
+}
+
+/// About how many bytes a point takes in memory.
+fn point_size(point: &Point) -> usize {
+    let about: usize = point.series.about.iter().map(|(key, value)| key.len() + value.len() + 48).sum();
+    size_of::<Point>() + point.series.name.len() + point.series.service.len() + about
+}
+
+/// Microseconds since 1970.
+pub(super) fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
