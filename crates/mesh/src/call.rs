@@ -17,7 +17,7 @@ use crate::rules::{self, Effects, Headers, Refusal};
 use crate::scene::{LinkDelay, Route};
 use crate::sequencer::{Handled, Ticket};
 use crate::slot::Slot;
-use crate::steering::{Answer, Steering, Verdict};
+use crate::steering::{Answer, Verdict};
 use crate::trial::Lease;
 
 /// A call in flight.
@@ -223,19 +223,29 @@ impl Call {
             let Some(instance) = instance else {
                 return steering.missed(rule, "its receiver is outside");
             };
-            if let Err(why) = steering.close(&instance, span).await {
-                return steering.missed(rule, &why);
-            }
+            let closed = match steering.close(&instance, span).await {
+                Ok(closed) => closed,
+                Err(why) => return steering.missed(rule, &why),
+            };
             if let Some(target) = &target {
                 target.instance.note_restart();
             }
-            let _reopen = Reopen { steering: Arc::clone(&steering), instance: instance.clone() };
-            match restarter.restart(&instance).await {
-                Ok(()) => steering.applied(rule),
-                Err(error) => {
-                    tracing::warn!(error, "a rule could not restart its instance");
-                    steering.missed(rule, &error);
+            // A task of its own: a restart goes on although its caller leaves, and until it is over nobody
+            // else may meet an instance that is down.
+            let restart = tokio::spawn(async move {
+                let _closed = closed;
+                match restarter.restart(&instance).await {
+                    Ok(()) => steering.applied(rule),
+                    Err(error) => {
+                        tracing::warn!(error, "a rule could not restart its instance");
+                        steering.missed(rule, &error);
+                    }
                 }
+            });
+            if let Err(error) = restart.await
+                && error.is_panic()
+            {
+                std::panic::resume_unwind(error.into_panic());
             }
         }
     }
@@ -323,18 +333,6 @@ impl Drop for Call {
         // request just ends with it.
         let is_connection = matches!(self.span.wire, Wire::Tcp | Wire::Tls | Wire::WebSocket);
         self.finish(if is_connection { None } else { Some("connection dropped") });
-    }
-}
-
-/// Opens an instance for calls again, also when whoever waits for its restart is dropped.
-struct Reopen {
-    steering: Arc<dyn Steering>,
-    instance: InstanceId,
-}
-
-impl Drop for Reopen {
-    fn drop(&mut self) {
-        self.steering.open(&self.instance);
     }
 }
 

@@ -9,12 +9,14 @@
 //! that is never held across an await.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use faultscope_model::perturbation::{TargetId, masked_operation};
 use faultscope_model::{InstanceId, ServiceName, SpanId, TraceId};
 use tokio::sync::Notify;
+
+use crate::steering::ClosedInstance;
 
 /// A call as it arrives at its proxy.
 #[derive(Debug, Clone, Copy)]
@@ -176,6 +178,10 @@ impl Namer {
     pub(crate) fn try_enter(&self, span: SpanId, instance: Option<&InstanceId>) -> bool {
         let mut state = self.lock();
         let Some(instance) = instance else { return true };
+        // The caller may have left while the call waited: nothing would take it from its instance again.
+        if state.calls.get(&span).is_some_and(|known| known.is_over) {
+            return true;
+        }
         if state.closed.contains(instance) {
             return false;
         }
@@ -188,11 +194,19 @@ impl Namer {
         self.until(BACK_WITHIN, || self.try_enter(span, instance.as_ref())).await;
     }
 
-    /// Closes an instance for new calls and waits until it handles nothing but this one.
-    pub(crate) async fn close(&self, instance: &InstanceId, span: SpanId) -> Result<(), String> {
+    /// Closes an instance for new calls and waits until it handles nothing but this one. It is open again
+    /// when the guard is dropped, or this future before it gave one.
+    pub(crate) async fn close(
+        self: Arc<Self>,
+        instance: InstanceId,
+        span: SpanId,
+    ) -> Result<ClosedInstance, String> {
         if !self.lock().closed.insert(instance.clone()) {
             return Err("its receiver was being restarted already".into());
         }
+        let namer = Arc::clone(&self);
+        let closed = instance.clone();
+        let guard = ClosedInstance::new(move || namer.open(&closed));
         // Whoever waits for this call's own answer cannot end before it.
         let is_cause = |state: &State, other: &SpanId| {
             let target = |span: &SpanId| state.calls.get(span).map(|known| &known.target);
@@ -202,19 +216,17 @@ impl Namer {
         let alone = self.until(ALONE_WITHIN, || {
             let state = self.lock();
             let others: Vec<_> =
-                state.at.get(instance).into_iter().flatten().filter(|s| **s != span).collect();
+                state.at.get(&instance).into_iter().flatten().filter(|s| **s != span).collect();
             waits_for_itself = others.iter().any(|other| is_cause(&state, other));
             others.is_empty() || waits_for_itself
         });
-        if alone.await && !waits_for_itself {
-            return Ok(());
+        match alone.await && !waits_for_itself {
+            true => Ok(guard),
+            false => Err("its receiver was still handling other requests".into()),
         }
-        self.open(instance);
-        Err("its receiver was still handling other requests".into())
     }
 
-    /// Opens an instance for calls again.
-    pub(crate) fn open(&self, instance: &InstanceId) {
+    fn open(&self, instance: &InstanceId) {
         self.lock().closed.remove(instance);
         self.changed.notify_waiters();
     }
@@ -286,13 +298,21 @@ mod tests {
     use super::*;
 
     struct World {
-        namer: Namer,
+        namer: Arc<Namer>,
         next: u64,
     }
 
     impl World {
         fn new() -> Self {
-            Self { namer: Namer::default(), next: 0 }
+            Self { namer: Arc::default(), next: 0 }
+        }
+
+        fn close(
+            &self,
+            instance: &InstanceId,
+            span: u64,
+        ) -> impl Future<Output = Result<ClosedInstance, String>> + use<> {
+            Arc::clone(&self.namer).close(instance.clone(), SpanId(span))
         }
 
         fn call(&mut self, caller: &str, parent: Option<u64>, callee: &str) -> (u64, String) {
@@ -354,19 +374,45 @@ mod tests {
         let stock: InstanceId = "stock-1".parse().unwrap();
         let (own, _) = world.call("test-1", None, "stock");
         let (other, _) = world.call("test-1", None, "stock");
-        let close = world.namer.close(&stock, SpanId(own));
+        let close = world.close(&stock, own);
         let ends = async {
             assert!(!world.namer.try_enter(SpanId(99), Some(&stock)), "new calls wait");
             world.namer.finished(SpanId(other), false);
         };
         let (closed, ()) = tokio::join!(close, ends);
-        assert_eq!(closed, Ok(()));
+        let closed = closed.unwrap();
         let (_, ()) = tokio::join!(world.namer.enter(SpanId(99), Some(stock.clone())), async {
-            world.namer.open(&stock);
+            drop(closed);
         });
         // The one that entered is never done.
-        assert!(world.namer.close(&stock, SpanId(own)).await.is_err());
+        assert!(world.close(&stock, own).await.is_err());
         assert!(world.namer.try_enter(SpanId(100), Some(&stock)), "and it is open again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restart_that_is_given_up_leaves_its_instance_open() {
+        let mut world = World::new();
+        let stock: InstanceId = "stock-1".parse().unwrap();
+        let (own, _) = world.call("test-1", None, "stock");
+        let (other, _) = world.call("test-1", None, "stock");
+        let mut close = Box::pin(world.close(&stock, own));
+        assert!(futures_util::poll!(close.as_mut()).is_pending(), "another request is being handled");
+        assert!(!world.namer.try_enter(SpanId(99), Some(&stock)));
+        drop(close);
+        assert!(world.namer.try_enter(SpanId(99), Some(&stock)));
+        world.namer.finished(SpanId(other), false);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_ended_while_it_waited_is_not_at_its_instance() {
+        let mut world = World::new();
+        let stock: InstanceId = "stock-1".parse().unwrap();
+        let (own, _) = world.call("test-1", None, "stock");
+        let (late, _) = world.call("test-1", None, "stock");
+        // A sidecar reports the end of a call whose turn the tool still waits for.
+        world.namer.finished(SpanId(late), true);
+        assert!(world.namer.try_enter(SpanId(late), Some(&stock)));
+        assert!(world.close(&stock, own).await.is_ok(), "nothing else is handled");
     }
 
     #[tokio::test(start_paused = true)]

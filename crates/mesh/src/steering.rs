@@ -40,6 +40,11 @@ pub(crate) struct Verdict {
     pub(crate) rules: Vec<usize>,
 }
 
+/// An instance that takes no new calls until this is dropped, whoever drops it and for whatever reason.
+pub(crate) struct ClosedInstance {
+    open: Option<Box<dyn FnOnce() + Send>>,
+}
+
 /// Who counts, names and sequences for a slot.
 pub(crate) trait Steering: Send + Sync + fmt::Debug {
     /// Counts and names a call that these rules select, by index, their targets aside.
@@ -55,9 +60,11 @@ pub(crate) trait Steering: Send + Sync + fmt::Debug {
     /// A call is sent a second time; gives when that may go to its instance.
     fn twin(&self, of: SpanId, twin: SpanId) -> Answer<()>;
     /// Closes an instance for new calls and waits until it handles nothing but this one.
-    fn close(&self, instance: &InstanceId, span: SpanId) -> BoxFuture<'static, Result<(), String>>;
-    /// The instance takes calls again.
-    fn open(&self, instance: &InstanceId);
+    fn close(
+        &self,
+        instance: &InstanceId,
+        span: SpanId,
+    ) -> BoxFuture<'static, Result<ClosedInstance, String>>;
     /// From now on calls are neither named nor touched.
     fn calm(&self) {}
     /// Whether there are gates at all.
@@ -100,6 +107,22 @@ struct Counted {
 
 /// Callers and operations that one trial's `error first` rules tell apart; more are not made to fail.
 const MOST_FIRST: usize = 65_536;
+
+// === impl ClosedInstance ===
+
+impl ClosedInstance {
+    pub(crate) fn new(open: impl FnOnce() + Send + 'static) -> Self {
+        Self { open: Some(Box::new(open)) }
+    }
+}
+
+impl Drop for ClosedInstance {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            open();
+        }
+    }
+}
 
 // === impl LocalSteering ===
 
@@ -250,15 +273,15 @@ impl Steering for LocalSteering {
         Answer::Later(Box::pin(async move { namer.enter(twin, instance).await }))
     }
 
-    fn close(&self, instance: &InstanceId, span: SpanId) -> BoxFuture<'static, Result<(), String>> {
-        let Some(namer) = self.namer.clone() else { return Box::pin(async { Ok(()) }) };
-        let instance = instance.clone();
-        Box::pin(async move { namer.close(&instance, span).await })
-    }
-
-    fn open(&self, instance: &InstanceId) {
-        if let Some(namer) = &self.namer {
-            namer.open(instance);
+    fn close(
+        &self,
+        instance: &InstanceId,
+        span: SpanId,
+    ) -> BoxFuture<'static, Result<ClosedInstance, String>> {
+        match &self.namer {
+            Some(namer) => Box::pin(Arc::clone(namer).close(instance.clone(), span)),
+            // Where calls are not named, nobody knows which of them are at an instance.
+            None => Box::pin(async { Ok(ClosedInstance::new(|| {})) }),
         }
     }
 

@@ -34,7 +34,7 @@ pub struct SidecarListener {
 }
 
 /// The version of the frames; both ends must have the same.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The longest frame: a span with bounded headers and bodies stays far below.
 const LONGEST_FRAME: usize = 4 * 1024 * 1024;
 /// Frames that wait to be written.
@@ -84,8 +84,8 @@ enum ToTool {
     Twin { ask: u64, trial: u64, of: SpanId, twin: SpanId },
     /// An instance is to handle nothing but this call.
     Close { ask: u64, trial: u64, instance: InstanceId, span: SpanId },
-    /// An instance takes calls again.
-    Open { trial: u64, instance: InstanceId },
+    /// Whoever asked for that wants it no longer: the instance takes calls again.
+    Open { ask: u64 },
     /// A request arrives at its callee.
     Begin {
         ask: u64,

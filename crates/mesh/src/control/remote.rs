@@ -14,7 +14,7 @@ use crate::hooks::{Recorder, Restarter};
 use crate::naming::Arrived;
 use crate::reports::RuleHits;
 use crate::sequencer::{Arrival, Handled, Ticket};
-use crate::steering::{Answer, Hold, Steering, Verdict};
+use crate::steering::{Answer, ClosedInstance, Hold, Steering, Verdict};
 
 /// The way to the tool.
 #[derive(Debug)]
@@ -165,15 +165,24 @@ impl Steering for RemoteSteering {
         }))
     }
 
-    fn close(&self, instance: &InstanceId, span: SpanId) -> BoxFuture<'static, Result<(), String>> {
+    fn close(
+        &self,
+        instance: &InstanceId,
+        span: SpanId,
+    ) -> BoxFuture<'static, Result<ClosedInstance, String>> {
         let (ask, answer) = self.line.ask(Waiting::Restart);
         let instance = instance.clone();
         self.line.tell(ToTool::Close { ask, trial: self.trial, instance, span });
-        Box::pin(async move { answer.await.unwrap_or_else(|_| Err("the tool is gone".to_owned())) })
-    }
-
-    fn open(&self, instance: &InstanceId) {
-        self.line.tell(ToTool::Open { trial: self.trial, instance: instance.clone() });
+        let line = Arc::clone(&self.line);
+        // From now on the tool may have closed it, whether or not its answer is ever heard.
+        let closed = ClosedInstance::new(move || {
+            line.lock().remove(&ask);
+            line.tell(ToTool::Open { ask });
+        });
+        Box::pin(async move {
+            answer.await.unwrap_or_else(|_| Err("the tool is gone".to_owned()))?;
+            Ok(closed)
+        })
     }
 
     fn applied(&self, rule: usize) {

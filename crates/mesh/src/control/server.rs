@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::{CountedCall, Frames, MOST_WAITING, SidecarListener, ToSidecar, ToTool, VERSION, write_frames};
@@ -14,13 +14,15 @@ use crate::naming::Arrived;
 use crate::scene::Scene;
 use crate::sequencer::{Arrival, Handled, Ticket};
 use crate::slot::{MeshSlot, RemoteFlow};
-use crate::steering::{Answer, Verdict};
+use crate::steering::{Answer, ClosedInstance, Verdict};
 
 /// A sidecar that is connected; the work of one stream.
 struct Session {
     slot: MeshSlot,
     frames: mpsc::Sender<ToSidecar>,
     tickets: Arc<Mutex<HashMap<u64, (u64, Ticket)>>>,
+    /// Instances that the sidecar has closed, by its question; each is open again when its entry goes.
+    closed: HashMap<u64, oneshot::Sender<()>>,
     tasks: JoinSet<()>,
     flow: RemoteFlow,
     bound: watch::Sender<Option<Vec<SocketAddr>>>,
@@ -50,6 +52,7 @@ impl MeshSlot {
             slot: self.clone(),
             frames: sender.clone(),
             tickets: Arc::default(),
+            closed: HashMap::new(),
             tasks: JoinSet::new(),
             flow: self.remote_flow(),
             bound,
@@ -138,11 +141,13 @@ impl Session {
                 }),
                 _ => self.answer(ToSidecar::Go { ask }),
             },
-            ToTool::Close { ask, instance, span, .. } => {
-                let closed = steering.close(&instance, span);
-                self.answer_later(async move { ToSidecar::Restarted { ask, error: closed.await.err() } });
+            ToTool::Close { ask, trial, .. } if !of_now(trial) => {
+                self.answer(ToSidecar::Restarted { ask, error: Some("its trial was over".to_owned()) });
             }
-            ToTool::Open { instance, .. } => steering.open(&instance),
+            ToTool::Close { ask, instance, span, .. } => {
+                self.close_until_opened(ask, steering.close(&instance, span));
+            }
+            ToTool::Open { ask } => drop(self.closed.remove(&ask)),
             ToTool::Begin { ask, trial, span, trace, instance, method, path } => {
                 if of_now(trial) {
                     let handled = Handled { span, trace, instance: &instance, method: &method, path: &path };
@@ -189,6 +194,30 @@ impl Session {
                 });
             }
         }
+    }
+
+    /// Answers when the instance is closed, and holds it so until the sidecar opens it or is gone.
+    fn close_until_opened(
+        &mut self,
+        ask: u64,
+        closing: impl Future<Output = Result<ClosedInstance, String>> + Send + 'static,
+    ) {
+        let (open, opened) = oneshot::channel();
+        self.closed.insert(ask, open);
+        let frames = self.frames.clone();
+        let closing = async move {
+            let closed = closing.await;
+            let _ = frames.send(ToSidecar::Restarted { ask, error: closed.as_ref().err().cloned() }).await;
+            if let Ok(_closed) = closed {
+                std::future::pending().await
+            }
+        };
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = closing => {}
+                _ = opened => {}
+            }
+        });
     }
 
     fn answer_later(&mut self, frame: impl Future<Output = ToSidecar> + Send + 'static) {

@@ -87,7 +87,7 @@ pub(crate) async fn caller(world: &World) -> SendRequest<Bytes> {
     client(TcpStream::connect(world.address("web-1", "stock")).await.unwrap()).await
 }
 
-fn post(path: &str) -> Request<()> {
+pub(crate) fn post(path: &str) -> Request<()> {
     let request = Request::builder().method("POST").uri(format!("http://stock{path}"));
     request.header("content-type", "application/grpc").header("te", "trailers").body(()).unwrap()
 }
