@@ -326,7 +326,7 @@ fn answer_of(span: &Span) -> String {
     let mut words: Vec<String> = Vec::new();
     words.extend(span.status.map(|status| status.to_string()));
     words.extend(span.grpc_status.map(|status| format!("grpc {status}")));
-    words.extend(span.error.clone());
+    words.extend(span.error.as_ref().map(ToString::to_string));
     match span.payload.as_ref().filter(|_| span.error.is_none()) {
         Some(payload) => {
             let mut hasher = DefaultHasher::new();

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use faultscope_model::perturbation::{TargetId, masked_operation};
-use faultscope_model::{InstanceId, ServiceName, SpanId, TraceId};
+use faultscope_model::{InstanceId, NotApplied, ServiceName, SpanId, TraceId};
 use tokio::sync::Notify;
 
 use crate::steering::ClosedInstance;
@@ -200,9 +200,9 @@ impl Namer {
         self: Arc<Self>,
         instance: InstanceId,
         span: SpanId,
-    ) -> Result<ClosedInstance, String> {
+    ) -> Result<ClosedInstance, NotApplied> {
         if !self.lock().closed.insert(instance.clone()) {
-            return Err("its receiver was being restarted already".into());
+            return Err(NotApplied::ReceiverRestarting);
         }
         let namer = Arc::clone(&self);
         let closed = instance.clone();
@@ -222,7 +222,7 @@ impl Namer {
         });
         match alone.await && !waits_for_itself {
             true => Ok(guard),
-            false => Err("its receiver was still handling other requests".into()),
+            false => Err(NotApplied::ReceiverBusy),
         }
     }
 
@@ -311,7 +311,7 @@ mod tests {
             &self,
             instance: &InstanceId,
             span: u64,
-        ) -> impl Future<Output = Result<ClosedInstance, String>> + use<> {
+        ) -> impl Future<Output = Result<ClosedInstance, NotApplied>> + use<> {
             Arc::clone(&self.namer).close(instance.clone(), SpanId(span))
         }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::rule::{Effect, Rule};
 use faultscope_model::series::{Gate, GateReport};
-use faultscope_model::{InstanceId, Span, SpanId};
+use faultscope_model::{InstanceId, NotApplied, Span, SpanId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
@@ -52,7 +52,7 @@ pub(crate) trait Steering: Send + Sync + fmt::Debug {
     /// Notes that a rule did something to a call.
     fn applied(&self, rule: usize);
     /// Notes why a rule could do nothing to its call.
-    fn missed(&self, rule: usize, why: &str);
+    fn missed(&self, rule: usize, why: NotApplied);
     /// A call will not have its good answer, which its caller does not know yet.
     fn failing(&self, span: SpanId);
     /// A call has ended.
@@ -64,7 +64,7 @@ pub(crate) trait Steering: Send + Sync + fmt::Debug {
         &self,
         instance: &InstanceId,
         span: SpanId,
-    ) -> BoxFuture<'static, Result<ClosedInstance, String>>;
+    ) -> BoxFuture<'static, Result<ClosedInstance, NotApplied>>;
     /// From now on calls are neither named nor touched.
     fn calm(&self) {}
     /// Whether there are gates at all.
@@ -102,7 +102,7 @@ struct Counted {
     seen: AtomicU32,
     matched: AtomicU64,
     applied: AtomicU64,
-    note: Mutex<Option<String>>,
+    note: Mutex<Option<NotApplied>>,
 }
 
 /// Callers and operations that one trial's `error first` rules tell apart; more are not made to fail.
@@ -231,7 +231,7 @@ impl Steering for LocalSteering {
             if let Some((rule, within)) = reorder {
                 match namer.overtaken(&target, &callee, within).await {
                     true => counted[rule].apply(),
-                    false => counted[rule].miss("no unrelated call to its receiver was answered meanwhile"),
+                    false => counted[rule].miss(NotApplied::NothingOvertook),
                 }
             }
             namer.enter(span, instance).await;
@@ -245,7 +245,7 @@ impl Steering for LocalSteering {
         }
     }
 
-    fn missed(&self, rule: usize, why: &str) {
+    fn missed(&self, rule: usize, why: NotApplied) {
         if let Some(counted) = self.rules.get(rule) {
             counted.miss(why);
         }
@@ -277,7 +277,7 @@ impl Steering for LocalSteering {
         &self,
         instance: &InstanceId,
         span: SpanId,
-    ) -> BoxFuture<'static, Result<ClosedInstance, String>> {
+    ) -> BoxFuture<'static, Result<ClosedInstance, NotApplied>> {
         match &self.namer {
             Some(namer) => Box::pin(Arc::clone(namer).close(instance.clone(), span)),
             // Where calls are not named, nobody knows which of them are at an instance.
@@ -346,11 +346,11 @@ impl Counted {
         self.applied.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn miss(&self, why: &str) {
-        *self.note() = Some(why.to_owned());
+    fn miss(&self, why: NotApplied) {
+        *self.note() = Some(why);
     }
 
-    fn note(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+    fn note(&self) -> std::sync::MutexGuard<'_, Option<NotApplied>> {
         self.note.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -108,6 +108,7 @@ fn callee(span: &Span) -> String {
 fn status(span: &Span) -> String {
     let code = span.status.map(|s| s.to_string());
     let grpc = span.grpc_status.map(|s| format!("grpc {s}"));
-    let all: Vec<_> = code.into_iter().chain(grpc).chain(span.error.clone()).collect();
+    let all: Vec<_> =
+        code.into_iter().chain(grpc).chain(span.error.as_ref().map(ToString::to_string)).collect();
     all.join(" ")
 }

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::span::Span;
 use faultscope_model::wiring::{Endpoint, ListenerSpec, Wiring};
-use faultscope_model::{InstanceId, ServiceName, SpanId, TraceId};
+use faultscope_model::{InstanceId, NotApplied, RestartError, ServiceName, SpanId, TraceId};
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -52,8 +52,10 @@ enum ToSidecar {
     Effective { ask: u64, rules: Vec<usize>, target: Option<TargetId> },
     /// A held call may go, or a begun handling is known.
     Go { ask: u64 },
-    /// An instance has been restarted or closed for others, or not.
-    Restarted { ask: u64, error: Option<String> },
+    /// An instance has been restarted, or not.
+    Restarted { ask: u64, error: Option<RestartError> },
+    /// An instance has been closed for others, or not.
+    Closed { ask: u64, why_not: Option<NotApplied> },
     /// All connections are to be dropped.
     Reset,
 }
@@ -77,7 +79,7 @@ enum ToTool {
     /// A rule did something to a call.
     Applied { trial: u64, rule: usize },
     /// A rule could do nothing to its call.
-    Missed { trial: u64, rule: usize, why: String },
+    Missed { trial: u64, rule: usize, why: NotApplied },
     /// A call will not have its good answer.
     Failing { trial: u64, span: SpanId },
     /// A call is sent a second time.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_model::span::Span;
-use faultscope_model::{InstanceId, SpanId};
+use faultscope_model::{InstanceId, NotApplied, RestartError, SpanId};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,7 +31,8 @@ pub(super) struct Line {
 enum Waiting {
     Verdict(oneshot::Sender<Verdict>),
     Go(oneshot::Sender<()>),
-    Restart(oneshot::Sender<Result<(), String>>),
+    Restart(oneshot::Sender<Result<(), RestartError>>),
+    Close(oneshot::Sender<Result<(), NotApplied>>),
 }
 
 /// Steering by the tool, for one trial.
@@ -74,9 +75,10 @@ impl Line {
     /// Takes an answer of the tool; other frames come back.
     pub(super) fn take(&self, frame: ToSidecar) -> Option<ToSidecar> {
         let ask = match &frame {
-            ToSidecar::Effective { ask, .. } | ToSidecar::Go { ask } | ToSidecar::Restarted { ask, .. } => {
-                *ask
-            }
+            ToSidecar::Effective { ask, .. }
+            | ToSidecar::Go { ask }
+            | ToSidecar::Restarted { ask, .. }
+            | ToSidecar::Closed { ask, .. } => *ask,
             _ => return Some(frame),
         };
         // Whoever asked may have gone meanwhile.
@@ -87,6 +89,9 @@ impl Line {
             (Some(Waiting::Go(answer)), ToSidecar::Go { .. }) => drop(answer.send(())),
             (Some(Waiting::Restart(answer)), ToSidecar::Restarted { error, .. }) => {
                 drop(answer.send(error.map_or(Ok(()), Err)));
+            }
+            (Some(Waiting::Close(answer)), ToSidecar::Closed { why_not, .. }) => {
+                drop(answer.send(why_not.map_or(Ok(()), Err)));
             }
             _ => {}
         }
@@ -114,10 +119,10 @@ impl Recorder for Line {
 }
 
 impl Restarter for Line {
-    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
+    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), RestartError>> {
         let (ask, answer) = self.ask(Waiting::Restart);
         self.tell(ToTool::Restart { ask, instance: instance.clone() });
-        Box::pin(async move { answer.await.unwrap_or_else(|_| Err("the tool is gone".to_owned())) })
+        Box::pin(async move { answer.await.unwrap_or(Err(RestartError::ToolGone)) })
     }
 }
 
@@ -141,8 +146,8 @@ impl Steering for RemoteSteering {
         Answer::Later(Box::pin(async move { answer.await.unwrap_or_default() }))
     }
 
-    fn missed(&self, rule: usize, why: &str) {
-        self.line.tell(ToTool::Missed { trial: self.trial, rule, why: why.to_owned() });
+    fn missed(&self, rule: usize, why: NotApplied) {
+        self.line.tell(ToTool::Missed { trial: self.trial, rule, why });
     }
 
     fn failing(&self, span: SpanId) {
@@ -169,8 +174,8 @@ impl Steering for RemoteSteering {
         &self,
         instance: &InstanceId,
         span: SpanId,
-    ) -> BoxFuture<'static, Result<ClosedInstance, String>> {
-        let (ask, answer) = self.line.ask(Waiting::Restart);
+    ) -> BoxFuture<'static, Result<ClosedInstance, NotApplied>> {
+        let (ask, answer) = self.line.ask(Waiting::Close);
         let instance = instance.clone();
         self.line.tell(ToTool::Close { ask, trial: self.trial, instance, span });
         let line = Arc::clone(&self.line);
@@ -180,7 +185,7 @@ impl Steering for RemoteSteering {
             line.tell(ToTool::Open { ask });
         });
         Box::pin(async move {
-            answer.await.unwrap_or_else(|_| Err("the tool is gone".to_owned()))?;
+            answer.await.unwrap_or(Err(NotApplied::ToolGone))?;
             Ok(closed)
         })
     }

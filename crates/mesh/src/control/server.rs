@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use faultscope_model::NotApplied;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -132,7 +133,7 @@ impl Session {
                 }
             }
             ToTool::Applied { trial, rule } if of_now(trial) => steering.applied(rule),
-            ToTool::Missed { trial, rule, why } if of_now(trial) => steering.missed(rule, &why),
+            ToTool::Missed { trial, rule, why } if of_now(trial) => steering.missed(rule, why),
             ToTool::Failing { trial, span } if of_now(trial) => steering.failing(span),
             ToTool::Twin { ask, trial, of, twin } => match of_now(trial).then(|| steering.twin(of, twin)) {
                 Some(Answer::Later(turn)) => self.answer_later(async move {
@@ -142,7 +143,7 @@ impl Session {
                 _ => self.answer(ToSidecar::Go { ask }),
             },
             ToTool::Close { ask, trial, .. } if !of_now(trial) => {
-                self.answer(ToSidecar::Restarted { ask, error: Some("its trial was over".to_owned()) });
+                self.answer(ToSidecar::Closed { ask, why_not: Some(NotApplied::TrialOver) });
             }
             ToTool::Close { ask, instance, span, .. } => {
                 self.close_until_opened(ask, steering.close(&instance, span));
@@ -200,14 +201,14 @@ impl Session {
     fn close_until_opened(
         &mut self,
         ask: u64,
-        closing: impl Future<Output = Result<ClosedInstance, String>> + Send + 'static,
+        closing: impl Future<Output = Result<ClosedInstance, NotApplied>> + Send + 'static,
     ) {
         let (open, opened) = oneshot::channel();
         self.closed.insert(ask, open);
         let frames = self.frames.clone();
         let closing = async move {
             let closed = closing.await;
-            let _ = frames.send(ToSidecar::Restarted { ask, error: closed.as_ref().err().cloned() }).await;
+            let _ = frames.send(ToSidecar::Closed { ask, why_not: closed.as_ref().err().cloned() }).await;
             if let Ok(_closed) = closed {
                 std::future::pending().await
             }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 
 use faultscope_mesh::{Dialer, Recorder, Restarter};
-use faultscope_model::InstanceId;
 use faultscope_model::span::Span;
+use faultscope_model::{InstanceId, RestartError};
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -89,7 +89,7 @@ impl Dialer for FakePlatform {
 }
 
 impl Restarter for FakePlatform {
-    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
+    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), RestartError>> {
         self.restarted.lock().unwrap().push(instance.clone());
         let slow = self.slow.lock().unwrap().clone();
         Box::pin(async move {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use faultscope_mesh::RuleHits;
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::rule::{Effect, Occurrence, Selector};
+use faultscope_model::{CallError, NotApplied};
 use h2::RecvStream;
 use h2::server::SendResponse;
 use http::Request;
@@ -140,7 +141,7 @@ async fn a_call_that_nothing_overtakes_goes_on() {
     assert_eq!(connect(&world, "stock").await.get("/a").await.text, OK);
     let hits = hits(&world);
     assert_eq!((hits.matched, hits.applied), (1, 0));
-    assert_eq!(hits.note.as_deref(), Some("no unrelated call to its receiver was answered meanwhile"));
+    assert_eq!(hits.note, Some(NotApplied::NothingOvertook));
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +165,7 @@ async fn a_caller_may_give_up_before() {
         tokio::task::yield_now().await;
     }
     drop(raw);
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("caller gone"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::CallerGone));
 }
 
 #[tokio::test]
@@ -233,7 +234,7 @@ async fn leave_while_closed(world: &World, callee: &Callee, address: SocketAddr)
     // The head passes; what comes behind it is held back for the restart.
     let answer = soon(answer).await.unwrap();
     drop((answer, leaving));
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("connection dropped"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::ConnectionDropped));
     drop((hanging, other));
     world.spans(2).await;
     assert_eq!(call(&mut connect().await, "/next", "x").await.unwrap().0, 200);
@@ -270,7 +271,7 @@ async fn a_restart_goes_on_when_its_caller_leaves() {
     let answer = leaving.send_request(post("/restart"), true).unwrap();
     soon(back.begun()).await;
     drop((answer, leaving));
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("connection dropped"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::ConnectionDropped));
     let mut next = caller(&world).await;
     let mut next = std::pin::pin!(call(&mut next, "/next", "x"));
     while world.slot.in_flight() == 0 {
@@ -322,5 +323,5 @@ async fn an_answer_that_goes_on_is_not_held_back() {
     raw.send("GET /events HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert!(raw.read_to("first").await.starts_with("HTTP/1.1 200"));
     let hits = hits(&world);
-    assert_eq!((hits.applied, hits.note.as_deref()), (0, Some("its answer is a stream that goes on")));
+    assert_eq!((hits.applied, hits.note), (0, Some(NotApplied::AnswerGoesOn)));
 }

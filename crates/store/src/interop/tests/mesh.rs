@@ -2,7 +2,7 @@
 
 use faultscope_model::span::{Parentage, Payload, Span, Wire};
 use faultscope_model::trace::SpanKind;
-use faultscope_model::{NodeId, SpanId, TraceId};
+use faultscope_model::{CallError, NodeId, SpanId, TraceId};
 
 use super::lines;
 use crate::interop::mesh::reported;
@@ -66,10 +66,7 @@ fn failures_say_why() {
         (Box::new(|_: &mut Span| ()) as Box<dyn Fn(&mut Span)>, None),
         (Box::new(|span: &mut Span| span.status = Some(503)), Some("503")),
         (Box::new(|span: &mut Span| span.grpc_status = Some(14)), Some("grpc 14")),
-        (
-            Box::new(|span: &mut Span| span.error = Some("connect refused".to_owned())),
-            Some("connect refused"),
-        ),
+        (Box::new(|span: &mut Span| span.error = Some(CallError::ConnectRefused)), Some("connect refused")),
     ] {
         let mut span = call();
         change(&mut span);
