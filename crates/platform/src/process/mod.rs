@@ -27,8 +27,7 @@ mod wire;
 #[cfg(feature = "docker")]
 pub(crate) mod parts {
     //! What the docker back end shares with this one.
-    pub(crate) use super::apply::{check_order, drain};
-    pub(crate) use super::exec::capture;
+    pub(crate) use super::apply::drain;
     pub(crate) use super::link::Link;
     pub(crate) use super::ports::name_own;
     pub(crate) use super::readable::watched;
