@@ -9,8 +9,8 @@ use faultscope_model::{CallError, SpanId, TraceId};
 use tokio::time::Instant;
 
 use crate::call::{self, Call};
+use crate::call_identity::ArrivingCall;
 use crate::context::Incoming;
-use crate::naming::Arrived;
 use crate::rules::{self, Effects, Facts, Headers};
 use crate::scene::{LinkDelay, Route};
 use crate::sequencer::Arrival;
@@ -128,7 +128,7 @@ fn steer(call: &mut Call, head: &Head<'_>, is_request: bool) {
         };
         let selected = rules::selected(&scene.wiring.rules, &facts);
         if scene.wiring.targets || !selected.is_empty() {
-            let arrived = Arrived {
+            let arrived = ArrivingCall {
                 span: call.span.id,
                 trace: call.span.trace,
                 parent: call.span.parent,

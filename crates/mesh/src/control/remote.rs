@@ -10,8 +10,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{ArrivedCall, CountedCall, ToSidecar, ToTool};
+use crate::call_identity::ArrivingCall;
 use crate::hooks::{Recorder, Restarter};
-use crate::naming::Arrived;
 use crate::reports::RuleHits;
 use crate::sequencer::{Arrival, Handled, Ticket};
 use crate::steering::{Answer, ClosedInstance, Hold, Steering, Verdict};
@@ -129,7 +129,7 @@ impl Restarter for Line {
 // === impl RemoteSteering ===
 
 impl Steering for RemoteSteering {
-    fn count(&self, selected: &[usize], arrived: &Arrived<'_>) -> Answer<Verdict> {
+    fn count(&self, selected: &[usize], arrived: &ArrivingCall<'_>) -> Answer<Verdict> {
         let (ask, answer) = self.line.ask(Waiting::Verdict);
         let call = Box::new(CountedCall {
             span: arrived.span,

@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::{CountedCall, Frames, MOST_WAITING, SidecarListener, ToSidecar, ToTool, VERSION, write_frames};
+use crate::call_identity::ArrivingCall;
 use crate::mesh::MeshError;
-use crate::naming::Arrived;
 use crate::scene::Scene;
 use crate::sequencer::{Arrival, Handled, Ticket};
 use crate::slot::{MeshSlot, RemoteFlow};
@@ -241,8 +241,8 @@ impl Session {
 }
 
 impl CountedCall {
-    fn arrived(&self) -> Arrived<'_> {
-        Arrived {
+    fn arrived(&self) -> ArrivingCall<'_> {
+        ArrivingCall {
             span: self.span,
             trace: self.trace,
             parent: self.parent,
