@@ -221,8 +221,8 @@ impl Platform for ProcessPlatform {
             Action::Pause | Action::Resume if life.is_over() => {
                 return Err(bad_plan(doing(), "it does not run"));
             }
-            Action::Pause => life.pause(true).await.map_err(|e| trouble(doing(), e))?,
-            Action::Resume => life.pause(false).await.map_err(|e| trouble(doing(), e))?,
+            Action::Pause => life.pause(&slot.spec.label).await.map_err(|e| trouble(doing(), e))?,
+            Action::Resume => life.resume().await.map_err(|e| trouble(doing(), e))?,
         }
         Ok(())
     }
