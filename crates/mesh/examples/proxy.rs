@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use faultscope_mesh::{Dialer, Hooks, Mesh, MeshOptions, Recorder, Restarter};
 use faultscope_model::span::Span;
 use faultscope_model::wiring::{Endpoint, ListenerSpec, RecordLevel, Wiring};
-use faultscope_model::{InstanceId, NodeId, Protocol, SlotId};
+use faultscope_model::{InstanceId, NodeId, Protocol, RestartError, SlotId};
 use futures_util::future::BoxFuture;
 
 /// Counts spans.
@@ -34,8 +34,9 @@ impl Dialer for Nothing {
 }
 
 impl Restarter for Nothing {
-    fn restart(&self, _instance: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(async { Err("nothing can be restarted here".to_owned()) })
+    fn restart(&self, _instance: &InstanceId) -> BoxFuture<'static, Result<(), RestartError>> {
+        let message = "nothing can be restarted here".to_owned();
+        Box::pin(async { Err(RestartError::Platform { message }) })
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use faultscope_model::span::{Parentage, Span, Wire};
-use faultscope_model::{SpanId, TraceId};
+use faultscope_model::{CallError, SpanId, TraceId};
 use tokio::time::Instant;
 
 use crate::call::{self, Call};
+use crate::call_identity::ArrivingCall;
 use crate::context::Incoming;
-use crate::naming::Arrived;
 use crate::rules::{self, Effects, Facts, Headers};
 use crate::scene::{LinkDelay, Route};
 use crate::sequencer::Arrival;
@@ -49,9 +49,9 @@ pub(crate) fn admit(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>) -> Ca
     let stopped = match (&route.external, &target) {
         (Some(external), _) if !external.allow => {
             route.pair.refused.fetch_add(1, Ordering::Relaxed);
-            Some("external call refused")
+            Some(CallError::ExternalRefused)
         }
-        (None, None) => Some("no instance"),
+        (None, None) => Some(CallError::NoInstance),
         _ => None,
     };
     route.pair.calls.fetch_add(1, Ordering::Relaxed);
@@ -128,7 +128,7 @@ fn steer(call: &mut Call, head: &Head<'_>, is_request: bool) {
         };
         let selected = rules::selected(&scene.wiring.rules, &facts);
         if scene.wiring.targets || !selected.is_empty() {
-            let arrived = Arrived {
+            let arrived = ArrivingCall {
                 span: call.span.id,
                 trace: call.span.trace,
                 parent: call.span.parent,
@@ -153,7 +153,7 @@ fn steer(call: &mut Call, head: &Head<'_>, is_request: bool) {
             back: link.latency + trial.jitter.up_to(link.jitter),
         };
         if trial.loss.happens(link.loss) {
-            call.stopped = Some("lost on link");
+            call.stopped = Some(CallError::LostOnLink);
         }
     }
     if is_request && trial.steering.has_gates() {

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use faultscope_model::InstanceId;
 use faultscope_model::span::{Payload, Span, Wire};
 use faultscope_model::wiring::RecordLevel;
+use faultscope_model::{CallError, InstanceId, NotApplied};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::rules::{self, Effects, Headers, Refusal};
 use crate::scene::{LinkDelay, Route};
 use crate::sequencer::{Handled, Ticket};
 use crate::slot::Slot;
-use crate::steering::{Answer, Steering, Verdict};
+use crate::steering::{Answer, Verdict};
 use crate::trial::Lease;
 
 /// A call in flight.
@@ -28,7 +28,7 @@ pub(crate) struct Call {
     pub(crate) effects: Effects,
     pub(crate) link: LinkDelay,
     /// Why the call is reset without reaching a callee, whatever the rules say.
-    pub(crate) stopped: Option<&'static str>,
+    pub(crate) stopped: Option<CallError>,
     pub(crate) span: Span,
     pub(super) incoming: Option<Incoming>,
     pub(super) started: Instant,
@@ -43,8 +43,6 @@ pub(crate) struct Call {
 
 /// How long an answer is held back for the sake of a rule, once it has begun: one that goes on is a stream.
 pub(crate) const HOLD_WITHIN: Duration = Duration::from_secs(2);
-/// What is said of a rule that cannot be carried out for that reason.
-pub(crate) const ENDLESS: &str = "its answer is a stream that goes on";
 
 /// Bounds of recorded headers.
 const MOST_HEADERS: usize = 64;
@@ -99,11 +97,11 @@ impl Call {
     }
 
     /// How the call ends without reaching its callee, if it does, and what the span says then.
-    pub(crate) fn refusal(&self) -> Option<(Refusal, Option<&'static str>)> {
-        match (self.effects.refuse, self.stopped) {
-            (Some(Refusal::Reset), _) => Some((Refusal::Reset, Some("dropped by a rule"))),
+    pub(crate) fn refusal(&self) -> Option<(Refusal, Option<CallError>)> {
+        match (self.effects.refuse, &self.stopped) {
+            (Some(Refusal::Reset), _) => Some((Refusal::Reset, Some(CallError::DroppedByRule))),
             (Some(answer), _) => Some((answer, None)),
-            (None, Some(why)) => Some((Refusal::Reset, Some(why))),
+            (None, Some(why)) => Some((Refusal::Reset, Some(why.clone()))),
             (None, None) => None,
         }
     }
@@ -118,7 +116,7 @@ impl Call {
     }
 
     /// Notes why a rule could do nothing to this call.
-    pub(crate) fn missed(&self, rule: usize, why: &str) {
+    pub(crate) fn missed(&self, rule: usize, why: NotApplied) {
         self.route.scene.trial.steering.missed(rule, why);
     }
 
@@ -221,21 +219,31 @@ impl Call {
         let (target, instance, span) = (self.target.clone(), self.instance().cloned(), self.span.id);
         async move {
             let Some(instance) = instance else {
-                return steering.missed(rule, "its receiver is outside");
+                return steering.missed(rule, NotApplied::ReceiverOutside);
             };
-            if let Err(why) = steering.close(&instance, span).await {
-                return steering.missed(rule, &why);
-            }
+            let closed = match steering.close(&instance, span).await {
+                Ok(closed) => closed,
+                Err(why) => return steering.missed(rule, why),
+            };
             if let Some(target) = &target {
                 target.instance.note_restart();
             }
-            let _reopen = Reopen { steering: Arc::clone(&steering), instance: instance.clone() };
-            match restarter.restart(&instance).await {
-                Ok(()) => steering.applied(rule),
-                Err(error) => {
-                    tracing::warn!(error, "a rule could not restart its instance");
-                    steering.missed(rule, &error);
+            // A task of its own: a restart goes on although its caller leaves, and until it is over nobody
+            // else may meet an instance that is down.
+            let restart = tokio::spawn(async move {
+                let _closed = closed;
+                match restarter.restart(&instance).await {
+                    Ok(()) => steering.applied(rule),
+                    Err(error) => {
+                        tracing::warn!(%error, "a rule could not restart its instance");
+                        steering.missed(rule, error.into());
+                    }
                 }
+            });
+            if let Err(error) = restart.await
+                && error.is_panic()
+            {
+                std::panic::resume_unwind(error.into_panic());
             }
         }
     }
@@ -281,12 +289,12 @@ impl Call {
     }
 
     /// Ends the call and records it; later calls of this do nothing.
-    pub(crate) fn finish(&mut self, error: Option<&str>) {
+    pub(crate) fn finish(&mut self, error: Option<CallError>) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
         }
         self.span.duration_us = self.started.elapsed().as_micros() as u64;
-        self.span.error = error.map(str::to_owned);
+        self.span.error = error;
         // Recorded before the call is counted out: when the slot is quiet, all its spans are there.
         let husk = husk(&self.span);
         let span = std::mem::replace(&mut self.span, husk);
@@ -322,19 +330,7 @@ impl Drop for Call {
         // A connection that is dropped as a whole, as between trials, ends its calls here. Whatever is no
         // request just ends with it.
         let is_connection = matches!(self.span.wire, Wire::Tcp | Wire::Tls | Wire::WebSocket);
-        self.finish(if is_connection { None } else { Some("connection dropped") });
-    }
-}
-
-/// Opens an instance for calls again, also when whoever waits for its restart is dropped.
-struct Reopen {
-    steering: Arc<dyn Steering>,
-    instance: InstanceId,
-}
-
-impl Drop for Reopen {
-    fn drop(&mut self) {
-        self.steering.open(&self.instance);
+        self.finish(if is_connection { None } else { Some(CallError::ConnectionDropped) });
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use faultscope_model::CallError;
 use tokio::net::TcpStream;
 
 use crate::balance::Target;
@@ -53,12 +54,12 @@ pub(crate) async fn dial_target(
 }
 
 /// What a span says when its callee could not be reached.
-pub(crate) fn why_not_dialled(error: &io::Error) -> &'static str {
+pub(crate) fn why_not_dialled(error: &io::Error) -> CallError {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connect refused",
-        io::ErrorKind::TimedOut => "time-out",
-        io::ErrorKind::NotFound => "no instance",
-        io::ErrorKind::InvalidData => "tls refused",
-        _ => "connect failed",
+        io::ErrorKind::ConnectionRefused => CallError::ConnectRefused,
+        io::ErrorKind::TimedOut => CallError::TimedOut,
+        io::ErrorKind::NotFound => CallError::NoInstance,
+        io::ErrorKind::InvalidData => CallError::TlsRefused,
+        _ => CallError::ConnectFailed,
     }
 }

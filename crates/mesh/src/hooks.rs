@@ -5,8 +5,8 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use faultscope_model::InstanceId;
 use faultscope_model::span::Span;
+use faultscope_model::{InstanceId, RestartError};
 use futures_util::future::BoxFuture;
 
 /// The owner's side of a slot's mesh.
@@ -35,7 +35,7 @@ pub trait Recorder: Send + Sync {
 /// Restarts instances.
 pub trait Restarter: Send + Sync {
     /// Restarts an instance and ends when it is ready again.
-    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), String>>;
+    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), RestartError>>;
 }
 
 impl fmt::Debug for Hooks {

@@ -11,6 +11,7 @@
 mod admit;
 mod balance;
 mod call;
+mod call_identity;
 mod clock;
 mod context;
 pub mod control;
@@ -21,9 +22,8 @@ mod hooks;
 mod http1;
 mod http2;
 mod mesh;
-mod names;
-mod naming;
 mod reports;
+mod resolver;
 mod rules;
 mod scene;
 mod sequencer;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use faultscope_model::ServiceName;
 use faultscope_model::series::GateReport;
+use faultscope_model::{NotApplied, ServiceName};
 use serde::{Deserialize, Serialize};
 
 /// What happened since the reports were last taken.
@@ -36,5 +36,5 @@ pub struct RuleHits {
     pub applied: u64,
     /// Why it could do nothing to a call that it chose, as far as that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
+    pub note: Option<NotApplied>,
 }

@@ -17,7 +17,7 @@ use crate::dial::{self, Dialling};
 use crate::slot::{Origin, Slot};
 use crate::stream::{Plain, Stream};
 use crate::tls::Greeting;
-use crate::{http1, http2, names, tunnel};
+use crate::{http1, http2, resolver, tunnel};
 
 /// Connections of one listener at a time; further ones wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 2048;
@@ -62,7 +62,7 @@ pub(crate) async fn accept(slot: Arc<Slot>, spec: Arc<ListenerSpec>, socket: Tcp
 pub(crate) async fn connection(origin: Origin, stream: Stream) {
     let started = Instant::now();
     if origin.spec.callee.as_str() == RESOLVER {
-        return names::serve(origin, stream).await;
+        return resolver::serve(origin, stream).await;
     }
     match origin.spec.protocol {
         Protocol::Http | Protocol::Grpc => http(origin, stream, BytesMut::new(), Dialling::default()).await,

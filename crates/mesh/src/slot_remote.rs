@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use faultscope_model::InstanceId;
 use faultscope_model::span::Span;
+use faultscope_model::{InstanceId, RestartError};
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 
@@ -70,7 +70,7 @@ impl MeshSlot {
         self.slot.hooks.recorder.record(span);
     }
 
-    pub(crate) fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
+    pub(crate) fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), RestartError>> {
         self.slot.hooks.restarter.restart(instance)
     }
 

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::rule::{Effect, Rule};
 use faultscope_model::series::{Gate, GateReport};
-use faultscope_model::{InstanceId, Span, SpanId};
+use faultscope_model::{InstanceId, NotApplied, Span, SpanId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use crate::naming::{Arrived, Named, Namer};
+use crate::call_identity::{ArrivingCall, CallIdentities, CallIdentity};
 use crate::reports::RuleHits;
 use crate::sequencer::{Arrival, Handled, Sequencer, Ticket};
 
@@ -40,14 +40,19 @@ pub(crate) struct Verdict {
     pub(crate) rules: Vec<usize>,
 }
 
+/// An instance that takes no new calls until this is dropped, whoever drops it and for whatever reason.
+pub(crate) struct ClosedInstance {
+    open: Option<Box<dyn FnOnce() + Send>>,
+}
+
 /// Who counts, names and sequences for a slot.
 pub(crate) trait Steering: Send + Sync + fmt::Debug {
     /// Counts and names a call that these rules select, by index, their targets aside.
-    fn count(&self, selected: &[usize], arrived: &Arrived<'_>) -> Answer<Verdict>;
+    fn count(&self, selected: &[usize], arrived: &ArrivingCall<'_>) -> Answer<Verdict>;
     /// Notes that a rule did something to a call.
     fn applied(&self, rule: usize);
     /// Notes why a rule could do nothing to its call.
-    fn missed(&self, rule: usize, why: &str);
+    fn missed(&self, rule: usize, why: NotApplied);
     /// A call will not have its good answer, which its caller does not know yet.
     fn failing(&self, span: SpanId);
     /// A call has ended.
@@ -55,9 +60,11 @@ pub(crate) trait Steering: Send + Sync + fmt::Debug {
     /// A call is sent a second time; gives when that may go to its instance.
     fn twin(&self, of: SpanId, twin: SpanId) -> Answer<()>;
     /// Closes an instance for new calls and waits until it handles nothing but this one.
-    fn close(&self, instance: &InstanceId, span: SpanId) -> BoxFuture<'static, Result<(), String>>;
-    /// The instance takes calls again.
-    fn open(&self, instance: &InstanceId);
+    fn close(
+        &self,
+        instance: &InstanceId,
+        span: SpanId,
+    ) -> BoxFuture<'static, Result<ClosedInstance, NotApplied>>;
     /// From now on calls are neither named nor touched.
     fn calm(&self) {}
     /// Whether there are gates at all.
@@ -83,8 +90,8 @@ pub(crate) trait Steering: Send + Sync + fmt::Debug {
 pub(crate) struct LocalSteering {
     rules: Arc<Vec<Counted>>,
     first: Mutex<HashMap<(usize, InstanceId, String), u32>>,
-    /// Who names calls, where they are named.
-    namer: Option<Arc<Namer>>,
+    /// There where calls are named.
+    identities: Option<Arc<CallIdentities>>,
     is_calm: AtomicBool,
     sequencer: Arc<Sequencer>,
 }
@@ -95,11 +102,27 @@ struct Counted {
     seen: AtomicU32,
     matched: AtomicU64,
     applied: AtomicU64,
-    note: Mutex<Option<String>>,
+    note: Mutex<Option<NotApplied>>,
 }
 
 /// Callers and operations that one trial's `error first` rules tell apart; more are not made to fail.
 const MOST_FIRST: usize = 65_536;
+
+// === impl ClosedInstance ===
+
+impl ClosedInstance {
+    pub(crate) fn new(open: impl FnOnce() + Send + 'static) -> Self {
+        Self { open: Some(Box::new(open)) }
+    }
+}
+
+impl Drop for ClosedInstance {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            open();
+        }
+    }
+}
 
 // === impl LocalSteering ===
 
@@ -115,7 +138,7 @@ impl LocalSteering {
         Self {
             rules: Arc::new(rules.iter().map(counted).collect()),
             first: Mutex::default(),
-            namer: targets.then(Arc::default),
+            identities: targets.then(Arc::default),
             is_calm: AtomicBool::new(false),
             sequencer: Arc::new(Sequencer::new(gates.to_vec())),
         }
@@ -144,13 +167,18 @@ impl LocalSteering {
     }
 
     /// Which of the rules take effect on a call; for a named one, all attempts at it count together.
-    fn effective(&self, selected: &[usize], arrived: &Arrived<'_>, named: Option<&Named>) -> Vec<usize> {
+    fn effective(
+        &self,
+        selected: &[usize],
+        arrived: &ArrivingCall<'_>,
+        identity: Option<&CallIdentity>,
+    ) -> Vec<usize> {
         let takes_effect = |index: &usize| {
             let Some(counted) = self.rules.get(*index) else {
                 return false;
             };
             let select = &counted.rule.select;
-            if select.target.as_ref().is_some_and(|wanted| named.is_none_or(|n| n.target != *wanted)) {
+            if select.target.as_ref().is_some_and(|wanted| identity.is_none_or(|n| n.target != *wanted)) {
                 return false;
             }
             let turn = counted.seen.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -158,8 +186,8 @@ impl LocalSteering {
                 return false;
             }
             counted.matched.fetch_add(1, Ordering::Relaxed);
-            match (&counted.rule.effect, named.filter(|_| select.target.is_some())) {
-                (Effect::ErrorFirst { count, .. }, Some(named)) => named.attempt <= *count,
+            match (&counted.rule.effect, identity.filter(|_| select.target.is_some())) {
+                (Effect::ErrorFirst { count, .. }, Some(identity)) => identity.attempt <= *count,
                 (Effect::ErrorFirst { count, .. }, None) => {
                     self.is_among_first(*index, *count, arrived.caller, arrived.method, arrived.path)
                 }
@@ -171,14 +199,14 @@ impl LocalSteering {
 }
 
 impl Steering for LocalSteering {
-    fn count(&self, selected: &[usize], arrived: &Arrived<'_>) -> Answer<Verdict> {
+    fn count(&self, selected: &[usize], arrived: &ArrivingCall<'_>) -> Answer<Verdict> {
         if self.is_calm.load(Ordering::Acquire) {
             return Answer::Now(Verdict::default());
         }
-        let namer = self.namer.as_ref().filter(|_| arrived.is_request);
-        let named = namer.and_then(|namer| namer.name(arrived));
-        let rules = self.effective(selected, arrived, named.as_ref());
-        let (Some(namer), Some(Named { target, .. })) = (namer, named) else {
+        let identities = self.identities.as_ref().filter(|_| arrived.is_request);
+        let identity = identities.and_then(|identities| identities.identify(arrived));
+        let rules = self.effective(selected, arrived, identity.as_ref());
+        let (Some(identities), Some(CallIdentity { target, .. })) = (identities, identity) else {
             return Answer::Now(Verdict { target: None, rules });
         };
         let effect = |rule: &usize| &self.rules[*rule].rule.effect;
@@ -191,7 +219,7 @@ impl Steering for LocalSteering {
         let is_refused = rules.iter().map(effect).any(refuses);
         if is_refused || rules.iter().map(effect).any(|e| *e == Effect::LostAnswer) {
             // Known before its caller can know: what looks like this call from now on is its retry.
-            namer.failing(arrived.span);
+            identities.failing(arrived.span);
         }
         let within = |rule: &usize| match effect(rule) {
             Effect::Reorder { within } => Some((*rule, *within)),
@@ -200,18 +228,19 @@ impl Steering for LocalSteering {
         let reorder = rules.iter().find_map(within).filter(|_| !is_refused);
         let (span, instance) = (arrived.span, arrived.instance.cloned());
         let verdict = Verdict { target: Some(target.clone()), rules };
-        if reorder.is_none() && (is_refused || namer.try_enter(span, arrived.instance)) {
+        if reorder.is_none() && (is_refused || identities.try_enter(span, arrived.instance)) {
             return Answer::Now(verdict);
         }
-        let (namer, counted, callee) = (Arc::clone(namer), Arc::clone(&self.rules), arrived.callee.clone());
+        let (identities, counted, callee) =
+            (Arc::clone(identities), Arc::clone(&self.rules), arrived.callee.clone());
         Answer::Later(Box::pin(async move {
             if let Some((rule, within)) = reorder {
-                match namer.overtaken(&target, &callee, within).await {
+                match identities.overtaken(&target, &callee, within).await {
                     true => counted[rule].apply(),
-                    false => counted[rule].miss("no unrelated call to its receiver was answered meanwhile"),
+                    false => counted[rule].miss(NotApplied::NothingOvertook),
                 }
             }
-            namer.enter(span, instance).await;
+            identities.enter(span, instance).await;
             verdict
         }))
     }
@@ -222,43 +251,43 @@ impl Steering for LocalSteering {
         }
     }
 
-    fn missed(&self, rule: usize, why: &str) {
+    fn missed(&self, rule: usize, why: NotApplied) {
         if let Some(counted) = self.rules.get(rule) {
             counted.miss(why);
         }
     }
 
     fn failing(&self, span: SpanId) {
-        if let Some(namer) = &self.namer {
-            namer.failing(span);
+        if let Some(identities) = &self.identities {
+            identities.failing(span);
         }
     }
 
     fn finished(&self, span: &Span) {
-        if let Some(namer) = &self.namer {
-            namer.finished(span.id, span.failed());
+        if let Some(identities) = &self.identities {
+            identities.finished(span.id, span.failed());
         }
     }
 
     fn twin(&self, of: SpanId, twin: SpanId) -> Answer<()> {
-        let Some(namer) = &self.namer else { return Answer::Now(()) };
-        let instance = namer.twin(of, twin);
-        if namer.try_enter(twin, instance.as_ref()) {
+        let Some(identities) = &self.identities else { return Answer::Now(()) };
+        let instance = identities.identify_twin(of, twin);
+        if identities.try_enter(twin, instance.as_ref()) {
             return Answer::Now(());
         }
-        let namer = Arc::clone(namer);
-        Answer::Later(Box::pin(async move { namer.enter(twin, instance).await }))
+        let identities = Arc::clone(identities);
+        Answer::Later(Box::pin(async move { identities.enter(twin, instance).await }))
     }
 
-    fn close(&self, instance: &InstanceId, span: SpanId) -> BoxFuture<'static, Result<(), String>> {
-        let Some(namer) = self.namer.clone() else { return Box::pin(async { Ok(()) }) };
-        let instance = instance.clone();
-        Box::pin(async move { namer.close(&instance, span).await })
-    }
-
-    fn open(&self, instance: &InstanceId) {
-        if let Some(namer) = &self.namer {
-            namer.open(instance);
+    fn close(
+        &self,
+        instance: &InstanceId,
+        span: SpanId,
+    ) -> BoxFuture<'static, Result<ClosedInstance, NotApplied>> {
+        match &self.identities {
+            Some(identities) => Box::pin(Arc::clone(identities).close(instance.clone(), span)),
+            // Where calls are not named, nobody knows which of them are at an instance.
+            None => Box::pin(async { Ok(ClosedInstance::new(|| {})) }),
         }
     }
 
@@ -323,11 +352,11 @@ impl Counted {
         self.applied.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn miss(&self, why: &str) {
-        *self.note() = Some(why.to_owned());
+    fn miss(&self, why: NotApplied) {
+        *self.note() = Some(why);
     }
 
-    fn note(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+    fn note(&self) -> std::sync::MutexGuard<'_, Option<NotApplied>> {
         self.note.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

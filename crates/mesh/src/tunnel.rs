@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use faultscope_model::CallError;
 use faultscope_model::span::Wire;
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, Sleep};
@@ -93,7 +94,10 @@ pub(crate) async fn carry(mut down: Side, mut up: Side, mut call: Call) {
         Err(by) => {
             down.stream.fate().reset();
             up.stream.fate().reset();
-            call.finish(Some(if by == BrokenBy::Caller { "caller gone" } else { "reset by callee" }));
+            call.finish(Some(match by {
+                BrokenBy::Caller => CallError::CallerGone,
+                BrokenBy::Callee => CallError::ResetByCallee,
+            }));
         }
     }
 }

@@ -4,6 +4,7 @@
 //! in it can be tested by the thousand in milliseconds. All other crates speak its words.
 
 pub mod application;
+pub mod call_error;
 pub mod capture;
 pub mod circumstance;
 pub mod compare;
@@ -14,6 +15,7 @@ pub mod ids;
 pub mod import;
 pub mod input;
 pub mod metrics;
+pub mod not_applied;
 pub mod operation;
 pub mod outcome;
 pub mod perturbation;
@@ -31,8 +33,10 @@ pub mod units;
 pub mod wiring;
 
 pub use application::Application;
+pub use call_error::CallError;
 pub use circumstance::Circumstance;
 pub use ids::{CampaignId, InstanceId, NodeId, RunId, ServiceName, SlotId, SpanId, TraceId, TrialId};
+pub use not_applied::{NotApplied, RestartError};
 pub use operation::OperationPattern;
 pub use outcome::Outcome;
 pub use protocol::Protocol;

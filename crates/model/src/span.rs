@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::call_error::CallError;
 use crate::ids::{InstanceId, NodeId, ServiceName, SpanId, TraceId};
 use crate::perturbation::TargetId;
 
@@ -56,9 +57,9 @@ pub struct Span {
     /// The gRPC status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc_status: Option<u16>,
-    /// Why the call did not end as it should: `connect refused`, `reset by callee`, `caller gone` ...
+    /// Why the call did not end as it should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+    pub error: Option<CallError>,
     /// Rules that touched the call, by their numbers in the wiring.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<u32>,

@@ -12,9 +12,12 @@ pub mod contract;
 pub mod docker;
 mod error;
 mod log;
+#[cfg(feature = "loopback")]
+pub mod loopback;
 pub mod memory;
 pub mod process;
 mod readiness;
+mod starting;
 mod types;
 
 #[cfg(feature = "docker")]

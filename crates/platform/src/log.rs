@@ -75,7 +75,8 @@ impl Log {
         file.finish();
     }
 
-    fn push(&self, mut bytes: &[u8]) {
+    /// Takes what was printed.
+    pub(crate) fn push(&self, mut bytes: &[u8]) {
         let mut kept = self.lock();
         if kept.awaited.is_none() {
             // Lines that would be pushed out again at once need no work: a flood is mostly such lines.
@@ -133,6 +134,33 @@ fn tail<'a>(bytes: &'a [u8], kept: &mut Kept) -> &'a [u8] {
 
 fn show(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('\r').to_owned()
+}
+
+/// Everything that is printed, but no more than `limit` bytes of it: the first and the last half.
+pub(crate) async fn capture(mut output: impl AsyncRead + Unpin, limit: usize) -> String {
+    let half = limit / 2;
+    let (mut first, mut last, mut dropped) = (Vec::new(), Vec::new(), 0_usize);
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(length @ 1..) = output.read(&mut buffer).await {
+        let room = half - first.len();
+        let (head, tail) = buffer[..length].split_at(length.min(room));
+        first.extend_from_slice(head);
+        last.extend_from_slice(tail);
+        // Twice the half before anything moves, so that a flood costs one copy per byte.
+        if last.len() > 2 * half + (64 << 10) {
+            dropped += last.len() - half;
+            last.drain(..last.len() - half);
+        }
+    }
+    if last.len() > half {
+        dropped += last.len() - half;
+        last.drain(..last.len() - half);
+    }
+    if dropped > 0 {
+        first.extend(format!("\n[faultscope: {dropped} bytes left out]\n").into_bytes());
+    }
+    first.append(&mut last);
+    String::from_utf8_lossy(&first).into_owned()
 }
 
 /// A log file that stays within its limit: a full one becomes `.old`, and the one before is dropped.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use faultscope_mesh::{Dialer, Hooks, Mesh, MeshOptions, Recorder, Restarter};
 use faultscope_model::wiring::{Caller, Endpoint, ListenerSpec, RecordLevel, Wiring};
-use faultscope_model::{InstanceId, NodeId, Protocol, ServiceName, SlotId, Span, TrialId};
+use faultscope_model::{InstanceId, NodeId, Protocol, RestartError, ServiceName, SlotId, Span, TrialId};
 use faultscope_store::{CampaignMeta, SpanSink, Store, new_campaign_id};
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
@@ -124,8 +124,8 @@ impl Dialer for Nobody {
 }
 
 impl Restarter for Nobody {
-    fn restart(&self, _: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
-        Box::pin(async { Err("nothing to restart".into()) })
+    fn restart(&self, _: &InstanceId) -> BoxFuture<'static, Result<(), RestartError>> {
+        Box::pin(async { Err(RestartError::Platform { message: "nothing to restart".into() }) })
     }
 }
 

@@ -82,7 +82,7 @@ tests:
     let tool = tool_with(&fixture);
     let run = tool.tested(["--isolation", "netns"], 0);
     let [span] = run.spans_to("payments.example")[..] else { panic!("{:?}", run.calls()) };
-    assert_eq!((&span["caller"], &span["error"]), (&"pay-1".into(), &"not declared under `external`".into()));
+    assert_eq!((&span["caller"], &span["error"]), (&"pay-1".into(), &"undeclared_host".into()));
     assert_eq!(span["parent"], run.spans_to("pay")[0]["id"], "it belongs to the request that was handled");
     let shown = tool.run(["runs", "show"]).expect(0).stdout;
     let line = shown.lines().find(|line| line.contains("payments.example? connection")).expect("a line");

@@ -164,7 +164,7 @@ fn tree(spans: &[Span], root: usize, marked: Option<SpanId>) -> Vec<TreeCall> {
 
 fn ending(span: &Span) -> String {
     match (&span.error, span.status) {
-        (Some(error), _) => error.clone(),
+        (Some(error), _) => error.to_string(),
         (None, Some(status)) => status.to_string(),
         (None, None) => "ended".into(),
     }

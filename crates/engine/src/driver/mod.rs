@@ -262,7 +262,9 @@ impl Turn<'_> {
             Some(used) if used.running.is_none() => self.spawn(asked),
             Some(used) if used.waiting.is_none() => used.waiting = Some(asked),
             _ => {
-                return Err(EngineError::Internal(format!("a trial was asked for on {slot}, which is taken")));
+                return Err(EngineError::Internal(format!(
+                    "a trial was asked for on {slot}, which is taken"
+                )));
             }
         }
         Ok(())

@@ -42,7 +42,8 @@ fn calls(spans: &[Span], asked: &[Perturbation]) -> Vec<TraceStep> {
         let mark = |rule: &u32| asked.get((*rule as usize).checked_sub(1)?).map(|p| p.kind.word().to_owned());
         let status = span.status.map(|status| status.to_string());
         let grpc = span.grpc_status.map(|status| format!("grpc {status}"));
-        let ending: Vec<String> = status.into_iter().chain(grpc).chain(span.error.clone()).collect();
+        let ending: Vec<String> =
+            status.into_iter().chain(grpc).chain(span.error.as_ref().map(ToString::to_string)).collect();
         steps.push(TraceStep {
             depth,
             receiver: span

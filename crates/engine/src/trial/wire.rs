@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use faultscope_mesh::{Dialer, Recorder, Restarter};
 use faultscope_model::plan::Plan;
 use faultscope_model::wiring::{Balance, Caller, Endpoint, ExternalHost, RESOLVER, RecordLevel, Wiring};
-use faultscope_model::{Application, InstanceId, ServiceName, SlotId, Span, TrialId};
+use faultscope_model::{
+    Application, CallError, InstanceId, RestartError, ServiceName, SlotId, Span, TrialId,
+};
 use faultscope_platform::{Action, Platform};
 use faultscope_store::SpanSink;
 use futures_util::future::BoxFuture;
@@ -50,16 +52,16 @@ pub(crate) struct PlatformRestarter {
 }
 
 impl Restarter for PlatformRestarter {
-    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
+    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), RestartError>> {
         let (platform, slot, instance) = (self.platform.clone(), self.slot, instance.clone());
         // The mesh asks from a runtime of its own; readers of the new process's output must live longer.
         let task = self.runtime.spawn(async move {
             platform.act(slot, &instance, Action::Restart).await.map_err(|e| {
                 let cause = std::error::Error::source(&e).map(|c| format!(": {c}")).unwrap_or_default();
-                format!("{e}{cause}")
+                RestartError::Platform { message: format!("{e}{cause}") }
             })
         });
-        Box::pin(async move { task.await.map_err(|e| e.to_string())? })
+        Box::pin(async move { task.await.map_err(|e| RestartError::Platform { message: e.to_string() })? })
     }
 }
 
@@ -158,8 +160,9 @@ impl SlotRecorder {
 impl Recorder for SlotRecorder {
     fn record(&self, span: Span) {
         self.recorded.fetch_add(1, Ordering::Relaxed);
-        let callee_broke = |error: &str| error.ends_with("by callee") || error.starts_with("connect");
-        if span.error.as_deref().is_some_and(callee_broke) {
+        // A connection that was dropped as a whole may have lost its caller.
+        let broke = |error: &CallError| error.is_by_callee() || *error == CallError::ConnectionDropped;
+        if span.error.as_ref().is_some_and(broke) {
             self.broken.store(true, Ordering::Relaxed);
         }
         self.carry(&span);

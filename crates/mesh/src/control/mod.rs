@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::span::Span;
 use faultscope_model::wiring::{Endpoint, ListenerSpec, Wiring};
-use faultscope_model::{InstanceId, ServiceName, SpanId, TraceId};
+use faultscope_model::{InstanceId, NotApplied, RestartError, ServiceName, SpanId, TraceId};
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub struct SidecarListener {
 }
 
 /// The version of the frames; both ends must have the same.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The longest frame: a span with bounded headers and bodies stays far below.
 const LONGEST_FRAME: usize = 4 * 1024 * 1024;
 /// Frames that wait to be written.
@@ -52,8 +52,10 @@ enum ToSidecar {
     Effective { ask: u64, rules: Vec<usize>, target: Option<TargetId> },
     /// A held call may go, or a begun handling is known.
     Go { ask: u64 },
-    /// An instance has been restarted or closed for others, or not.
-    Restarted { ask: u64, error: Option<String> },
+    /// An instance has been restarted, or not.
+    Restarted { ask: u64, error: Option<RestartError> },
+    /// An instance has been closed for others, or not.
+    Closed { ask: u64, why_not: Option<NotApplied> },
     /// All connections are to be dropped.
     Reset,
 }
@@ -77,15 +79,15 @@ enum ToTool {
     /// A rule did something to a call.
     Applied { trial: u64, rule: usize },
     /// A rule could do nothing to its call.
-    Missed { trial: u64, rule: usize, why: String },
+    Missed { trial: u64, rule: usize, why: NotApplied },
     /// A call will not have its good answer.
     Failing { trial: u64, span: SpanId },
     /// A call is sent a second time.
     Twin { ask: u64, trial: u64, of: SpanId, twin: SpanId },
     /// An instance is to handle nothing but this call.
     Close { ask: u64, trial: u64, instance: InstanceId, span: SpanId },
-    /// An instance takes calls again.
-    Open { trial: u64, instance: InstanceId },
+    /// Whoever asked for that wants it no longer: the instance takes calls again.
+    Open { ask: u64 },
     /// A request arrives at its callee.
     Begin {
         ask: u64,

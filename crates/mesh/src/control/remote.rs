@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_model::span::Span;
-use faultscope_model::{InstanceId, SpanId};
+use faultscope_model::{InstanceId, NotApplied, RestartError, SpanId};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{ArrivedCall, CountedCall, ToSidecar, ToTool};
+use crate::call_identity::ArrivingCall;
 use crate::hooks::{Recorder, Restarter};
-use crate::naming::Arrived;
 use crate::reports::RuleHits;
 use crate::sequencer::{Arrival, Handled, Ticket};
-use crate::steering::{Answer, Hold, Steering, Verdict};
+use crate::steering::{Answer, ClosedInstance, Hold, Steering, Verdict};
 
 /// The way to the tool.
 #[derive(Debug)]
@@ -31,7 +31,8 @@ pub(super) struct Line {
 enum Waiting {
     Verdict(oneshot::Sender<Verdict>),
     Go(oneshot::Sender<()>),
-    Restart(oneshot::Sender<Result<(), String>>),
+    Restart(oneshot::Sender<Result<(), RestartError>>),
+    Close(oneshot::Sender<Result<(), NotApplied>>),
 }
 
 /// Steering by the tool, for one trial.
@@ -74,9 +75,10 @@ impl Line {
     /// Takes an answer of the tool; other frames come back.
     pub(super) fn take(&self, frame: ToSidecar) -> Option<ToSidecar> {
         let ask = match &frame {
-            ToSidecar::Effective { ask, .. } | ToSidecar::Go { ask } | ToSidecar::Restarted { ask, .. } => {
-                *ask
-            }
+            ToSidecar::Effective { ask, .. }
+            | ToSidecar::Go { ask }
+            | ToSidecar::Restarted { ask, .. }
+            | ToSidecar::Closed { ask, .. } => *ask,
             _ => return Some(frame),
         };
         // Whoever asked may have gone meanwhile.
@@ -87,6 +89,9 @@ impl Line {
             (Some(Waiting::Go(answer)), ToSidecar::Go { .. }) => drop(answer.send(())),
             (Some(Waiting::Restart(answer)), ToSidecar::Restarted { error, .. }) => {
                 drop(answer.send(error.map_or(Ok(()), Err)));
+            }
+            (Some(Waiting::Close(answer)), ToSidecar::Closed { why_not, .. }) => {
+                drop(answer.send(why_not.map_or(Ok(()), Err)));
             }
             _ => {}
         }
@@ -114,17 +119,17 @@ impl Recorder for Line {
 }
 
 impl Restarter for Line {
-    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
+    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), RestartError>> {
         let (ask, answer) = self.ask(Waiting::Restart);
         self.tell(ToTool::Restart { ask, instance: instance.clone() });
-        Box::pin(async move { answer.await.unwrap_or_else(|_| Err("the tool is gone".to_owned())) })
+        Box::pin(async move { answer.await.unwrap_or(Err(RestartError::ToolGone)) })
     }
 }
 
 // === impl RemoteSteering ===
 
 impl Steering for RemoteSteering {
-    fn count(&self, selected: &[usize], arrived: &Arrived<'_>) -> Answer<Verdict> {
+    fn count(&self, selected: &[usize], arrived: &ArrivingCall<'_>) -> Answer<Verdict> {
         let (ask, answer) = self.line.ask(Waiting::Verdict);
         let call = Box::new(CountedCall {
             span: arrived.span,
@@ -141,8 +146,8 @@ impl Steering for RemoteSteering {
         Answer::Later(Box::pin(async move { answer.await.unwrap_or_default() }))
     }
 
-    fn missed(&self, rule: usize, why: &str) {
-        self.line.tell(ToTool::Missed { trial: self.trial, rule, why: why.to_owned() });
+    fn missed(&self, rule: usize, why: NotApplied) {
+        self.line.tell(ToTool::Missed { trial: self.trial, rule, why });
     }
 
     fn failing(&self, span: SpanId) {
@@ -165,15 +170,24 @@ impl Steering for RemoteSteering {
         }))
     }
 
-    fn close(&self, instance: &InstanceId, span: SpanId) -> BoxFuture<'static, Result<(), String>> {
-        let (ask, answer) = self.line.ask(Waiting::Restart);
+    fn close(
+        &self,
+        instance: &InstanceId,
+        span: SpanId,
+    ) -> BoxFuture<'static, Result<ClosedInstance, NotApplied>> {
+        let (ask, answer) = self.line.ask(Waiting::Close);
         let instance = instance.clone();
         self.line.tell(ToTool::Close { ask, trial: self.trial, instance, span });
-        Box::pin(async move { answer.await.unwrap_or_else(|_| Err("the tool is gone".to_owned())) })
-    }
-
-    fn open(&self, instance: &InstanceId) {
-        self.line.tell(ToTool::Open { trial: self.trial, instance: instance.clone() });
+        let line = Arc::clone(&self.line);
+        // From now on the tool may have closed it, whether or not its answer is ever heard.
+        let closed = ClosedInstance::new(move || {
+            line.lock().remove(&ask);
+            line.tell(ToTool::Open { ask });
+        });
+        Box::pin(async move {
+            answer.await.unwrap_or(Err(NotApplied::ToolGone))?;
+            Ok(closed)
+        })
     }
 
     fn applied(&self, rule: usize) {

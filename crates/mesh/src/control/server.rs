@@ -4,23 +4,26 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use faultscope_model::NotApplied;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::{CountedCall, Frames, MOST_WAITING, SidecarListener, ToSidecar, ToTool, VERSION, write_frames};
+use crate::call_identity::ArrivingCall;
 use crate::mesh::MeshError;
-use crate::naming::Arrived;
 use crate::scene::Scene;
 use crate::sequencer::{Arrival, Handled, Ticket};
 use crate::slot::{MeshSlot, RemoteFlow};
-use crate::steering::{Answer, Verdict};
+use crate::steering::{Answer, ClosedInstance, Verdict};
 
 /// A sidecar that is connected; the work of one stream.
 struct Session {
     slot: MeshSlot,
     frames: mpsc::Sender<ToSidecar>,
     tickets: Arc<Mutex<HashMap<u64, (u64, Ticket)>>>,
+    /// Instances that the sidecar has closed, by its question; each is open again when its entry goes.
+    closed: HashMap<u64, oneshot::Sender<()>>,
     tasks: JoinSet<()>,
     flow: RemoteFlow,
     bound: watch::Sender<Option<Vec<SocketAddr>>>,
@@ -50,6 +53,7 @@ impl MeshSlot {
             slot: self.clone(),
             frames: sender.clone(),
             tickets: Arc::default(),
+            closed: HashMap::new(),
             tasks: JoinSet::new(),
             flow: self.remote_flow(),
             bound,
@@ -129,7 +133,7 @@ impl Session {
                 }
             }
             ToTool::Applied { trial, rule } if of_now(trial) => steering.applied(rule),
-            ToTool::Missed { trial, rule, why } if of_now(trial) => steering.missed(rule, &why),
+            ToTool::Missed { trial, rule, why } if of_now(trial) => steering.missed(rule, why),
             ToTool::Failing { trial, span } if of_now(trial) => steering.failing(span),
             ToTool::Twin { ask, trial, of, twin } => match of_now(trial).then(|| steering.twin(of, twin)) {
                 Some(Answer::Later(turn)) => self.answer_later(async move {
@@ -138,11 +142,13 @@ impl Session {
                 }),
                 _ => self.answer(ToSidecar::Go { ask }),
             },
-            ToTool::Close { ask, instance, span, .. } => {
-                let closed = steering.close(&instance, span);
-                self.answer_later(async move { ToSidecar::Restarted { ask, error: closed.await.err() } });
+            ToTool::Close { ask, trial, .. } if !of_now(trial) => {
+                self.answer(ToSidecar::Closed { ask, why_not: Some(NotApplied::TrialOver) });
             }
-            ToTool::Open { instance, .. } => steering.open(&instance),
+            ToTool::Close { ask, instance, span, .. } => {
+                self.close_until_opened(ask, steering.close(&instance, span));
+            }
+            ToTool::Open { ask } => drop(self.closed.remove(&ask)),
             ToTool::Begin { ask, trial, span, trace, instance, method, path } => {
                 if of_now(trial) {
                     let handled = Handled { span, trace, instance: &instance, method: &method, path: &path };
@@ -191,6 +197,30 @@ impl Session {
         }
     }
 
+    /// Answers when the instance is closed, and holds it so until the sidecar opens it or is gone.
+    fn close_until_opened(
+        &mut self,
+        ask: u64,
+        closing: impl Future<Output = Result<ClosedInstance, NotApplied>> + Send + 'static,
+    ) {
+        let (open, opened) = oneshot::channel();
+        self.closed.insert(ask, open);
+        let frames = self.frames.clone();
+        let closing = async move {
+            let closed = closing.await;
+            let _ = frames.send(ToSidecar::Closed { ask, why_not: closed.as_ref().err().cloned() }).await;
+            if let Ok(_closed) = closed {
+                std::future::pending().await
+            }
+        };
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = closing => {}
+                _ = opened => {}
+            }
+        });
+    }
+
     fn answer_later(&mut self, frame: impl Future<Output = ToSidecar> + Send + 'static) {
         let frames = self.frames.clone();
         self.tasks.spawn(async move {
@@ -211,8 +241,8 @@ impl Session {
 }
 
 impl CountedCall {
-    fn arrived(&self) -> Arrived<'_> {
-        Arrived {
+    fn arrived(&self) -> ArrivingCall<'_> {
+        ArrivingCall {
             span: self.span,
             trace: self.trace,
             parent: self.parent,

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 
 use bytes::BytesMut;
+use faultscope_model::NotApplied;
 
 use super::exchange::{Asked, Exchange, Goal};
 use super::framing::Framing;
@@ -28,7 +29,7 @@ pub(super) async fn send(
         Ok(stream) => stream,
         Err(error) => {
             let why = dial::why_not_dialled(&error);
-            twin.missed(rule, why);
+            twin.missed(rule, NotApplied::SecondSendingFailed { error: why.clone() });
             return twin.finish(Some(why));
         }
     };

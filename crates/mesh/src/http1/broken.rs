@@ -1,5 +1,7 @@
 //! How an exchange fails to come to its end.
 
+use faultscope_model::CallError;
+
 /// Why an exchange did not come to its end. What was a reset stays one for the other side, and what was
 /// closed in order stays so too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,13 +15,13 @@ pub(super) enum Broken {
 
 impl Broken {
     /// What the span says.
-    pub(super) fn why(self) -> &'static str {
+    pub(super) fn why(self) -> CallError {
         match self {
-            Self::CallerGone => "caller gone",
-            Self::CalleeReset => "reset by callee",
-            Self::CalleeClosed => "closed by callee",
-            Self::BadRequest => "malformed request",
-            Self::BadAnswer => "malformed answer",
+            Self::CallerGone => CallError::CallerGone,
+            Self::CalleeReset => CallError::ResetByCallee,
+            Self::CalleeClosed => CallError::ClosedByCallee,
+            Self::BadRequest => CallError::MalformedRequest,
+            Self::BadAnswer => CallError::MalformedAnswer,
         }
     }
 }

@@ -15,15 +15,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use faultscope_model::InstanceId;
 use faultscope_model::span::Wire;
+use faultscope_model::{CallError, InstanceId, NotApplied};
 use tokio::time::Instant;
 
 use self::broken::Broken;
 use self::exchange::{Exchange, Goal, Shape};
 use self::request::{Reading, Request};
 use crate::admit::{Head, admit};
-use crate::call::{Call, ENDLESS, HOLD_WITHIN};
+use crate::call::{Call, HOLD_WITHIN};
 use crate::dial::{self, Dialling};
 use crate::rules::Refusal;
 use crate::slot::Origin;
@@ -102,7 +102,7 @@ impl Connection {
                         continue;
                     }
                     Reading::Foreign => return self.foreign(started).await,
-                    Reading::TooLarge => return self.refuse(started, "head too large"),
+                    Reading::TooLarge => return self.refuse(started, CallError::HeadTooLarge),
                     Reading::Partial => {}
                 }
             }
@@ -113,7 +113,7 @@ impl Connection {
                 let deadline = started + HEAD_WAIT;
                 match tokio::time::timeout_at(deadline, poll_fn(|cx| self.poll_idle(cx))).await {
                     Ok(idle) => idle,
-                    Err(_) => return self.refuse(started, "time-out"),
+                    Err(_) => return self.refuse(started, CallError::TimedOut),
                 }
             };
             match idle {
@@ -121,7 +121,7 @@ impl Connection {
                 Idle::Read => {}
                 Idle::Closed if is_first => return Next::Close,
                 Idle::Broken if is_first => return Next::Reset,
-                Idle::Closed | Idle::Broken => return self.refuse(started, "caller gone"),
+                Idle::Closed | Idle::Broken => return self.refuse(started, CallError::CallerGone),
             }
         }
     }
@@ -167,7 +167,7 @@ impl Connection {
     }
 
     /// Ends the connection for a request that did not become one.
-    fn refuse(&mut self, started: Instant, error: &str) -> Next {
+    fn refuse(&mut self, started: Instant, error: CallError) -> Next {
         let slot = self.origin.slot.clone();
         admit(&slot, self.origin.route(), &Head::of_connection(Wire::Http1, started)).finish(Some(error));
         Next::Reset
@@ -176,7 +176,7 @@ impl Connection {
     /// Carries one request.
     async fn answer(&mut self, mut request: Request) -> Next {
         if request.call.must_wait() && !self.wait(&mut request.call).await {
-            request.call.finish(Some("caller gone"));
+            request.call.finish(Some(CallError::CallerGone));
             return Next::Reset;
         }
         if let Some((refusal, error)) = request.call.refusal() {
@@ -233,7 +233,7 @@ impl Connection {
             match written {
                 Ok(written) if written > 0 => self.to_down.advance(written),
                 _ => {
-                    request.call.finish(Some("caller gone"));
+                    request.call.finish(Some(CallError::CallerGone));
                     return Next::Reset;
                 }
             }
@@ -315,7 +315,7 @@ impl Connection {
         }
         if exchange.answer.as_ref().is_some_and(|answer| answer.is_upgrade) {
             for rule in effects.restart.take().into_iter().chain(effects.duplicate.take()) {
-                exchange.call.missed(rule, "it became a connection of another protocol");
+                exchange.call.missed(rule, NotApplied::ProtocolChanged);
             }
         }
         if driven.is_ok() && exchange.shape.hold {
@@ -325,7 +325,7 @@ impl Connection {
                 Err(_) if effects.lost_answer.is_some() => {}
                 Err(_) => {
                     for rule in effects.restart.take().into_iter().chain(effects.duplicate.take()) {
-                        exchange.call.missed(rule, ENDLESS);
+                        exchange.call.missed(rule, NotApplied::AnswerGoesOn);
                     }
                     exchange.shape.hold = false;
                 }
@@ -343,9 +343,7 @@ impl Connection {
                 (Some(body), Some(head)) if exchange.request.is_done() => {
                     again::send(&self.dialling, rule, &head, &body, exchange.call.twin(), asked).await;
                 }
-                _ => {
-                    exchange.call.missed(rule, "its request was not whole when it was answered, or too long")
-                }
+                _ => exchange.call.missed(rule, NotApplied::RequestNotWhole),
             }
         }
         if exchange.shape.hold && driven.is_ok() && !exchange.shape.discard {
@@ -365,7 +363,7 @@ impl Connection {
         }
         if let Some(rule) = effects.lost_answer {
             exchange.call.applied(rule);
-            exchange.call.finish(Some("answer lost by a rule"));
+            exchange.call.finish(Some(CallError::AnswerLostByRule));
             return Next::Reset;
         }
         if answer.is_upgrade {

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use bytes::Bytes;
+use faultscope_model::{CallError, NotApplied};
 use h2::SendStream;
 use h2::client::ResponseFuture;
 use http::HeaderMap;
@@ -33,7 +34,7 @@ pub(super) async fn send(rule: usize, mut twin: Call, parts: &http::request::Par
     let error = match ups.sender(&mut twin).await {
         Err(error) => {
             let why = dial::why_not_dialled(&error);
-            twin.missed(rule, why);
+            twin.missed(rule, NotApplied::SecondSendingFailed { error: why.clone() });
             Some(why)
         }
         Ok(mut sender) => {
@@ -44,9 +45,9 @@ pub(super) async fn send(rule: usize, mut twin: Call, parts: &http::request::Par
             match sent {
                 Ok((answering, to_up)) => match carry(answering, to_up, copy, &twin).await {
                     Ok(()) => None,
-                    Err(_) => Some("reset by callee"),
+                    Err(_) => Some(CallError::ResetByCallee),
                 },
-                Err(_) => Some("reset by callee"),
+                Err(_) => Some(CallError::ResetByCallee),
             }
         }
     };

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use faultscope_model::{CallError, NotApplied};
 use h2::client::{ResponseFuture, SendRequest};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
@@ -13,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use super::again::{self, Copy, MOST_COPIED};
 use super::pump::{Pump, PumpEnd, Rest, Shape};
 use super::ups::Ups;
-use crate::call::{Call, ENDLESS, HOLD_WITHIN};
+use crate::call::{Call, HOLD_WITHIN};
 use crate::context;
 use crate::dial;
 use crate::rules::{Effects, Headers, Refusal};
@@ -46,7 +47,7 @@ pub(super) async fn carry(
             _ = poll_fn(|cx| respond.poll_reset(cx)) => true,
         };
         if gone {
-            call.finish(Some("caller gone"));
+            call.finish(Some(CallError::CallerGone));
             return End::Carried;
         }
     }
@@ -121,7 +122,7 @@ async fn exchange(
     let (parts, mut body) = request.into_parts();
     let is_empty = body.is_end_stream();
     let Ok((answering, mut to_up)) = sender.send_request(head_for(&parts, &call), is_empty) else {
-        call.finish(Some("reset by callee"));
+        call.finish(Some(CallError::ResetByCallee));
         return lost(respond, &ups, Reason::REFUSED_STREAM);
     };
     let is_copied = call.effects.duplicate.is_some();
@@ -149,18 +150,21 @@ async fn exchange(
             End::Carried
         }
         Err(Broken::Lost) => {
-            call.finish(Some("answer lost by a rule"));
+            call.finish(Some(CallError::AnswerLostByRule));
             respond.send_reset(Reason::INTERNAL_ERROR);
             End::Carried
         }
         Err(Broken::Caller(reason)) => {
-            call.finish(Some("caller gone"));
+            call.finish(Some(CallError::CallerGone));
             to_up.send_reset(reason.unwrap_or(Reason::CANCEL));
             End::Carried
         }
         Err(Broken::Callee(error)) => {
             let was_reset = error.is_reset() || error.is_io();
-            call.finish(Some(if was_reset { "reset by callee" } else { "closed by callee" }));
+            call.finish(Some(match was_reset {
+                true => CallError::ResetByCallee,
+                false => CallError::ClosedByCallee,
+            }));
             match error.reason().filter(|_| error.is_reset()) {
                 Some(reason) => {
                     respond.send_reset(reason);
@@ -229,7 +233,7 @@ async fn receive(
     if !lock(way.copy).is_sent {
         // Caller and callee talk to one another: an answer that is held back would stop both.
         for rule in effects.restart.take().into_iter().chain(effects.duplicate.take()) {
-            lock(call).missed(rule, "its request was still being sent when it was answered");
+            lock(call).missed(rule, NotApplied::RequestStillSent);
         }
     }
     if !way_back.is_zero() {
@@ -267,7 +271,7 @@ async fn receive(
     let Rest { trailers, was_cut } = carried.map_err(broken)?;
     if pump.was_released {
         for rule in effects.restart.take().into_iter().chain(effects.duplicate.take()) {
-            lock(call).missed(rule, ENDLESS);
+            lock(call).missed(rule, NotApplied::AnswerGoesOn);
         }
     }
     {
@@ -292,7 +296,7 @@ async fn interfere(call: &Shared, effects: &Effects, way: &Again<'_>) {
     let Some(rule) = effects.duplicate else { return };
     let copy = std::mem::take(&mut *lock(way.copy));
     if copy.size > MOST_COPIED {
-        return lock(call).missed(rule, "its request was too long");
+        return lock(call).missed(rule, NotApplied::RequestTooLong);
     }
     let twin = lock(call).twin();
     again::send(rule, twin, way.parts, copy, way.ups).await;

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 
 use faultscope_mesh::{Dialer, Recorder, Restarter};
-use faultscope_model::InstanceId;
 use faultscope_model::span::Span;
+use faultscope_model::{InstanceId, RestartError};
 use futures_util::future::BoxFuture;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, watch};
 
 /// Keeps spans in the order of their ends.
 #[derive(Default)]
@@ -45,8 +45,35 @@ impl Recorder for Spans {
 /// Dials what it was told, and notes restarts.
 #[derive(Default)]
 pub(crate) struct FakePlatform {
+    slow: Mutex<Option<(mpsc::UnboundedSender<()>, watch::Receiver<bool>)>>,
     pub(crate) reachable: Mutex<BTreeMap<InstanceId, SocketAddr>>,
     pub(crate) restarted: Mutex<Vec<InstanceId>>,
+}
+
+/// Restarts that take as long as the test wants.
+pub(crate) struct SlowRestart {
+    begun: mpsc::UnboundedReceiver<()>,
+    end: watch::Sender<bool>,
+}
+
+impl FakePlatform {
+    /// Lets restarts wait from now on.
+    pub(crate) fn take_time(&self) -> SlowRestart {
+        let (begins, begun) = mpsc::unbounded_channel();
+        let (end, ended) = watch::channel(false);
+        *self.slow.lock().unwrap() = Some((begins, ended));
+        SlowRestart { begun, end }
+    }
+}
+
+impl SlowRestart {
+    pub(crate) async fn begun(&mut self) {
+        self.begun.recv().await.unwrap();
+    }
+
+    pub(crate) fn end(&self) {
+        self.end.send_replace(true);
+    }
 }
 
 impl Dialer for FakePlatform {
@@ -62,8 +89,15 @@ impl Dialer for FakePlatform {
 }
 
 impl Restarter for FakePlatform {
-    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), String>> {
+    fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), RestartError>> {
         self.restarted.lock().unwrap().push(instance.clone());
-        Box::pin(async { Ok(()) })
+        let slow = self.slow.lock().unwrap().clone();
+        Box::pin(async move {
+            if let Some((begins, mut ended)) = slow {
+                begins.send(()).unwrap();
+                ended.wait_for(|ended| *ended).await.unwrap();
+            }
+            Ok(())
+        })
     }
 }

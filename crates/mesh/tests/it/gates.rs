@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use faultscope_model::CallError;
 use faultscope_model::series::{CallName, GateOutcome};
 use futures_util::future::join_all;
 
@@ -162,5 +163,5 @@ async fn a_caller_that_goes_while_held_lets_the_rest_go() {
     assert_eq!(pay(&world).await, GateOutcome::Unanswered { call: names(&["a PUT /a"])[0].clone() });
     assert_eq!(heard_paths(&heard), ["/b"], "what was given up did not reach its callee");
     let spans = world.spans(3).await;
-    assert_eq!(spans[0].error.as_deref(), Some("caller gone"));
+    assert_eq!(spans[0].error, Some(CallError::CallerGone));
 }

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use faultscope_model::CallError;
 use faultscope_model::span::{Parentage, Wire};
 use faultscope_model::wiring::RecordLevel;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,7 +30,7 @@ async fn keeps_connections_and_tells_all_in_spans() {
     assert_eq!(first.callee_instance.as_ref().unwrap().to_string(), "stock-1");
     assert_eq!((first.wire, first.method.as_str(), first.path.as_str()), (Wire::Http1, "GET", "/a?x=1"));
     assert_eq!((first.status, first.request_bytes, first.response_bytes), (Some(200), 0, 2));
-    assert_eq!((first.parentage, first.error.as_deref()), (Parentage::Root, None));
+    assert_eq!((first.parentage, first.error.clone()), (Parentage::Root, None));
     assert!(first.first_byte_us.unwrap() <= first.duration_us);
     assert!(first.start_us + first.duration_us <= spans[1].start_us + 1);
     let payload = spans[1].payload.as_ref().unwrap();
@@ -161,20 +162,20 @@ async fn a_refused_connection_is_a_reset() {
     let world = world().service("stock", &[free]).service("gone", &[]).start();
     let answered = world.get("stock", "/").await;
     assert_eq!((answered.text.as_str(), answered.error), ("", Some(ErrorKind::ConnectionReset)));
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("connect refused"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::ConnectRefused));
     assert_eq!(world.get("gone", "/").await.error, Some(ErrorKind::ConnectionReset));
     let span = &world.spans(2).await[1];
-    assert_eq!((span.error.as_deref(), &span.callee_instance), (Some("no instance"), &None));
+    assert_eq!((span.error.clone(), &span.callee_instance), (Some(CallError::NoInstance), &None));
 }
 
 #[tokio::test]
 async fn resets_and_closes_stay_what_they_are() {
     let part = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal";
     for (answer, reset, error) in [
-        ("", true, "reset by callee"),
-        (part, true, "reset by callee"),
-        ("", false, "closed by callee"),
-        (part, false, "closed by callee"),
+        ("", true, CallError::ResetByCallee),
+        (part, true, CallError::ResetByCallee),
+        ("", false, CallError::ClosedByCallee),
+        (part, false, CallError::ClosedByCallee),
     ] {
         let address = callee(move |mut raw| async move {
             raw.read_to("\r\n\r\n").await;
@@ -195,7 +196,7 @@ async fn resets_and_closes_stay_what_they_are() {
         raw.send("!").await;
         let rest = raw.rest().await;
         assert_eq!(rest.error, reset.then_some(ErrorKind::ConnectionReset), "{answer:?} {reset}");
-        assert_eq!(world.spans(1).await[0].error.as_deref(), Some(error));
+        assert_eq!(world.spans(1).await[0].error, Some(error));
     }
 }
 
@@ -218,7 +219,7 @@ async fn a_caller_that_goes_takes_the_callee_along() {
     assert_eq!(soon(seen.recv()).await.unwrap(), "asked");
     raw.reset();
     assert_eq!(soon(seen.recv()).await.unwrap(), "Some(ConnectionReset)");
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("caller gone"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::CallerGone));
 }
 
 #[tokio::test]
@@ -273,7 +274,7 @@ async fn a_half_sent_head_is_not_waited_for_forever() {
     raw.send("GET / HT").await;
     assert_eq!(raw.rest().await.error, Some(ErrorKind::ConnectionReset));
     assert!(began.elapsed() >= Duration::from_secs(30));
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("time-out"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::TimedOut));
     assert_eq!(heard.connections(), 0);
 }
 
@@ -286,7 +287,7 @@ async fn heads_are_bounded() {
         let answered = raw.ask(&format!("GET / HTTP/1.1\r\n{long}\r\n")).await;
         assert_eq!((answered.text.as_str(), answered.error), ("", Some(ErrorKind::ConnectionReset)));
     }
-    assert!(world.spans(2).await.iter().all(|span| span.error.as_deref() == Some("head too large")));
+    assert!(world.spans(2).await.iter().all(|span| span.error == Some(CallError::HeadTooLarge)));
     assert_eq!(heard.connections(), 0);
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use faultscope_model::CallError;
 use faultscope_model::rule::Effect;
 use faultscope_model::span::{Parentage, Wire};
 use h2::client::SendRequest;
@@ -87,7 +88,7 @@ pub(crate) async fn caller(world: &World) -> SendRequest<Bytes> {
     client(TcpStream::connect(world.address("web-1", "stock")).await.unwrap()).await
 }
 
-fn post(path: &str) -> Request<()> {
+pub(crate) fn post(path: &str) -> Request<()> {
     let request = Request::builder().method("POST").uri(format!("http://stock{path}"));
     request.header("content-type", "application/grpc").header("te", "trailers").body(()).unwrap()
 }
@@ -192,7 +193,7 @@ async fn resets_keep_their_reason() {
     let mut sender = caller(&world).await;
     let error = call(&mut sender, "/", "x").await.unwrap_err();
     assert_eq!((error.is_reset(), error.reason()), (true, Some(Reason::ENHANCE_YOUR_CALM)));
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("reset by callee"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::ResetByCallee));
 }
 
 #[tokio::test]
@@ -203,7 +204,7 @@ async fn a_caller_that_cancels_takes_the_callee_along() {
     let (answer, mut send) = sender.send_request(post("/"), false).unwrap();
     let _answer = soon(answer).await.unwrap();
     send.send_reset(Reason::CANCEL);
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("caller gone"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::CallerGone));
     assert_eq!(&call(&mut sender, "/", "next").await.unwrap().1[..], b"next", "only the stream has ended");
 }
 
@@ -213,7 +214,7 @@ async fn a_lost_callee_is_a_lost_connection() {
     let refused = world().service("stock", &[free]).start();
     let error = call(&mut caller(&refused).await, "/", "x").await.unwrap_err();
     assert!(error.is_io(), "{error:?}");
-    assert_eq!(refused.spans(1).await[0].error.as_deref(), Some("connect refused"));
+    assert_eq!(refused.spans(1).await[0].error, Some(CallError::ConnectRefused));
 
     let callee = http2_callee(echo).await;
     let dying = world().service("stock", &[callee.address]).start();

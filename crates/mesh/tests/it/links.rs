@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use faultscope_model::Protocol;
 use faultscope_model::wiring::Balance;
+use faultscope_model::{CallError, Protocol};
 use tokio::time::Instant;
 
 use crate::kit::{OK, answering, callee, world};
@@ -69,8 +69,7 @@ async fn losses_come_from_the_seed() {
             lost.push(world.get("stock", "/").await.error == Some(ErrorKind::ConnectionReset));
         }
         let spans = world.spans(16).await;
-        let by_span: Vec<_> =
-            spans.iter().map(|span| span.error.as_deref() == Some("lost on link")).collect();
+        let by_span: Vec<_> = spans.iter().map(|span| span.error == Some(CallError::LostOnLink)).collect();
         assert_eq!(lost, by_span);
         lost
     };

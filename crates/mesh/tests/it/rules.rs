@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use faultscope_model::CallError;
 use faultscope_model::rule::{Effect, Occurrence, Selector};
 
 use crate::kit::{OK, World, answering, callee, world};
@@ -18,7 +19,7 @@ async fn drop_resets_and_the_callee_hears_nothing() {
     let world = world().service("stock", &[address]).rule(Effect::Drop).start();
     assert_eq!(world.get("stock", "/").await.error, Some(ErrorKind::ConnectionReset));
     let span = &world.spans(1).await[0];
-    assert_eq!((span.rules.as_slice(), span.error.as_deref()), (&[1][..], Some("dropped by a rule")));
+    assert_eq!((span.rules.as_slice(), span.error.clone()), (&[1][..], Some(CallError::DroppedByRule)));
     assert_eq!((heard.connections(), hits(&world)), (0, (1, 1)));
 }
 
@@ -90,7 +91,7 @@ async fn a_lost_answer_was_worked_for() {
     assert_eq!((answered.text.as_str(), answered.error), ("", Some(ErrorKind::ConnectionReset)));
     let span = &world.spans(1).await[0];
     assert_eq!((span.status, span.response_bytes), (Some(200), 2));
-    assert_eq!(span.error.as_deref(), Some("answer lost by a rule"));
+    assert_eq!(span.error, Some(CallError::AnswerLostByRule));
     assert_eq!((heard.requests().len(), hits(&world)), (1, (1, 1)));
 }
 

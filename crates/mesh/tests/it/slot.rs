@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use faultscope_mesh::{Mesh, MeshOptions};
 use faultscope_model::wiring::{Caller, Endpoint, ListenerSpec};
-use faultscope_model::{NodeId, Protocol};
+use faultscope_model::{CallError, NodeId, Protocol};
 
 use crate::kit::{OK, PORT, Raw, answering, callee, service, soon, world};
 
@@ -50,7 +50,7 @@ async fn the_platform_dials_where_there_is_no_address() {
         Endpoint { instance: "stock-1".parse().unwrap(), node: NodeId(0), addresses: BTreeMap::new() };
     world.slot.set_endpoints(BTreeMap::from([(service("stock"), vec![endpoint.clone()])]));
     assert_eq!(world.get("stock", "/").await.error, Some(ErrorKind::ConnectionReset));
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("connect refused"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::ConnectRefused));
     world.platform.reachable.lock().unwrap().insert(endpoint.instance, address);
     assert_eq!(world.get("stock", "/").await.text, OK);
 }
@@ -96,7 +96,7 @@ async fn connections_can_be_dropped_at_once() {
     world.slot.reset_connections();
     assert!(world.slot.quiet(Duration::from_secs(5)).await);
     assert_eq!(raw.rest().await.text, "");
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("connection dropped"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::ConnectionDropped));
     world.slot.close_listeners();
     tokio::task::yield_now().await;
 }
@@ -108,7 +108,7 @@ async fn hosts_outside_are_refused_or_reached() {
         world().external("payments", "payments.example", false).external("near", "localhost", true).start();
     assert_eq!(world.get("payments", "/").await.error, Some(ErrorKind::ConnectionReset));
     let span = &world.spans(1).await[0];
-    assert_eq!((span.callee.as_str(), span.error.as_deref()), ("payments", Some("external call refused")));
+    assert_eq!((span.callee.as_str(), span.error.clone()), ("payments", Some(CallError::ExternalRefused)));
     let refused: Vec<_> = world.slot.reports().externals_refused.into_iter().collect();
     assert_eq!(refused, [(service("payments"), 1)]);
     // Reached under the host's own name and the port that callers mean.

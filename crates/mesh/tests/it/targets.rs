@@ -1,16 +1,22 @@
 //! Names of calls, and rules that find their calls by them.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
 use faultscope_mesh::RuleHits;
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::rule::{Effect, Occurrence, Selector};
+use faultscope_model::{CallError, NotApplied};
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::Request;
 use tokio::net::TcpStream;
 
 use crate::control::{beside, get};
-use crate::http2::{call, caller, echo, http2_callee};
-use crate::kit::{Known, OK, Raw, World, answering, callee, world};
+use crate::http2::{Callee, call, caller, client, echo, http2_callee, post};
+use crate::kit::{Known, OK, Raw, World, answering, callee, soon, world};
 
 fn target(name: &str) -> Selector {
     Selector { target: Some(TargetId::from(name)), ..Selector::default() }
@@ -135,7 +141,7 @@ async fn a_call_that_nothing_overtakes_goes_on() {
     assert_eq!(connect(&world, "stock").await.get("/a").await.text, OK);
     let hits = hits(&world);
     assert_eq!((hits.matched, hits.applied), (1, 0));
-    assert_eq!(hits.note.as_deref(), Some("no unrelated call to its receiver was answered meanwhile"));
+    assert_eq!(hits.note, Some(NotApplied::NothingOvertook));
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +165,7 @@ async fn a_caller_may_give_up_before() {
         tokio::task::yield_now().await;
     }
     drop(raw);
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("caller gone"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::CallerGone));
 }
 
 #[tokio::test]
@@ -198,6 +204,84 @@ async fn http2_calls_have_names() {
     let reports = world.slot.reports();
     assert!(reports.rules.iter().all(|hits| hits.applied == 1), "{:?}", reports.rules);
     assert_eq!(callee.heads.lock().unwrap().len(), 2);
+}
+
+/// Answers as `echo` does, but never what is sent to `/hang`.
+fn echo_or_hang(
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) -> futures_util::future::BoxFuture<'static, ()> {
+    match request.uri().path() {
+        "/hang" => Box::pin(async move {
+            let _held = (request, respond);
+            std::future::pending().await
+        }),
+        _ => echo(request, respond),
+    }
+}
+
+/// Has a caller leave while its callee is closed for a restart; others must still be able to call.
+async fn leave_while_closed(world: &World, callee: &Callee, address: SocketAddr) {
+    let connect = || async move { client(TcpStream::connect(address).await.unwrap()).await };
+    // What is being handled keeps the restart waiting.
+    let mut other = connect().await;
+    let hanging = other.send_request(post("/hang"), true).unwrap();
+    while callee.heads.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let mut leaving = connect().await;
+    let (answer, _) = leaving.send_request(post("/restart"), true).unwrap();
+    // The head passes; what comes behind it is held back for the restart.
+    let answer = soon(answer).await.unwrap();
+    drop((answer, leaving));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::ConnectionDropped));
+    drop((hanging, other));
+    world.spans(2).await;
+    assert_eq!(call(&mut connect().await, "/next", "x").await.unwrap().0, 200);
+    assert!(world.platform.restarted.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_before_a_restart_leaves_its_callee_open() {
+    let callee = http2_callee(echo_or_hang).await;
+    let builder = world().service("stock", &[callee.address]);
+    let rule = target("(web) > stock POST /restart");
+    let world = builder.rule_for(rule, Effect::RestartAfter).targets().start();
+    leave_while_closed(&world, &callee, world.address("web-1", "stock")).await;
+}
+
+#[tokio::test]
+async fn a_caller_of_a_sidecar_that_leaves_before_a_restart_leaves_its_callee_open() {
+    let callee = http2_callee(echo_or_hang).await;
+    let builder = world().service("stock", &[callee.address]);
+    let rule = target("(web) > stock POST /restart");
+    let world = builder.rule_for(rule, Effect::RestartAfter).targets().start();
+    let sidecar = beside(&world, "web-1", &["stock"]).await;
+    leave_while_closed(&world, &callee, sidecar.addresses[0]).await;
+}
+
+#[tokio::test]
+async fn a_restart_goes_on_when_its_caller_leaves() {
+    let callee = http2_callee(echo_or_hang).await;
+    let builder = world().service("stock", &[callee.address]);
+    let rule = target("(web) > stock POST /restart");
+    let world = builder.rule_for(rule, Effect::RestartAfter).targets().start();
+    let mut back = world.platform.take_time();
+    let mut leaving = caller(&world).await;
+    let answer = leaving.send_request(post("/restart"), true).unwrap();
+    soon(back.begun()).await;
+    drop((answer, leaving));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::ConnectionDropped));
+    let mut next = caller(&world).await;
+    let mut next = std::pin::pin!(call(&mut next, "/next", "x"));
+    while world.slot.in_flight() == 0 {
+        assert!(futures_util::poll!(next.as_mut()).is_pending());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(callee.heads.lock().unwrap().len(), 1, "nobody meets an instance that is down");
+    back.end();
+    assert_eq!(next.await.unwrap().0, 200);
+    assert_eq!(hits(&world).applied, 1);
 }
 
 #[tokio::test]
@@ -239,5 +323,5 @@ async fn an_answer_that_goes_on_is_not_held_back() {
     raw.send("GET /events HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert!(raw.read_to("first").await.starts_with("HTTP/1.1 200"));
     let hits = hits(&world);
-    assert_eq!((hits.applied, hits.note.as_deref()), (0, Some("its answer is a stream that goes on")));
+    assert_eq!((hits.applied, hits.note), (0, Some(NotApplied::AnswerGoesOn)));
 }

@@ -2,9 +2,9 @@
 
 use std::io::ErrorKind;
 
-use faultscope_model::Protocol;
 use faultscope_model::rule::Effect;
 use faultscope_model::span::Wire;
+use faultscope_model::{CallError, Protocol};
 use tokio::io::AsyncWriteExt;
 
 use crate::kit::{OK, answering, callee, soon, world};
@@ -77,7 +77,7 @@ async fn resets_go_through() {
     let mut raw = world.connect("db").await;
     raw.send("go").await;
     assert_eq!(raw.rest().await.error, Some(ErrorKind::ConnectionReset));
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("reset by callee"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::ResetByCallee));
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn rules_for_connections() {
     let tcp = |effect| world().service("db", &[address]).protocol("db", Protocol::Tcp).rule(effect).start();
     let world = tcp(Effect::Drop);
     assert_eq!(world.connect("db").await.rest().await.error, Some(ErrorKind::ConnectionReset));
-    assert_eq!(world.spans(1).await[0].error.as_deref(), Some("dropped by a rule"));
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::DroppedByRule));
     let world = tcp(Effect::Truncate { after: 4 });
     assert_eq!(world.connect("db").await.rest().await.text, "0123");
     let world = tcp(Effect::Abort { status: 500, grpc_status: None });

@@ -60,7 +60,10 @@ pub fn report_call(span: &Span) -> ReportedSpan {
     if span.failed() {
         let status = || span.status.filter(|status| *status >= 500).map(|status| status.to_string());
         let grpc = || span.grpc_status.map(|status| format!("grpc {status}"));
-        tag("error", span.error.clone().or_else(status).or_else(grpc).unwrap_or_default());
+        tag(
+            "error",
+            span.error.as_ref().map(ToString::to_string).or_else(status).or_else(grpc).unwrap_or_default(),
+        );
     }
     tag("faultscope.wire", wire(span.wire).to_owned());
     tag("faultscope.caller", span.caller.to_string());

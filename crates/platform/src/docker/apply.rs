@@ -8,14 +8,14 @@ use std::sync::{Arc, PoisonError};
 use faultscope_model::plan::{InstancePlan, Plan};
 use faultscope_model::wiring::{Caller, Endpoint, ListenerSpec};
 use faultscope_model::{InstanceId, NodeId, ServiceName};
-use futures_util::future::try_join_all;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::life::Life;
 use super::slot::Slot;
 use super::{NAME, bad_plan, trouble};
-use crate::process::parts::{check_order, drain};
+use crate::process::parts::drain;
+use crate::starting::{check_order, start_in_order};
 use crate::{Deployed, Deployment, PlatformError, PlatformErrorKind, Reservation, ReservedListener};
 
 /// Containers that are being started at once; waiting for readiness does not count.
@@ -81,7 +81,7 @@ impl Slot {
         plan: &Plan,
         cancel: &CancellationToken,
     ) -> Result<Deployment, PlatformError> {
-        check_order(plan).map_err(|e| PlatformError { platform: NAME, ..e })?;
+        check_order(plan, NAME)?;
         let is_reserved = {
             let addresses = self.addresses();
             let has_place = |i: &InstancePlan| addresses.place(&i.id.to_string()).is_some();
@@ -112,36 +112,14 @@ impl Slot {
 
     /// Starts instances, each when the services it comes after are ready.
     async fn start_all(self: &Arc<Self>, create: &[&InstancePlan]) -> Result<(), PlatformError> {
-        let mut missing: BTreeMap<&ServiceName, usize> = BTreeMap::new();
-        for instance in create {
-            *missing.entry(&instance.id.service).or_default() += 1;
-        }
-        let (progress, _) = watch::channel(missing);
-        let room = Semaphore::new(STARTS_AT_ONCE);
-        let start = |instance: &InstancePlan| {
-            let (instance, progress, room) = (instance.clone(), &progress, &room);
-            async move {
-                let mut awaited = progress.subscribe();
-                let can_start = |missing: &BTreeMap<&ServiceName, usize>| {
-                    let is_there = |s| missing.get(s).is_none_or(|n| *n == 0);
-                    instance.after.iter().all(is_there)
-                };
-                // The sender lives as long as this future, so waiting cannot fail.
-                let _ = awaited.wait_for(can_start).await;
-                let permit = room.acquire().await;
-                let life = Life::start(self, instance, None).await?;
-                drop(permit);
-                life.ready(self).await?;
-                progress.send_modify(|missing| {
-                    if let Some(n) = missing.get_mut(&life.plan.id.service) {
-                        *n -= 1;
-                    }
-                });
-                Ok::<_, PlatformError>(())
-            }
-        };
-        try_join_all(create.iter().map(|i| start(i))).await?;
-        Ok(())
+        let room = &Semaphore::new(STARTS_AT_ONCE);
+        start_in_order(create, |instance| async move {
+            let permit = room.acquire().await;
+            let life = Life::start(self, instance, None).await?;
+            drop(permit);
+            life.ready(self).await
+        })
+        .await
     }
 }
 

@@ -17,7 +17,7 @@ use super::life::Life;
 use super::sidecar::no_log;
 use super::slot::Slot;
 use super::{NAME, bad_plan, image, trouble};
-use crate::process::parts::capture;
+use crate::log::capture;
 use crate::{Execution, Exit, Place, PlatformError, PlatformErrorKind};
 
 /// Bytes that wait between the engine and what bounds them.

@@ -9,9 +9,7 @@ use std::sync::atomic::Ordering;
 use faultscope_model::plan::{InstancePlan, Plan};
 use faultscope_model::wiring::{Caller, Endpoint, ListenerSpec};
 use faultscope_model::{InstanceId, NodeId, ServiceName};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::life::Life;
@@ -20,6 +18,7 @@ use super::slot::Slot;
 use super::stage::Stage;
 use super::wire::{ListenAt, MOST_FDS, PlaceSpec, Request};
 use super::{NAME, bad_plan, trouble};
+use crate::starting::{check_order, start_in_order};
 use crate::{Deployed, Deployment, PlatformError, PlatformErrorKind, Reservation, ReservedListener};
 
 /// Instances that are being started at once; waiting for readiness does not count.
@@ -70,7 +69,7 @@ impl Slot {
         plan: &Plan,
         cancel: &CancellationToken,
     ) -> Result<Deployment, PlatformError> {
-        check_order(plan)?;
+        check_order(plan, NAME)?;
         let stage = self.stage();
         let is_reserved = match stage.layout() {
             Some(layout) => plan.instances.iter().all(|i| layout.knows(&i.id)),
@@ -109,38 +108,14 @@ impl Slot {
         stage: &Arc<Stage>,
         create: &[&InstancePlan],
     ) -> Result<(), PlatformError> {
-        let mut missing: BTreeMap<&ServiceName, usize> = BTreeMap::new();
-        for instance in create {
-            *missing.entry(&instance.id.service).or_default() += 1;
-        }
-        let (progress, _) = watch::channel(missing);
-        let room = Semaphore::new(STARTS_AT_ONCE);
-        let start = |instance: &InstancePlan| {
-            let (instance, progress, room) = (instance.clone(), &progress, &room);
-            async move {
-                let waits = |missing: &BTreeMap<&ServiceName, usize>| {
-                    instance.after.iter().all(|s| missing.get(s).is_none_or(|n| *n == 0))
-                };
-                let mut awaited = progress.subscribe();
-                // The sender lives as long as this future, so waiting cannot fail.
-                let _ = awaited.wait_for(waits).await;
-                let permit = room.acquire().await;
-                let life = Life::start(self, stage, instance, None).await?;
-                drop(permit);
-                life.ready(self, stage).await?;
-                progress.send_modify(|missing| {
-                    if let Some(n) = missing.get_mut(&life.plan.id.service) {
-                        *n -= 1;
-                    }
-                });
-                Ok(())
-            }
-        };
-        let mut starting: FuturesUnordered<_> = create.iter().map(|i| start(i)).collect();
-        while let Some(started) = starting.next().await {
-            started?;
-        }
-        Ok(())
+        let room = &Semaphore::new(STARTS_AT_ONCE);
+        start_in_order(create, |instance| async move {
+            let permit = room.acquire().await;
+            let life = Life::start(self, stage, instance, None).await?;
+            drop(permit);
+            life.ready(self, stage).await
+        })
+        .await
     }
 
     async fn listen_inside(
@@ -246,31 +221,4 @@ impl Slot {
 /// Throws away connections that nobody waits for any more.
 pub(crate) fn drain(listener: &TcpListener) {
     while listener.accept().is_ok() {}
-}
-
-pub(crate) fn check_order(plan: &Plan) -> Result<(), PlatformError> {
-    let after: BTreeMap<&ServiceName, BTreeSet<&ServiceName>> =
-        plan.instances.iter().fold(BTreeMap::new(), |mut all, i| {
-            all.entry(&i.id.service).or_default().extend(&i.after);
-            all
-        });
-    let mut settled: BTreeSet<&ServiceName> = BTreeSet::new();
-    while settled.len() < after.len() {
-        let next = after.iter().find(|(service, before)| {
-            !settled.contains(*service)
-                && before.iter().all(|b| settled.contains(b) || !after.contains_key(*b))
-        });
-        match next {
-            Some((service, _)) => settled.insert(service),
-            None => {
-                let rest: Vec<_> =
-                    after.keys().filter(|s| !settled.contains(*s)).map(ToString::to_string).collect();
-                return Err(bad_plan(
-                    "order the starts",
-                    format!("services wait for each other: {}", rest.join(", ")),
-                ));
-            }
-        };
-    }
-    Ok(())
 }

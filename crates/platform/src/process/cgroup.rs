@@ -120,6 +120,14 @@ impl Group {
         self.write("freezer", file, value).is_ok()
     }
 
+    /// Whether all its processes are frozen by now: the kernel stops each one when it comes by.
+    pub(crate) fn is_frozen(&self) -> bool {
+        match self.v2 {
+            true => self.read("freezer", "cgroup.events").is_ok_and(|text| find(&text, "frozen") == Some(1)),
+            false => self.read("freezer", "freezer.state").is_ok_and(|text| text.trim() == "FROZEN"),
+        }
+    }
+
     /// What it uses now. The init of the instance, which is ours, is left out where things are counted.
     pub(crate) fn usage(&self) -> Usage {
         let stat = self.read("memory", "memory.stat").unwrap_or_default();

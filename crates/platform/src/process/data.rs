@@ -146,7 +146,7 @@ impl Slot {
             self.spec.label,
             self.next_key()
         ));
-        let frozen = !life.is_over() && life.pause(true).await.is_ok();
+        let frozen = !life.is_over() && life.pause(&self.spec.label).await.is_ok();
         let (plan, to) = (life.plan.clone(), location.clone());
         let copied = tokio::task::spawn_blocking(move || -> io::Result<()> {
             fs::create_dir_all(&to)?;
@@ -166,7 +166,7 @@ impl Slot {
         });
         let copied = copied.await.map_err(io::Error::other).and_then(|done| done);
         if frozen {
-            life.pause(false).await.map_err(|e| trouble(action(), e))?;
+            life.resume().await.map_err(|e| trouble(action(), e))?;
         }
         copied.map_err(|e| trouble(action(), e))?;
         Ok(Snapshot { location })

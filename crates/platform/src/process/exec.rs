@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use faultscope_model::InstanceId;
 use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +17,7 @@ use super::stage::Stage;
 use super::tree::{End, Into, Tree};
 use super::wire::InitSpec;
 use super::{NAME, bad_plan, trouble};
+use crate::log::capture;
 use crate::{Execution, Exit, Place, PlatformError, PlatformErrorKind};
 
 impl Slot {
@@ -171,31 +171,4 @@ impl Drop for Unattended {
             runtime.spawn(async move { tree.kill().await });
         }
     }
-}
-
-/// Everything that is printed, but no more than `limit` bytes of it: the first and the last half.
-pub(crate) async fn capture(mut output: impl AsyncRead + Unpin, limit: usize) -> String {
-    let half = limit / 2;
-    let (mut first, mut last, mut dropped) = (Vec::new(), Vec::new(), 0_usize);
-    let mut buffer = vec![0; 64 << 10];
-    while let Ok(length @ 1..) = output.read(&mut buffer).await {
-        let room = half - first.len();
-        let (head, tail) = buffer[..length].split_at(length.min(room));
-        first.extend_from_slice(head);
-        last.extend_from_slice(tail);
-        // Twice the half before anything moves, so that a flood costs one copy per byte.
-        if last.len() > 2 * half + (64 << 10) {
-            dropped += last.len() - half;
-            last.drain(..last.len() - half);
-        }
-    }
-    if last.len() > half {
-        dropped += last.len() - half;
-        last.drain(..last.len() - half);
-    }
-    if dropped > 0 {
-        first.extend(format!("\n[faultscope: {dropped} bytes left out]\n").into_bytes());
-    }
-    first.append(&mut last);
-    String::from_utf8_lossy(&first).into_owned()
 }

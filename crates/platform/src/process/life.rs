@@ -22,13 +22,16 @@ use super::cgroup::Group;
 use super::slot::{GROUP_PAUSE, GROUP_TRIES, Slot};
 use super::stage::Stage;
 use super::tree::{End, Tree};
-use super::{bad_plan, trouble};
+use super::{bad_plan, trouble, usage};
 use crate::log::{Log, LogFile};
 use crate::readiness::{Reach, Waited, over_too_soon, wait_until_ready};
 use crate::{PlatformError, PlatformErrorKind, PlatformEvent, now_us};
 
 /// How long the last words of a dead instance are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Freezing is asked for, and done by the kernel when each process comes by: on a busy machine that takes a while.
+const STILL_PAUSE: Duration = Duration::from_millis(2);
+const STILL_WITHIN: Duration = Duration::from_secs(30);
 
 /// One start of an instance.
 #[derive(Debug)]
@@ -179,17 +182,32 @@ impl Life {
         let _ = self.ended.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Freezes or thaws everything it runs.
-    pub(crate) async fn pause(&self, pause: bool) -> io::Result<()> {
-        if pause {
-            self.paused.store(true, Ordering::Release);
+    /// Freezes everything it runs, in the slot with this label; nothing of it moves any more when this returns.
+    pub(crate) async fn pause(&self, label: &str) -> io::Result<()> {
+        self.paused.store(true, Ordering::Release);
+        let group = self.group.as_ref().filter(|group| group.freeze(true));
+        if group.is_none() {
+            self.tree.signal(Signal::TSTP).await?;
         }
-        if !self.group.as_ref().is_some_and(|group| group.freeze(pause)) {
-            self.tree.signal(if pause { Signal::TSTP } else { Signal::CONT }).await?;
+        let name = self.plan.id.to_string();
+        let still = async {
+            while !group.map_or_else(|| usage::is_stopped(&name, label), Group::is_frozen) {
+                tokio::time::sleep(STILL_PAUSE).await;
+            }
+        };
+        if tokio::time::timeout(STILL_WITHIN, still).await.is_ok() {
+            return Ok(());
         }
-        if !pause {
-            self.paused.store(false, Ordering::Release);
+        self.resume().await?;
+        Err(io::Error::new(io::ErrorKind::TimedOut, "some of its processes go on"))
+    }
+
+    /// Lets everything go on that it runs.
+    pub(crate) async fn resume(&self) -> io::Result<()> {
+        if !self.group.as_ref().is_some_and(|group| group.freeze(false)) {
+            self.tree.signal(Signal::CONT).await?;
         }
+        self.paused.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -207,7 +225,7 @@ impl Life {
 
     async fn thaw(&self) {
         if self.paused.load(Ordering::Acquire) {
-            let _ = self.pause(false).await;
+            let _ = self.resume().await;
         }
     }
 

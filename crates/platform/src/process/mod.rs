@@ -27,8 +27,7 @@ mod wire;
 #[cfg(feature = "docker")]
 pub(crate) mod parts {
     //! What the docker back end shares with this one.
-    pub(crate) use super::apply::{check_order, drain};
-    pub(crate) use super::exec::capture;
+    pub(crate) use super::apply::drain;
     pub(crate) use super::link::Link;
     pub(crate) use super::ports::name_own;
     pub(crate) use super::readable::watched;
@@ -222,8 +221,8 @@ impl Platform for ProcessPlatform {
             Action::Pause | Action::Resume if life.is_over() => {
                 return Err(bad_plan(doing(), "it does not run"));
             }
-            Action::Pause => life.pause(true).await.map_err(|e| trouble(doing(), e))?,
-            Action::Resume => life.pause(false).await.map_err(|e| trouble(doing(), e))?,
+            Action::Pause => life.pause(&slot.spec.label).await.map_err(|e| trouble(doing(), e))?,
+            Action::Resume => life.resume().await.map_err(|e| trouble(doing(), e))?,
         }
         Ok(())
     }

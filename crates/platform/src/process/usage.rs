@@ -53,6 +53,12 @@ pub(super) fn measure(lives: &[Arc<Life>], label: &str) -> Vec<Sample> {
     lives.iter().map(one).collect()
 }
 
+/// Whether all processes of an instance are stopped, in the slot with this label.
+pub(super) fn is_stopped(instance: &str, label: &str) -> bool {
+    let table = Processes::look(Some(label));
+    table.inits.get(instance).is_none_or(|init| table.descendants(*init).iter().all(|p| p.is_still))
+}
+
 /// The processes of this machine as they are at one moment.
 #[derive(Debug, Default)]
 struct Processes {
@@ -71,6 +77,8 @@ struct Process {
     /// Ticks of children that it has waited for.
     waited: u64,
     threads: u64,
+    /// Stopped by a signal, or at its end already.
+    is_still: bool,
 }
 
 impl Processes {
@@ -97,18 +105,24 @@ impl Processes {
         self.inits.get(name).map(|init| self.below(*init)).unwrap_or_default()
     }
 
+    fn descendants(&self, root: Process) -> Vec<Process> {
+        let mut found: Vec<Process> = self.children.get(&root.pid).cloned().unwrap_or_default();
+        let mut next = 0;
+        while let Some(process) = found.get(next) {
+            found.extend_from_slice(self.children.get(&process.pid).map_or(&[], Vec::as_slice));
+            next += 1;
+        }
+        found
+    }
+
     /// What all descendants of a process use, and what those that ended had used.
     fn below(&self, root: Process) -> Usage {
         let (mut ticks, mut threads, mut processes, mut resident) = (root.waited, 0, 0, 0);
-        let mut open = vec![root.pid];
-        while let Some(pid) = open.pop() {
-            for child in self.children.get(&pid).into_iter().flatten() {
-                ticks += child.own + child.waited;
-                threads += child.threads;
-                processes += 1;
-                resident += resident_bytes(child.pid);
-                open.push(child.pid);
-            }
+        for process in self.descendants(root) {
+            ticks += process.own + process.waited;
+            threads += process.threads;
+            processes += 1;
+            resident += resident_bytes(process.pid);
         }
         Usage {
             cpu: Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)),
@@ -133,6 +147,7 @@ fn read_stat(pid: u32, text: &str) -> Option<Process> {
         own: number(14)? + number(15)?,
         waited: number(16)? + number(17)?,
         threads: number(20)?,
+        is_still: fields.first().is_some_and(|state| matches!(*state, "T" | "t" | "Z" | "X")),
     })
 }
 
@@ -160,8 +175,10 @@ mod tests {
     #[test]
     fn reads_the_kernels_line() {
         let line = "7 (a) b (x)) S 3 7 7 0 -1 4194560 1 2 3 4 50 6 7 8 20 0 9 0 100 1 2 3";
-        let process = Process { pid: 7, parent: 3, own: 56, waited: 15, threads: 9 };
+        let process = Process { pid: 7, parent: 3, own: 56, waited: 15, threads: 9, is_still: false };
         assert_eq!(read_stat(7, line), Some(process));
+        let stopped = Process { is_still: true, ..process };
+        assert_eq!(read_stat(7, &line.replace(") S ", ") T ")), Some(stopped));
         for bad in ["", "7 (a", "7 (a) S", "7 (a) S x 7 7 0 -1 0 1 2 3 4 50 6 7 8 20 0 9"] {
             assert_eq!(read_stat(7, bad), None, "{bad}");
         }
@@ -192,7 +209,7 @@ mod tests {
             .find(|table| table.children.get(&shell.id()).is_some_and(|children| !children.is_empty()))
             .unwrap();
         let own = std::process::id();
-        let root = Process { pid: own, parent: 1, own: 0, waited: 0, threads: 1 };
+        let root = Process { pid: own, parent: 1, own: 0, waited: 0, threads: 1, is_still: false };
         let shell_only = table.children[&own].iter().copied().filter(|c| c.pid == shell.id()).collect();
         let sleeper = table.children[&shell.id()][0].pid;
         let mut children = table.children;

@@ -11,7 +11,10 @@ use faultscope_model::plan::{Probe, Reset};
 use faultscope_platform::{Platform, PlatformErrorKind, PlatformEvent, ProcessPlatform, WantedIsolation};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{App, id, instance, message, plan, platform, processes, run, shell, until_processes};
+use crate::support::{
+    App, id, instance, message, plan, platform, processes, run, run_as_root_of_its_own, shell,
+    until_processes,
+};
 
 const SLOT: SlotId = SlotId(0);
 
@@ -49,7 +52,7 @@ async fn a_taken_port_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_spoils_the_trial_only() {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return run_as_root_of_its_own("bad::a_full_disk_spoils_the_trial_only");
     }
     let app = App::new();
     let state = app.path().join(".faultscope");

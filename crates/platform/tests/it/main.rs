@@ -3,6 +3,7 @@
 mod bad;
 mod contract;
 mod killed;
+mod loopback;
 mod memory;
 mod netns;
 mod support;

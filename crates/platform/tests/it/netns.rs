@@ -9,7 +9,9 @@ use faultscope_platform::{Action, Place, Platform, PlatformErrorKind, ProcessPla
 use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{App, id, instance, message, plan, platform, processes, run, shell};
+use crate::support::{
+    App, id, instance, message, plan, platform, processes, run, run_as_root_of_its_own, shell,
+};
 
 const SLOT: SlotId = SlotId(0);
 
@@ -143,7 +145,7 @@ async fn services_start_after_the_ones_they_need() {
 #[tokio::test(flavor = "multi_thread")]
 async fn data_layers_fall_back_to_memory() {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return run_as_root_of_its_own("netns::data_layers_fall_back_to_memory");
     }
     let app = App::new();
     let state = app.path().join(".faultscope");

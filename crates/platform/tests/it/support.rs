@@ -20,6 +20,16 @@ pub(crate) fn program() -> PathBuf {
     std::env::var_os(PROGRAM).map_or_else(|| env!("CARGO_BIN_EXE_faultscope-launch").into(), PathBuf::from)
 }
 
+/// Runs a test once more where it may mount: in a user namespace whose root is whoever runs this.
+#[track_caller]
+pub(crate) fn run_as_root_of_its_own(test: &str) {
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount"]).arg(std::env::current_exe().unwrap());
+    let output = command.args(["--exact", test, "--nocapture"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
 pub(crate) struct App {
     folder: tempfile::TempDir,
 }

@@ -1,7 +1,7 @@
 //! A span as a row of integers, and back. Payloads become one compact blob.
 
 use faultscope_model::span::{Parentage, Payload, Span, Wire};
-use faultscope_model::{InstanceId, NodeId, SlotId, SpanId, TraceId, TrialId};
+use faultscope_model::{CallError, InstanceId, NodeId, SlotId, SpanId, TraceId, TrialId};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, Statement, ToSql};
 
@@ -44,7 +44,7 @@ pub(crate) fn write_span(
     let caller = name(span.caller.service.as_str())?;
     let callee = name(span.callee.as_str())?;
     let method = name(&span.method)?;
-    let error = span.error.as_deref().map(&mut name).transpose()?.flatten();
+    let error = span.error.as_ref().map(CallError::words).map(&mut name).transpose()?.flatten();
     // The instance nearly always belongs to the callee; then only its number is written.
     let other =
         span.callee_instance.as_ref().map(|instance| &instance.service).filter(|s| **s != span.callee);
@@ -77,11 +77,17 @@ pub(crate) fn write_span(
     insert.raw_bind_parameter(24, span.response_bytes.cast_signed())?;
     insert.raw_bind_parameter(25, span.status)?;
     insert.raw_bind_parameter(26, span.grpc_status)?;
-    insert.raw_bind_parameter(27, span.error.as_deref().map(|text| named(error, text)))?;
+    insert.raw_bind_parameter(27, span.error.as_ref().map(|kind| named(error, kind.words())))?;
     insert.raw_bind_parameter(28, rules_to_bytes(&span.rules))?;
     insert.raw_bind_parameter(29, span.payload.as_deref().map(payload_to_bytes))?;
     insert.raw_execute()?;
     Ok(())
+}
+
+/// The words of an error, read back.
+fn call_error(words: &str) -> CallError {
+    let Ok(error) = words.parse();
+    error
 }
 
 /// Reads a span from a row of [`COLUMNS`].
@@ -125,7 +131,7 @@ pub(crate) fn read_span(row: &Row<'_>, names: &NameTable) -> Result<Span, String
         response_bytes: integer(20)?.cast_unsigned(),
         status: optional(21)?.map(narrow).transpose()?,
         grpc_status: optional(22)?.map(narrow).transpose()?,
-        error: if value(23)? == ValueRef::Null { None } else { Some(names.text(value(23)?)?) },
+        error: if value(23)? == ValueRef::Null { None } else { Some(call_error(&names.text(value(23)?)?)) },
         rules: bytes(24)?.map(rules_of).transpose()?.unwrap_or_default(),
         // Names are needed while a trial is judged; what a rule did to a call is in `rules`.
         target: None,

@@ -1,7 +1,7 @@
 //! Any span that the types allow comes back as it was.
 
 use faultscope_model::span::{Parentage, Payload, Span, Wire};
-use faultscope_model::{InstanceId, NodeId, SlotId, SpanId, TraceId, TrialId};
+use faultscope_model::{CallError, InstanceId, NodeId, SlotId, SpanId, TraceId, TrialId};
 use proptest::prelude::*;
 
 use crate::{meta, store};
@@ -25,7 +25,12 @@ fn any_span() -> impl Strategy<Value = Span> {
     }));
     let ids = (any::<u128>(), any::<u64>(), prop::option::of(any::<u64>()), parentage);
     let ends = (instance(), any::<u16>(), name(), prop::option::of(instance()), any::<u16>(), any::<u16>());
-    let words = (wire, any::<String>(), any::<String>(), prop::option::of(any::<String>()));
+    // What the mesh says today, and what an older version may have written.
+    let error = prop_oneof![
+        prop::sample::select(CallError::ALL.to_vec()),
+        any::<String>().prop_map(|text| CallError::Described { text }),
+    ];
+    let words = (wire, any::<String>(), any::<String>(), prop::option::of(error));
     let times = (any::<u64>(), any::<u64>(), prop::option::of(any::<u64>()), any::<u64>(), any::<u64>());
     let ending = (
         prop::option::of(any::<u16>()),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultscope_mesh::MeshReports;
+use faultscope_model::NotApplied;
 use faultscope_model::perturbation::{Event, Kind, Perturbation};
 use faultscope_model::run::Missed;
 use faultscope_model::{Circumstance, Outcome};
@@ -44,30 +45,28 @@ pub(super) fn missed(
             continue;
         }
         let why = match hits {
-            Some(hits) if hits.matched > 0 => {
-                hits.note.clone().unwrap_or_else(|| "the call did not get that far".into())
-            }
+            Some(hits) if hits.matched > 0 => hits.note.clone().unwrap_or(NotApplied::CallEndedBefore),
             _ => why(perturbation, trace),
         };
-        missed.push(Missed { perturbation: perturbation.clone(), why });
+        missed.push(Missed { perturbation: perturbation.clone(), why: why.to_string() });
     }
     missed
 }
 
 /// Why something was not done that the mesh knows nothing of.
-fn why(perturbation: &Perturbation, trace: &TrialTrace) -> String {
+fn why(perturbation: &Perturbation, trace: &TrialTrace) -> NotApplied {
     let is_it = |event: &Event| matches!(event, Event::Send { target: Some(target), .. } if *target == perturbation.target);
     let known = matches!(perturbation.kind, Kind::Duplicate | Kind::Restart);
     // Names of calls have a method in them, set off by a space.
     let is_message = !perturbation.target.as_str().contains(' ');
     if let Some(problem) = &trace.unreadable {
-        format!("the trace of the test's process cannot be read: {problem}")
+        NotApplied::TraceUnreadable { problem: problem.clone() }
     } else if is_message && !known {
-        "messages of actors know only duplicate and restart".into()
+        NotApplied::UnknownToActors
     } else if trace.messages.iter().any(is_it) {
-        "the message came, but its adapter did not write `applied`".into()
+        NotApplied::AdapterSilent
     } else {
-        "no such call or message came".into()
+        NotApplied::NoSuchCall
     }
 }
 
@@ -88,11 +87,11 @@ mod tests {
             target: Some(of("restart b.Go").target),
         };
         let seen = TrialTrace { messages: vec![event], ..TrialTrace::default() };
-        assert!(why(&of("restart b.Go"), &seen).contains("`applied`"));
-        assert!(why(&of("lost_answer b.Go"), &seen).contains("only duplicate and restart"));
-        assert_eq!(why(&of("restart c.Go"), &seen), "no such call or message came");
-        assert_eq!(why(&of("error shop GET /"), &seen), "no such call or message came");
+        assert_eq!(why(&of("restart b.Go"), &seen), NotApplied::AdapterSilent);
+        assert_eq!(why(&of("lost_answer b.Go"), &seen), NotApplied::UnknownToActors);
+        assert_eq!(why(&of("restart c.Go"), &seen), NotApplied::NoSuchCall);
+        assert_eq!(why(&of("error shop GET /"), &seen), NotApplied::NoSuchCall);
         let broken = TrialTrace { unreadable: Some("line 1: x".into()), ..TrialTrace::default() };
-        assert!(why(&of("restart b.Go"), &broken).ends_with("cannot be read: line 1: x"));
+        assert!(why(&of("restart b.Go"), &broken).to_string().ends_with("cannot be read: line 1: x"));
     }
 }

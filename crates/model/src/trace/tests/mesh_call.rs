@@ -1,6 +1,7 @@
 //! Mesh spans as tracers would tell them, and how they join those of services.
 
 use super::lines;
+use crate::CallError;
 use crate::ids::{NodeId, SpanId, TraceId};
 use crate::span::{Parentage, Payload, Span, Wire};
 use crate::trace::{Linker, SpanKind, TraceTree, report_call};
@@ -63,10 +64,7 @@ fn failures_say_why() {
         (Box::new(|_: &mut Span| ()) as Box<dyn Fn(&mut Span)>, None),
         (Box::new(|span: &mut Span| span.status = Some(503)), Some("503")),
         (Box::new(|span: &mut Span| span.grpc_status = Some(14)), Some("grpc 14")),
-        (
-            Box::new(|span: &mut Span| span.error = Some("connect refused".to_owned())),
-            Some("connect refused"),
-        ),
+        (Box::new(|span: &mut Span| span.error = Some(CallError::ConnectRefused)), Some("connect refused")),
     ] {
         let mut span = call();
         change(&mut span);

@@ -1,4 +1,4 @@
-//! Names of calls: how each is known in every run, which attempt at it this is, and which instance it is at.
+//! The identity of calls: the name of each in every run, which attempt at it this is, and which instance it is at.
 //!
 //! A call is named by the call in whose handling it was made, its callee and operation, and its number among
 //! equal ones. A call that follows an equal one which failed is another attempt at that one, not a further
@@ -9,16 +9,18 @@
 //! that is never held across an await.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use faultscope_model::perturbation::{TargetId, masked_operation};
-use faultscope_model::{InstanceId, ServiceName, SpanId, TraceId};
+use faultscope_model::{InstanceId, NotApplied, ServiceName, SpanId, TraceId};
 use tokio::sync::Notify;
+
+use crate::steering::ClosedInstance;
 
 /// A call as it arrives at its proxy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrived<'a> {
+pub(crate) struct ArrivingCall<'a> {
     pub(crate) span: SpanId,
     pub(crate) trace: TraceId,
     pub(crate) parent: Option<SpanId>,
@@ -31,24 +33,24 @@ pub(crate) struct Arrived<'a> {
     pub(crate) is_request: bool,
 }
 
-/// A call's name, and the how-manieth attempt at it this is, from 1.
+/// A call's name, and the number of this attempt at it, from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct CallIdentity {
     pub(crate) target: TargetId,
     pub(crate) attempt: u32,
 }
 
-/// Names the calls of one trial.
+/// The identities of all calls of one trial.
 #[derive(Debug, Default)]
-pub(crate) struct Namer {
+pub(crate) struct CallIdentities {
     state: Mutex<State>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    calls: HashMap<SpanId, Known>,
-    equals: HashMap<Equal, Vec<Last>>,
+    calls: HashMap<SpanId, KnownCall>,
+    equals: HashMap<EqualCalls, Vec<LatestAttempt>>,
     /// Calls that are at an instance or on the way to it.
     at: HashMap<InstanceId, HashSet<SpanId>>,
     /// Instances that are to be restarted, or are being so.
@@ -57,21 +59,21 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownCall {
     target: TargetId,
     trace: TraceId,
     callee: ServiceName,
     instance: Option<InstanceId>,
-    equal: Option<(Equal, usize)>,
+    equal: Option<(EqualCalls, usize)>,
     is_over: bool,
 }
 
 /// Calls of one cause to one callee that are alike.
-type Equal = (TargetId, ServiceName, String);
+type EqualCalls = (TargetId, ServiceName, String);
 
 /// The latest attempt at one of several equal calls.
 #[derive(Debug)]
-struct Last {
+struct LatestAttempt {
     span: SpanId,
     attempts: u32,
     has_failed: bool,
@@ -86,9 +88,9 @@ const ALONE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a call waits for its instance to come back.
 const BACK_WITHIN: Duration = Duration::from_secs(60);
 
-impl Namer {
+impl CallIdentities {
     /// Names a call.
-    pub(crate) fn name(&self, arrived: &Arrived<'_>) -> Option<Named> {
+    pub(crate) fn identify(&self, arrived: &ArrivingCall<'_>) -> Option<CallIdentity> {
         let mut guard = self.lock();
         let state = &mut *guard;
         if state.calls.len() >= MOST_CALLS {
@@ -96,7 +98,7 @@ impl Namer {
         }
         let cause = state.cause(arrived);
         let operation = masked_operation(arrived.method, arrived.path);
-        let equal: Equal = (cause, arrived.callee.clone(), operation);
+        let equal: EqualCalls = (cause, arrived.callee.clone(), operation);
         let lasts = state.equals.entry(equal.clone()).or_default();
         let place = match lasts.iter().position(|last| last.has_failed) {
             Some(place) => {
@@ -106,7 +108,7 @@ impl Namer {
                 place
             }
             None => {
-                lasts.push(Last { span: arrived.span, attempts: 1, has_failed: false });
+                lasts.push(LatestAttempt { span: arrived.span, attempts: 1, has_failed: false });
                 lasts.len() - 1
             }
         };
@@ -115,7 +117,7 @@ impl Namer {
         let target = equal.0.call(arrived.callee.as_str(), arrived.method, arrived.path, ordinal);
         state.calls.insert(
             arrived.span,
-            Known {
+            KnownCall {
                 target: target.clone(),
                 trace: arrived.trace,
                 callee: arrived.callee.clone(),
@@ -124,14 +126,14 @@ impl Namer {
                 is_over: false,
             },
         );
-        Some(Named { target, attempt })
+        Some(CallIdentity { target, attempt })
     }
 
     /// Names the second sending of a call.
-    pub(crate) fn twin(&self, of: SpanId, twin: SpanId) -> Option<InstanceId> {
+    pub(crate) fn identify_twin(&self, of: SpanId, twin: SpanId) -> Option<InstanceId> {
         let mut state = self.lock();
         let known = state.calls.get(&of)?;
-        let copy = Known {
+        let copy = KnownCall {
             target: known.target.again(),
             trace: known.trace,
             callee: known.callee.clone(),
@@ -176,6 +178,10 @@ impl Namer {
     pub(crate) fn try_enter(&self, span: SpanId, instance: Option<&InstanceId>) -> bool {
         let mut state = self.lock();
         let Some(instance) = instance else { return true };
+        // The caller may have left while the call waited: nothing would take it from its instance again.
+        if state.calls.get(&span).is_some_and(|known| known.is_over) {
+            return true;
+        }
         if state.closed.contains(instance) {
             return false;
         }
@@ -188,11 +194,19 @@ impl Namer {
         self.until(BACK_WITHIN, || self.try_enter(span, instance.as_ref())).await;
     }
 
-    /// Closes an instance for new calls and waits until it handles nothing but this one.
-    pub(crate) async fn close(&self, instance: &InstanceId, span: SpanId) -> Result<(), String> {
+    /// Closes an instance for new calls and waits until it handles nothing but this one. It is open again
+    /// when the guard is dropped, or this future before it gave one.
+    pub(crate) async fn close(
+        self: Arc<Self>,
+        instance: InstanceId,
+        span: SpanId,
+    ) -> Result<ClosedInstance, NotApplied> {
         if !self.lock().closed.insert(instance.clone()) {
-            return Err("its receiver was being restarted already".into());
+            return Err(NotApplied::ReceiverRestarting);
         }
+        let identities = Arc::clone(&self);
+        let closed = instance.clone();
+        let guard = ClosedInstance::new(move || identities.open(&closed));
         // Whoever waits for this call's own answer cannot end before it.
         let is_cause = |state: &State, other: &SpanId| {
             let target = |span: &SpanId| state.calls.get(span).map(|known| &known.target);
@@ -202,19 +216,17 @@ impl Namer {
         let alone = self.until(ALONE_WITHIN, || {
             let state = self.lock();
             let others: Vec<_> =
-                state.at.get(instance).into_iter().flatten().filter(|s| **s != span).collect();
+                state.at.get(&instance).into_iter().flatten().filter(|s| **s != span).collect();
             waits_for_itself = others.iter().any(|other| is_cause(&state, other));
             others.is_empty() || waits_for_itself
         });
-        if alone.await && !waits_for_itself {
-            return Ok(());
+        match alone.await && !waits_for_itself {
+            true => Ok(guard),
+            false => Err(NotApplied::ReceiverBusy),
         }
-        self.open(instance);
-        Err("its receiver was still handling other requests".into())
     }
 
-    /// Opens an instance for calls again.
-    pub(crate) fn open(&self, instance: &InstanceId) {
+    fn open(&self, instance: &InstanceId) {
         self.lock().closed.remove(instance);
         self.changed.notify_waiters();
     }
@@ -254,7 +266,7 @@ impl Namer {
 
 impl State {
     /// The call in whose handling this one was made.
-    fn cause(&self, arrived: &Arrived<'_>) -> TargetId {
+    fn cause(&self, arrived: &ArrivingCall<'_>) -> TargetId {
         if arrived.caller.service.as_str() == ServiceName::TEST {
             return TargetId::root();
         }
@@ -286,13 +298,21 @@ mod tests {
     use super::*;
 
     struct World {
-        namer: Namer,
+        identities: Arc<CallIdentities>,
         next: u64,
     }
 
     impl World {
         fn new() -> Self {
-            Self { namer: Namer::default(), next: 0 }
+            Self { identities: Arc::default(), next: 0 }
+        }
+
+        fn close(
+            &self,
+            instance: &InstanceId,
+            span: u64,
+        ) -> impl Future<Output = Result<ClosedInstance, NotApplied>> + use<> {
+            Arc::clone(&self.identities).close(instance.clone(), SpanId(span))
         }
 
         fn call(&mut self, caller: &str, parent: Option<u64>, callee: &str) -> (u64, String) {
@@ -300,7 +320,7 @@ mod tests {
             let (caller, callee): (InstanceId, ServiceName) =
                 (caller.parse().unwrap(), callee.parse().unwrap());
             let instance = InstanceId::new(callee.clone(), 1);
-            let named = self.namer.name(&Arrived {
+            let identity = self.identities.identify(&ArrivingCall {
                 span: SpanId(self.next),
                 trace: TraceId(7),
                 parent: parent.map(SpanId),
@@ -311,8 +331,8 @@ mod tests {
                 path: "/s/17",
                 is_request: true,
             });
-            assert!(self.namer.try_enter(SpanId(self.next), Some(&instance)));
-            let Named { target, attempt } = named.unwrap();
+            assert!(self.identities.try_enter(SpanId(self.next), Some(&instance)));
+            let CallIdentity { target, attempt } = identity.unwrap();
             (self.next, format!("{target} @{attempt}"))
         }
     }
@@ -324,14 +344,14 @@ mod tests {
         assert_eq!(name, "order PUT /s/{} @1");
         let (first, name) = world.call("order-1", Some(order), "stock");
         assert_eq!(name, "order PUT /s/{} > stock PUT /s/{} @1");
-        world.namer.failing(SpanId(first));
+        world.identities.failing(SpanId(first));
         let (retry, name) = world.call("order-1", Some(order), "stock");
         assert_eq!(name, "order PUT /s/{} > stock PUT /s/{} @2");
         // The end of the first attempt must not make a third of the second.
-        world.namer.finished(SpanId(first), true);
+        world.identities.finished(SpanId(first), true);
         let (_, name) = world.call("order-1", Some(order), "stock");
         assert_eq!(name, "order PUT /s/{} > stock PUT /s/{} #2 @1");
-        world.namer.finished(SpanId(retry), false);
+        world.identities.finished(SpanId(retry), false);
         let (_, name) = world.call("order-1", Some(order), "stock");
         assert_eq!(name, "order PUT /s/{} > stock PUT /s/{} #3 @1");
     }
@@ -354,19 +374,45 @@ mod tests {
         let stock: InstanceId = "stock-1".parse().unwrap();
         let (own, _) = world.call("test-1", None, "stock");
         let (other, _) = world.call("test-1", None, "stock");
-        let close = world.namer.close(&stock, SpanId(own));
+        let close = world.close(&stock, own);
         let ends = async {
-            assert!(!world.namer.try_enter(SpanId(99), Some(&stock)), "new calls wait");
-            world.namer.finished(SpanId(other), false);
+            assert!(!world.identities.try_enter(SpanId(99), Some(&stock)), "new calls wait");
+            world.identities.finished(SpanId(other), false);
         };
         let (closed, ()) = tokio::join!(close, ends);
-        assert_eq!(closed, Ok(()));
-        let (_, ()) = tokio::join!(world.namer.enter(SpanId(99), Some(stock.clone())), async {
-            world.namer.open(&stock);
+        let closed = closed.unwrap();
+        let (_, ()) = tokio::join!(world.identities.enter(SpanId(99), Some(stock.clone())), async {
+            drop(closed);
         });
         // The one that entered is never done.
-        assert!(world.namer.close(&stock, SpanId(own)).await.is_err());
-        assert!(world.namer.try_enter(SpanId(100), Some(&stock)), "and it is open again");
+        assert!(world.close(&stock, own).await.is_err());
+        assert!(world.identities.try_enter(SpanId(100), Some(&stock)), "and it is open again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restart_that_is_given_up_leaves_its_instance_open() {
+        let mut world = World::new();
+        let stock: InstanceId = "stock-1".parse().unwrap();
+        let (own, _) = world.call("test-1", None, "stock");
+        let (other, _) = world.call("test-1", None, "stock");
+        let mut close = Box::pin(world.close(&stock, own));
+        assert!(futures_util::poll!(close.as_mut()).is_pending(), "another request is being handled");
+        assert!(!world.identities.try_enter(SpanId(99), Some(&stock)));
+        drop(close);
+        assert!(world.identities.try_enter(SpanId(99), Some(&stock)));
+        world.identities.finished(SpanId(other), false);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_ended_while_it_waited_is_not_at_its_instance() {
+        let mut world = World::new();
+        let stock: InstanceId = "stock-1".parse().unwrap();
+        let (own, _) = world.call("test-1", None, "stock");
+        let (late, _) = world.call("test-1", None, "stock");
+        // A sidecar reports the end of a call whose turn the tool still waits for.
+        world.identities.finished(SpanId(late), true);
+        assert!(world.identities.try_enter(SpanId(late), Some(&stock)));
+        assert!(world.close(&stock, own).await.is_ok(), "nothing else is handled");
     }
 
     #[tokio::test(start_paused = true)]
@@ -377,11 +423,11 @@ mod tests {
         let target = TargetId::from(name.trim_end_matches(" @1"));
         let (second, _) = world.call("order-1", Some(order), "stock");
         let stock: ServiceName = "stock".parse().unwrap();
-        world.namer.finished(SpanId(first), false);
+        world.identities.finished(SpanId(first), false);
         let within = Duration::from_secs(1);
-        assert!(!world.namer.overtaken(&target, &stock, within).await, "its own answer is no other");
-        let (overtaken, ()) = tokio::join!(world.namer.overtaken(&target, &stock, within), async {
-            world.namer.finished(SpanId(second), false);
+        assert!(!world.identities.overtaken(&target, &stock, within).await, "its own answer is no other");
+        let (overtaken, ()) = tokio::join!(world.identities.overtaken(&target, &stock, within), async {
+            world.identities.finished(SpanId(second), false);
         });
         assert!(overtaken);
     }

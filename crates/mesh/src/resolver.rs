@@ -6,8 +6,8 @@
 use std::io;
 use std::time::Duration;
 
-use faultscope_model::ServiceName;
 use faultscope_model::span::Wire;
+use faultscope_model::{CallError, ServiceName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
@@ -15,8 +15,6 @@ use crate::admit::{Head, admit};
 use crate::slot::Origin;
 use crate::stream::Stream;
 
-/// Why a call never began.
-const UNDECLARED: &str = "not declared under `external`";
 /// The longest question that is read; real ones have a tenth of it.
 const LONGEST: usize = 1024;
 /// How long a connection may be silent.
@@ -66,7 +64,7 @@ fn leave_span(origin: &mut Origin, host: &str) {
     }
     let mut call = admit(&slot, route, &Head::of_connection(Wire::Tcp, Instant::now()));
     (call.span.callee, call.span.port) = (callee, 0);
-    call.finish(Some(UNDECLARED));
+    call.finish(Some(CallError::UndeclaredHost));
 }
 
 /// One question.
