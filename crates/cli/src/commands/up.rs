@@ -40,9 +40,14 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
         async move { keep_up(&session, request, &cancel).await }
     });
     // Interrupted before everything is up, the trial is cancelled; afterwards it ends as people want it to.
+    let mut may_open = true;
     let published = loop {
         tokio::select! {
-            published = &mut is_open => break published.unwrap_or_default(),
+            published = &mut is_open, if may_open => match published {
+                Ok(published) => break published,
+                // It will never be up, and the trial is about to say why.
+                Err(_) => may_open = false,
+            },
             () = stop.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
             ended = &mut trial => {
                 let platform = campaign.session.platform().name();

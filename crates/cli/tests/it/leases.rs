@@ -34,7 +34,8 @@ async fn wait_for_stage(trial: TrialId, round: u64, events: &mut Receiver<Arc<Ev
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_are_taken_from_cancelled_trials_a_hundred_times() {
-    let tool = tool_with(&cells());
+    let tool =
+        tool_with(&cells().replace("failing:\n", "  - { name: hang, run: [sleep, \"600\"] }\nfailing:\n"));
     let application = Application::read_alone(&tool.read("faultscope.yaml"), "faultscope.yaml").unwrap();
     let options = ProcessOptions {
         isolation: WantedIsolation::Auto,
@@ -44,15 +45,20 @@ async fn slots_are_taken_from_cancelled_trials_a_hundred_times() {
     let platform = Arc::new(ProcessPlatform::new(options).unwrap());
     let mut options = SessionOptions::new("test", tool.folder(), tool.program().to_owned());
     (options.slots, options.retries) = (2, 0);
-    let request = TrialRequest {
+    // What is to be cancelled never ends by itself; what comes last does.
+    let (ends, hangs): (Vec<_>, Vec<_>) =
+        application.tests.iter().cloned().partition(|test| test.name != "hang");
+    let request = |tests| TrialRequest {
         deltas: DeltaSet::new(),
         circumstance: application.simplest.clone(),
-        drive: Tests::new(application.tests.clone()),
+        drive: Tests::new(tests),
         wanted: None,
     };
-    let session = Arc::new(Session::open(application, platform, options).await.unwrap());
-    let start = |slot: SlotId, trial: TrialId, cancel: &CancellationToken| {
-        let (session, request, cancel) = (session.clone(), request.clone(), cancel.clone());
+    let (ends, hangs) = (request(ends), request(hangs));
+    let session = Arc::new(Session::open(application.clone(), platform, options).await.unwrap());
+    let start = |slot: SlotId, trial: TrialId, is_last: bool, cancel: &CancellationToken| {
+        let request = if is_last { ends.clone() } else { hangs.clone() };
+        let (session, cancel) = (session.clone(), cancel.clone());
         tokio::spawn(async move {
             let lease = session.lease(slot).await?;
             session.run_trial(&lease, trial, &request, &cancel).await
@@ -64,13 +70,13 @@ async fn slots_are_taken_from_cancelled_trials_a_hundred_times() {
         async move {
             let number = |round: u64| TrialId(1000 * u64::from(slot.0) + round + 1);
             let mut cancel = CancellationToken::new();
-            let mut running = start(slot, number(0), &cancel);
+            let mut running = start(slot, number(0), false, &cancel);
             for round in 0..ROUNDS {
                 wait_for_stage(number(round), round, &mut events).await;
                 // As a search does it: the next trial wants the slot in the moment in which this one is cancelled.
                 cancel.cancel();
                 cancel = CancellationToken::new();
-                let next = start(slot, number(round + 1), &cancel);
+                let next = start(slot, number(round + 1), round + 1 == ROUNDS, &cancel);
                 let ended = std::mem::replace(&mut running, next).await.unwrap().unwrap();
                 assert!(matches!(ended, TrialEnd::Cancelled), "round {round}: {ended:?}");
             }
