@@ -11,6 +11,7 @@ mod golang;
 mod left;
 mod masks;
 mod output;
+mod patience;
 mod running;
 mod tool;
 mod view;

@@ -13,9 +13,11 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
 use crate::output::Output;
+use crate::patience::{LOOK, Patience};
 
-/// How long the tool may take until it says what a test waits for.
+/// How long the tool may be idle until it says what a test waits for, and until it ends.
 const LINE_WITHIN: Duration = Duration::from_secs(60);
+const END_WITHIN: Duration = Duration::from_secs(60);
 /// How long its outputs may stay open after its end: longer means that something of it still lives.
 const OUTPUT_WITHIN: Duration = Duration::from_secs(20);
 
@@ -80,8 +82,9 @@ impl Running {
     #[track_caller]
     pub fn wait_for_line(&mut self, pattern: &str) -> String {
         let pattern = Regex::new(pattern).expect("a pattern");
+        let mut patience = Patience::new(self.id(), LINE_WITHIN);
         loop {
-            match self.pieces.recv_timeout(LINE_WITHIN) {
+            let why = match self.pieces.recv_timeout(LOOK) {
                 Ok(piece) => {
                     let found = match &piece {
                         Piece::Line(_, line) => pattern.is_match(line).then(|| line.clone()),
@@ -91,12 +94,16 @@ impl Running {
                     if let Some(line) = found {
                         return line;
                     }
+                    patience.renew();
+                    continue;
                 }
-                Err(why) => panic!(
-                    "`{}` did not print `{pattern}` ({why}):\n{}\n{}",
-                    self.name, self.stdout, self.stderr
-                ),
-            }
+                Err(RecvTimeoutError::Timeout) => match patience.look() {
+                    Ok(()) => continue,
+                    Err(why) => why,
+                },
+                Err(RecvTimeoutError::Disconnected) => "it has closed its outputs".to_owned(),
+            };
+            panic!("`{}` did not print `{pattern}` ({why}):\n{}\n{}", self.name, self.stdout, self.stderr);
         }
     }
 
@@ -118,19 +125,24 @@ impl Running {
     /// Waits for the end.
     #[track_caller]
     pub fn wait(self) -> Output {
-        self.finish(Duration::from_secs(60))
+        self.finish(END_WITHIN)
     }
 
     #[track_caller]
     pub(crate) fn finish(mut self, within: Duration) -> Output {
         // The outputs are read meanwhile: a full pipe would keep the tool from ending.
-        let limit = Timespec { tv_sec: i64::try_from(within.as_secs()).expect("a short time"), tv_nsec: 0 };
-        let mut polled = [PollFd::new(&self.process, PollFlags::IN)];
-        let ended = rustix::event::poll(&mut polled, Some(&limit)).expect("poll");
-        if ended == 0 {
-            self.end();
-            self.drain();
-            panic!("`{}` did not end within {within:?}:\n{}\n{}", self.name, self.stdout, self.stderr);
+        let mut patience = Patience::new(self.id(), within);
+        let look = Timespec { tv_sec: LOOK.as_secs().cast_signed(), tv_nsec: 0 };
+        loop {
+            let mut polled = [PollFd::new(&self.process, PollFlags::IN)];
+            if rustix::event::poll(&mut polled, Some(&look)).expect("poll") > 0 {
+                break;
+            }
+            if let Err(why) = patience.look() {
+                self.end();
+                self.drain();
+                panic!("`{}` did not end ({why}):\n{}\n{}", self.name, self.stdout, self.stderr);
+            }
         }
         let held = self.drain();
         self.over = true;

@@ -17,7 +17,7 @@ use crate::output::Output;
 use crate::running::Running;
 use crate::view::RunView;
 
-/// Longer than anything takes on a busy machine; a tool that hangs must not hang the tests.
+/// How long a tool may be idle: one that hangs must not hang the tests.
 const WITHIN: Duration = Duration::from_secs(120);
 
 /// The tool, with a folder for the application and another one for temporary files.
