@@ -8,7 +8,6 @@ pub mod capture;
 pub mod circumstance;
 pub mod compare;
 pub mod event;
-pub mod figures;
 pub mod ids;
 pub mod import;
 pub mod input;
