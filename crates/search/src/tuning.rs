@@ -57,8 +57,8 @@ pub struct BeliefTuning {
     pub unexplained: f64,
     /// How probable it is that parts of the cause make trials unresolved, before any trial has shown it.
     pub partial: f64,
-    /// How many possible causes are kept for one slot. A bound on the time of a decision, which grows with the number;
-    /// more make a finer belief.
+    /// How many possible causes are kept for one slot. A bound on the time of a decision, which grows with the number:
+    /// 300 for all made twelve slots a twentieth slower, 1,000 changed only the time (0013).
     pub least_particles: usize,
     /// How many more are kept for each slot: what runs at the same time must be told apart, too.
     pub particles_a_slot: usize,
