@@ -7,6 +7,7 @@ use std::io::{self, BufRead, Write};
 
 use faultscope_bench::resilience::simulate::{Asserted, Mutant, System};
 use faultscope_bench::resilience::{Answer, Ask, Framework};
+use faultscope_model::outcome::Unresolved;
 use faultscope_model::{DeltaSet, Outcome};
 use faultscope_probe_format::Perturbation;
 use faultscope_search::resilience::Clues;
@@ -74,7 +75,10 @@ pub fn run(framework: Framework, mutant: &Mutant, set: &DeltaSet) -> (Outcome, C
             }
             trial.judged(&mutant.targets, mutant.asserted)
         }
-        Err(error) => (Outcome::Unresolved { reason: error.to_string() }, Clues::default()),
+        Err(error) => (
+            Outcome::Unresolved { reason: Unresolved::Described { text: error.to_string() } },
+            Clues::default(),
+        ),
     }
 }
 

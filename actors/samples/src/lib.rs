@@ -12,7 +12,7 @@ mod on_ractor;
 
 pub use faultscope_bench::resilience::Framework;
 use faultscope_bench::resilience::simulate::{Asserted, System};
-use faultscope_model::outcome::{Ending, Signature};
+use faultscope_model::outcome::{Ending, Signature, Unresolved};
 use faultscope_model::{DeltaSet, Outcome};
 use faultscope_probe::{Probe, ProbeError};
 use faultscope_probe_format::{Configuration, Event, Perturbation, TargetId};
@@ -120,7 +120,10 @@ impl Trial {
             return (shown, Clues { blamed, ..Clues::default() });
         }
         let reason = format!("{} perturbations were not applied", self.missed.len());
-        (Outcome::Unresolved { reason }, Clues { blamed, missed, shown: Some(shown), ..Clues::default() })
+        (
+            Outcome::Unresolved { reason: Unresolved::Described { text: reason } },
+            Clues { blamed, missed, shown: Some(shown), ..Clues::default() },
+        )
     }
 }
 

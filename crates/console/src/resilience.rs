@@ -70,8 +70,8 @@ fn test_part(shown: &TestView<'_>) -> Markup {
             @for missed in &test.missed {
                 p.soft { "Not applied: " code { (missed.perturbation) } " (" (missed.why) ")" }
             }
-            @for (reason, unjudged) in &shown.unresolved {
-                p.soft { "Unresolved: " (reason) " (" (unjudged) " of " (count(trials.all(), "trial")) ")" }
+            @for unresolved in &shown.unresolved {
+                p.soft { "Unresolved: " (unresolved.reason) " (" (unresolved.trials) " of " (count(trials.all(), "trial")) ")" }
             }
             @if let Some(flaky) = test.flaky {
                 p.soft { "It fails by itself at times: " (flaky.failed) " of " (flaky.tried)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::exit_reason::ExitReason;
 use crate::ids::{CampaignId, CampaignKind, InstanceId, RunId, SlotId, TrialId};
 use crate::outcome::Outcome;
 use crate::space::DeltaSet;
@@ -74,8 +75,8 @@ pub enum Event {
         trial: TrialId,
         /// The instance.
         instance: InstanceId,
-        /// `exited with 1`, `killed: out of memory`.
-        reason: String,
+        /// How it ended.
+        reason: ExitReason,
     },
     /// Everything is ready, the tests begin.
     TrialDeployed {

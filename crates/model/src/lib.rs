@@ -10,6 +10,7 @@ pub mod circumstance;
 pub mod compare;
 pub mod digest;
 pub mod event;
+pub mod exit_reason;
 pub mod ids;
 pub mod import;
 pub mod input;
@@ -34,6 +35,7 @@ pub mod wiring;
 pub use application::Application;
 pub use call_error::CallError;
 pub use circumstance::Circumstance;
+pub use exit_reason::ExitReason;
 pub use ids::{
     CampaignId, CampaignKind, InstanceId, NodeId, RunId, ServiceName, SlotId, SpanId, TraceId, TrialId,
     TrialRole,

@@ -66,6 +66,12 @@ pub enum NotApplied {
     /// Adapters of actor frameworks know nothing else.
     #[error("messages of actors know only duplicate and restart")]
     UnknownToActors,
+    /// A reason in words, as versions before format 3 wrote it.
+    #[error("{text}")]
+    Described {
+        /// The words.
+        text: String,
+    },
     /// The adapter saw the message and did not say that it acted.
     #[error("the message came, but its adapter did not write `applied`")]
     AdapterSilent,
@@ -87,6 +93,31 @@ pub enum RestartError {
     /// A sidecar asked a tool that had ended.
     #[error("the tool is gone")]
     ToolGone,
+}
+
+impl NotApplied {
+    /// The reason of these words, as versions before format 3 wrote it.
+    pub fn from_words(words: &str) -> Self {
+        let plain = [
+            Self::NothingOvertook,
+            Self::ReceiverOutside,
+            Self::ReceiverRestarting,
+            Self::ReceiverBusy,
+            Self::AnswerGoesOn,
+            Self::RequestStillSent,
+            Self::RequestTooLong,
+            Self::RequestNotWhole,
+            Self::ProtocolChanged,
+            Self::TrialOver,
+            Self::ToolGone,
+            Self::CallEndedBefore,
+            Self::UnknownToActors,
+            Self::AdapterSilent,
+            Self::NoSuchCall,
+        ];
+        let known = plain.into_iter().find(|reason| reason.to_string() == words);
+        known.unwrap_or_else(|| Self::Described { text: words.to_owned() })
+    }
 }
 
 impl From<RestartError> for NotApplied {

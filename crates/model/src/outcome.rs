@@ -1,6 +1,7 @@
 //! What a trial showed: test results, failure signatures, outcomes, and how results are judged.
 
 mod signature;
+mod unresolved;
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 pub use signature::{Ending, Signature, StartEnding};
+pub use unresolved::Unresolved;
 
 /// The outcome of a trial. All three are evidence for a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +26,7 @@ pub enum Outcome {
     /// Something else happened.
     Unresolved {
         /// What.
-        reason: String,
+        reason: Unresolved,
     },
 }
 
@@ -62,6 +64,16 @@ pub struct Failure {
     pub ending: Ending,
     /// What it said, as it said it.
     pub message: String,
+    /// The status of an answer, where that is what was wrong with a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+}
+
+impl Failure {
+    /// A failure that ended so and said this.
+    pub fn new(ending: Ending, message: impl Into<String>) -> Self {
+        Self { ending, message: message.into(), status: None }
+    }
 }
 
 impl TestResult {
@@ -77,9 +89,6 @@ impl TestResult {
     }
 }
 
-/// How the reason begins where tests fail in another way than is looked for.
-pub const OTHER_FAILURE: &str = "another failure: ";
-
 /// Judges a trial's results. Without a wanted failure any failing test makes it fail; with one, `Fail`
 /// means that this test fails in this way and every other passes, `Pass` that all pass, and anything
 /// else is unresolved (section 4.2 of paper 1).
@@ -90,14 +99,14 @@ pub fn judge(failures: &[Signature], wanted: Option<&Signature>) -> Outcome {
         ([only], Some(wanted)) if wanted.is(only) => Outcome::Fail { signature: wanted.clone() },
         (failures, Some(wanted)) => {
             let other = failures.iter().find(|found| !wanted.is(found)).unwrap_or(&failures[0]);
-            Outcome::Unresolved { reason: format!("{OTHER_FAILURE}{other}") }
+            Outcome::Unresolved { reason: Unresolved::OtherFailure { signature: other.clone() } }
         }
     }
 }
 
 /// Judges a trial in which a service did not come up. That is a failure only where it is the one that is
 /// looked for: otherwise nothing could be tested, and nobody knows what would have been seen.
-pub fn judge_start(found: Signature, reason: String, wanted: Option<&Signature>) -> Outcome {
+pub fn judge_start(found: Signature, reason: Unresolved, wanted: Option<&Signature>) -> Outcome {
     if wanted == Some(&found) { Outcome::Fail { signature: found } } else { Outcome::Unresolved { reason } }
 }
 
@@ -237,7 +246,7 @@ mod tests {
     fn pattern_chooses_the_message() {
         let result = TestResult {
             test: "pay".into(),
-            failure: Some(Failure { ending: Ending::Code(1), message: "long text".into() }),
+            failure: Some(Failure::new(Ending::Code(1), "long text")),
             took: Duration::ZERO,
             output: "x\nbalance 3 != 4\ny".into(),
         };

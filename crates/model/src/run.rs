@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::circumstance::Circumstance;
 use crate::digest::Digest;
+use crate::exit_reason::ExitReason;
 use crate::ids::{InstanceId, RunId, SlotId, TrialId};
+use crate::not_applied::NotApplied;
 use crate::outcome::{Outcome, Signature, StartEnding, TestResult};
 use crate::perturbation::{Perturbation, TargetId};
 use crate::series::GateReport;
@@ -96,8 +98,8 @@ pub struct CallSeen {
 pub struct Missed {
     /// Which.
     pub perturbation: Perturbation,
-    /// Why.
-    pub why: String,
+    /// Why it was not.
+    pub why: NotApplied,
 }
 
 /// What a trial took.
@@ -167,8 +169,8 @@ pub struct Evidence {
 pub struct InstanceExit {
     /// Which.
     pub instance: InstanceId,
-    /// `exited with 1`, `killed by signal 11`, `killed: out of memory`.
-    pub reason: String,
+    /// How it ended.
+    pub reason: ExitReason,
     /// How its start ended, where it did not become ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<StartEnding>,

@@ -40,4 +40,4 @@ pub use interop::{Asked, read_exposition};
 pub use spans as slices;
 
 /// The version of every file of a campaign.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;

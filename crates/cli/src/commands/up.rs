@@ -115,7 +115,7 @@ fn not_up(run: Option<Run>, platform: &'static str) -> Result<Exit, CommandError
     let kind = PlatformErrorKind::NotReady {
         instance: exit.instance.clone(),
         ending: exit.start.unwrap_or(StartEnding::Ended),
-        reason: exit.reason,
+        reason: exit.reason.to_string(),
         last_lines: evidence.logs.remove(&exit.instance).unwrap_or_default(),
     };
     let action = format!("start {}", exit.instance);

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use faultscope_engine::resilience::{Defect, ResilienceReport, TestReport, TraceStep, Verdict};
+use faultscope_engine::resilience::{
+    Defect, ResilienceReport, TestReport, TraceStep, UnresolvedTrials, Verdict,
+};
 use faultscope_engine::views::{TestView, trace_length_us};
 use faultscope_model::perturbation::Perturbation;
 use faultscope_model::units::{count, show_duration};
@@ -50,8 +52,12 @@ pub(crate) fn test(test: &TestReport, printer: &Printer) {
     if test.missed.len() > MOST_MISSED {
         printer.line(format!("  not applied: {} more", test.missed.len() - MOST_MISSED));
     }
-    for (reason, trials) in TestView::new(test).unresolved.iter().take(MOST_MISSED) {
-        printer.line(format!("  unresolved: {} ({trials} of {} trials)", plain(reason), test.trials.all()));
+    for UnresolvedTrials { reason, trials } in TestView::new(test).unresolved.into_iter().take(MOST_MISSED) {
+        printer.line(format!(
+            "  unresolved: {} ({trials} of {} trials)",
+            plain(&reason.to_string()),
+            test.trials.all()
+        ));
     }
     if let Some(flaky) = test.flaky {
         printer.line(format!(
@@ -195,7 +201,7 @@ pub(crate) fn junit(report: &ResilienceReport) -> String {
             Verdict::Clean | Verdict::NothingToPerturb => (None, String::new()),
             Verdict::Defects => (Some("failure"), defects(test)),
             Verdict::FailsAlready => (Some("failure"), "fails without any perturbation".into()),
-            Verdict::Unresolved { reason } => (Some("error"), reason.clone()),
+            Verdict::Unresolved { reason } => (Some("error"), reason.to_string()),
             Verdict::Stopped | Verdict::OutOfBudget if !test.defects.is_empty() => {
                 (Some("failure"), format!("{} so far", defects(test)))
             }

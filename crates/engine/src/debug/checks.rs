@@ -2,11 +2,11 @@
 
 use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
-use faultscope_model::outcome::Signature;
+use faultscope_model::outcome::{Signature, Unresolved};
 use faultscope_model::{DeltaSet, Outcome, Run, Space, TrialRole};
 
 use super::calibrate::{self, Calibration, Next};
-use super::{DebugOptions, Flaky, Verdict};
+use super::{DebugOptions, End, Flaky, Verdict};
 use crate::drive::Tests;
 use crate::driver::Driver;
 use crate::error::EngineError;
@@ -68,7 +68,10 @@ impl Checker<'_> {
         if let Some(run) = news.first()
             && let (Outcome::Unresolved { reason }, None) = (&run.outcome, run.evidence.start_failure())
         {
-            return Ok(Checked::Refused(Verdict::Unresolved { reason: reason.clone() }, None));
+            return Ok(Checked::Refused(
+                Verdict::Unresolved { end: End::Failing, reason: reason.clone() },
+                None,
+            ));
         }
         let fails_without = matches!(simplest.outcome, Outcome::Fail { .. });
         if fails_without && news.iter().all(|run| run.outcome == Outcome::Pass) {
@@ -284,22 +287,21 @@ fn failures(session: &Session, run: &Run) -> Vec<Signature> {
 }
 
 fn refuse_simplest(simplest: &Run, wanted: &Signature) -> Option<Verdict> {
+    let unresolved = |reason| Verdict::Unresolved { end: End::Simplest, reason };
     if wanted.service().is_some() {
         // Whether everything comes up is all that counts: what its tests do there is another question.
         let start = simplest.evidence.start_failure()?;
         if start.is_about_same(wanted) {
             return Some(Verdict::FailsAlready);
         }
-        return Some(Verdict::Unresolved { reason: format!("the simplest circumstance: {start}") });
+        return Some(unresolved(Unresolved::OtherFailure { signature: start }));
     }
     match &simplest.outcome {
         Outcome::Pass => None,
         Outcome::Fail { signature } if signature.test == wanted.test => Some(Verdict::FailsAlready),
-        Outcome::Fail { signature } => Some(Verdict::Unresolved {
-            reason: format!("in the simplest circumstance another test fails: {signature}"),
-        }),
-        Outcome::Unresolved { reason } => {
-            Some(Verdict::Unresolved { reason: format!("the simplest circumstance: {reason}") })
+        Outcome::Fail { signature } => {
+            Some(unresolved(Unresolved::OtherFailure { signature: signature.clone() }))
         }
+        Outcome::Unresolved { reason } => Some(unresolved(reason.clone())),
     }
 }

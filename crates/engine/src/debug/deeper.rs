@@ -6,7 +6,7 @@ use faultscope_model::{Circumstance, DeltaSet, Outcome, Space, TrialRole};
 
 use super::boundary::Setting;
 use super::input::Reduction;
-use super::{DebugOptions, DebugReport, InputReport, Verdict};
+use super::{DebugOptions, DebugReport, End, InputReport, Verdict};
 use crate::drive::Tests;
 use crate::driver::{Driver, Ended};
 use crate::error::EngineError;
@@ -117,7 +117,7 @@ pub(super) async fn input_alone(
     let wanted = match outcome {
         Some(Outcome::Fail { signature }) => signature,
         Some(Outcome::Unresolved { reason }) => {
-            report.verdict = Verdict::Unresolved { reason };
+            report.verdict = Verdict::Unresolved { end: End::Failing, reason };
             return Ok(());
         }
         Some(Outcome::Pass) | None => {

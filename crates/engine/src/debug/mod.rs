@@ -24,7 +24,7 @@ pub use document::Document;
 pub use input::{InputEnding, InputReport, StageReport};
 pub use options::{DebugOptions, Flaky, Strategy};
 pub use report::{
-    DebugReport, Difference, FoundCause, NamedDelta, Otherwise, Rest, TreeCall, Trials, Verdict,
+    DebugReport, Difference, End, FoundCause, NamedDelta, Otherwise, Rest, TreeCall, Trials, Verdict,
 };
 pub use start::StartReport;
 pub use table::{Bar, Course, RoundCounts, RoundTask, course};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use faultscope_model::outcome::{OTHER_FAILURE, Signature};
+use faultscope_model::outcome::{Signature, Unresolved};
 use faultscope_model::space::{Delta, Dimension};
 use faultscope_model::units::count;
 use faultscope_model::{RunId, Space};
@@ -93,8 +93,10 @@ pub enum Verdict {
     },
     /// One end could not be judged.
     Unresolved {
+        /// Which one.
+        end: End,
         /// Why.
-        reason: String,
+        reason: Unresolved,
     },
     /// The test fails at times, and it does so in the simplest circumstance too.
     FailsAtTimes,
@@ -102,6 +104,16 @@ pub enum Verdict {
     Stopped,
     /// The time or the trials it was given are used up.
     OutOfBudget,
+}
+
+/// One end of what is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The simplest circumstance.
+    Simplest,
+    /// The failing circumstance.
+    Failing,
 }
 
 /// A delta by name.
@@ -156,7 +168,7 @@ pub struct Otherwise {
     /// The delta that was left out.
     pub without: String,
     /// What was seen.
-    pub reason: String,
+    pub reason: Unresolved,
     /// In which run.
     pub run: RunId,
 }
@@ -164,13 +176,16 @@ pub struct Otherwise {
 impl Otherwise {
     /// Whether tests fail, in another way than the one that is looked for.
     pub fn is_failure(&self) -> bool {
-        self.reason.starts_with(OTHER_FAILURE)
+        matches!(self.reason, Unresolved::OtherFailure { .. })
     }
 
     /// For people, in one line.
     pub fn tell(&self) -> String {
         let Self { without, reason, run } = self;
-        format!("Without {without} something else happens in run {run}: {}", reason.replace('\n', " "))
+        format!(
+            "Without {without} something else happens in run {run}: {}",
+            reason.to_string().replace('\n', " ")
+        )
     }
 }
 
@@ -190,7 +205,7 @@ pub enum Rest {
     /// Something else than the failure that is looked for happens with them.
     Unresolved {
         /// What.
-        reason: String,
+        reason: Unresolved,
         /// In which run.
         run: RunId,
     },
@@ -371,7 +386,14 @@ impl DebugReport {
             Verdict::OtherTestsFail { failing, .. } => {
                 format!("more than one test fails with all deltas: {}", failing.join(", "))
             }
-            Verdict::Unresolved { reason } => reason.clone(),
+            Verdict::Unresolved { end: End::Failing, reason } => reason.to_string(),
+            Verdict::Unresolved { end: End::Simplest, reason } => match reason {
+                Unresolved::OtherFailure { signature } if signature.failing_test().is_some() => {
+                    format!("in the simplest circumstance another test fails: {signature}")
+                }
+                Unresolved::OtherFailure { signature } => format!("the simplest circumstance: {signature}"),
+                reason => format!("the simplest circumstance: {reason}"),
+            },
             Verdict::FailsAtTimes => {
                 let failing = self.failing();
                 format!("{failing} at times, also in the simplest circumstance: look inside the service")

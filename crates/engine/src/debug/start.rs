@@ -1,6 +1,6 @@
 //! Evidence for a service that does not come up: how it ended, what it said last, and where it does come up.
 
-use faultscope_model::{InstanceId, Run, RunId, Space};
+use faultscope_model::{ExitReason, InstanceId, Run, RunId, Space};
 use serde::{Deserialize, Serialize};
 
 use super::difference::nearest_passing;
@@ -13,8 +13,8 @@ const LINES: usize = 20;
 pub struct StartReport {
     /// The instance that was waited for.
     pub instance: InstanceId,
-    /// Why it was not ready: `exited with 1`, `killed: out of memory (limit 64MiB)`.
-    pub reason: String,
+    /// Why it was not ready.
+    pub reason: ExitReason,
     /// What it said last.
     pub last_lines: Vec<String>,
     /// The run.

@@ -106,6 +106,11 @@ pub(super) fn load(session: &Session, foundations: &Foundations) -> Result<Past,
     match rested(&events) {
         // It was killed before its first trial.
         None => begin(),
+        Some(before) if !is_of_this_format(before) => {
+            let problem =
+                format!("campaign `{}` was begun by an earlier version of faultscope", session.id());
+            return Err(EngineError::CannotResume { problem });
+        }
         Some(before) => foundations.compare(session.id(), before)?,
     }
     if events.iter().any(|event| matches!(event, Event::SentinelChecked { agrees: false, .. })) {
@@ -202,6 +207,11 @@ fn has_answer(campaign: &StoredCampaign) -> Result<bool, EngineError> {
 /// What happened in a campaign, in order.
 fn events(campaign: &StoredCampaign) -> Result<Vec<Event>, EngineError> {
     Ok(campaign.events::<Event>(0)?.events.into_iter().map(|logged| logged.event).collect())
+}
+
+/// Whether foundations have digests of the present form; earlier ones cannot be compared.
+fn is_of_this_format(foundations: &BTreeMap<String, String>) -> bool {
+    foundations.get(APPLICATION).is_some_and(|digest| digest.parse::<Digest>().is_ok())
 }
 
 /// What a campaign wrote down that it rests on.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use faultscope_model::application::TestCase;
+use faultscope_model::outcome::Unresolved;
 use faultscope_model::perturbation::{Kind, Perturbation, TargetId};
 use faultscope_model::run::{CallSeen, Missed};
 use faultscope_model::{Outcome, Run, TrialRole};
@@ -19,7 +20,7 @@ use super::gather::gather;
 use super::ground::{Ground, counts, nothing, seen_calls};
 use super::notes::{Known, honest, left_alone};
 use super::phase::{Found, Phase};
-use super::report::{Defect, Flaky, TestReport, Trials, Verdict};
+use super::report::{Defect, Flaky, TestReport, Trials, UnresolvedTrials, Verdict};
 use super::shown::{failing_run, told};
 use super::trace::{location_in, trace_of};
 use super::{ResilienceOptions, Strategy};
@@ -156,7 +157,8 @@ impl Explorer<'_> {
             Some(ended) => ended.into(),
             None if tested.report.defects.is_empty() => match tested.found.missed.iter().next() {
                 Some((first, why)) if tested.found.applied.is_empty() => {
-                    Verdict::Unresolved { reason: format!("nothing could be applied: {first} ({why})") }
+                    let (perturbation, why) = (first.clone(), why.clone());
+                    Verdict::Unresolved { reason: Unresolved::NotApplied { perturbation, why, more: 0 } }
                 }
                 _ => Verdict::Clean,
             },
@@ -267,7 +269,14 @@ impl Explorer<'_> {
         for run in &runs {
             if let Outcome::Unresolved { reason } = &run.outcome {
                 tested.report.trials.unresolved += 1;
-                *tested.report.unresolved.entry(reason.clone()).or_default() += 1;
+                let known = tested.report.unresolved.iter_mut().find(|known| known.reason == *reason);
+                match known {
+                    Some(known) => known.trials += 1,
+                    None => {
+                        let reason = reason.clone();
+                        tested.report.unresolved.push(UnresolvedTrials { reason, trials: 1 });
+                    }
+                }
             }
         }
         tested.report.trials.earlier += n_earlier;
@@ -363,7 +372,7 @@ fn empty(test: &TestCase) -> TestReport {
         unstable: 0,
         candidates: Default::default(),
         defects: Vec::new(),
-        unresolved: BTreeMap::new(),
+        unresolved: Vec::new(),
         missed: Vec::new(),
         flaky: None,
         trials: Trials::default(),

@@ -13,7 +13,7 @@ mod shown;
 mod trace;
 
 pub use options::{ResilienceOptions, Strategy};
-pub use report::{Defect, Flaky, ResilienceReport, TestReport, TraceStep, Trials, Verdict};
+pub use report::{Defect, Flaky, ResilienceReport, TestReport, TraceStep, Trials, UnresolvedTrials, Verdict};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use faultscope_model::application::{TestBody, TestCase};
 use faultscope_model::perturbation::{Event, Kind, Perturbation, TargetId};
 use faultscope_model::run::CallSeen;
-use faultscope_model::{DeltaSet, Outcome, Span, TrialId};
+use faultscope_model::{DeltaSet, NotApplied, Outcome, Span, TrialId};
 use faultscope_search::Search;
 use faultscope_search::resilience::{Clues, Targets};
 
@@ -42,7 +42,7 @@ pub(super) struct Phase<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// What was not carried out, and why.
-    pub(super) missed: BTreeMap<Perturbation, String>,
+    pub(super) missed: BTreeMap<Perturbation, NotApplied>,
     /// What was carried out at some time.
     pub(super) applied: BTreeSet<Perturbation>,
     /// What a run had alone.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use faultscope_model::RunId;
-use faultscope_model::outcome::Signature;
+use faultscope_model::outcome::{Signature, Unresolved};
 use faultscope_model::perturbation::{Kind, Perturbation};
 use faultscope_model::run::Missed;
 use faultscope_model::units::count;
@@ -51,7 +51,7 @@ pub enum Verdict {
     /// It could not be judged.
     Unresolved {
         /// Why.
-        reason: String,
+        reason: Unresolved,
     },
     /// It was stopped before all was tried.
     Stopped,
@@ -96,8 +96,8 @@ pub struct TestReport {
     /// What makes it fail.
     pub defects: Vec<Defect>,
     /// Why trials could not be judged, and how many.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub unresolved: BTreeMap<String, usize>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unresolved: Vec<UnresolvedTrials>,
     /// What could not be carried out in any trial, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed: Vec<Missed>,
@@ -112,6 +112,15 @@ pub struct TestReport {
     /// How long it took.
     #[serde(with = "faultscope_model::units::duration")]
     pub took: Duration,
+}
+
+/// Trials that could not be judged, for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnresolvedTrials {
+    /// Why.
+    pub reason: Unresolved,
+    /// How many trials.
+    pub trials: usize,
 }
 
 /// A test that fails by itself at times.
@@ -228,7 +237,7 @@ impl ResilienceReport {
             Verdict::NothingToPerturb => "there is nothing that could be perturbed".into(),
             Verdict::Defects => format!("{defects} in {of}"),
             Verdict::FailsAlready => "a test fails without any perturbation".into(),
-            Verdict::Unresolved { reason } => reason.clone(),
+            Verdict::Unresolved { reason } => reason.to_string(),
             Verdict::Stopped => format!("stopped: {defects} so far"),
             Verdict::OutOfBudget => format!("the budget is used up: {defects} so far"),
         }

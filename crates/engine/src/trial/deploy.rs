@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use faultscope_model::TrialId;
 use faultscope_model::digest::Digest;
 use faultscope_model::event::Event;
+use faultscope_model::outcome::Unresolved;
 use faultscope_model::run::{Evidence, InstanceExit};
+use faultscope_model::{ExitReason, TrialId};
 use faultscope_platform::{Deployment, Isolation, PlatformError, PlatformErrorKind, PlatformEvent};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,7 @@ use crate::session::{Lease, Session};
 pub(super) enum Deployed {
     Ready(Deployment, Duration),
     /// The circumstance itself keeps an instance from starting.
-    NotReady(Evidence, String),
+    NotReady(Evidence, Unresolved),
 }
 
 impl Session {
@@ -87,11 +88,11 @@ impl Session {
                 ..
             }) => {
                 let mut evidence = Evidence::default();
-                let text = format!("{instance} did not become ready: {reason}");
-                evidence.notes.push(text.clone());
+                let reason = ExitReason::NotReady { detail: reason };
+                let why = Unresolved::NotReady { instance: instance.clone(), reason: reason.clone() };
                 evidence.exits.push(InstanceExit { instance: instance.clone(), reason, start: Some(ending) });
                 evidence.logs.insert(instance, last_lines);
-                Ok(Deployed::NotReady(evidence, text))
+                Ok(Deployed::NotReady(evidence, why))
             }
             Err(error) => Err(error.into()),
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use faultscope_model::ExitReason;
 use faultscope_model::run::InstanceExit;
 use faultscope_platform::PlatformEvent;
 use tokio::sync::broadcast::Receiver;
@@ -36,26 +37,24 @@ pub(super) fn collect(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<
     }
 }
 
-const CHILD_KILLED: &str = "a child was killed: out of memory";
-
 /// Takes note of one event.
 pub(super) fn note(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
     let exit = match event {
         PlatformEvent::Exited { instance, code, signal, out_of_memory } => {
             if out_of_memory {
                 // The kill was known before its victim had ended.
-                exits.retain(|exit| exit.instance != instance || exit.reason != CHILD_KILLED);
+                exits.retain(|exit| exit.instance != instance || exit.reason != ExitReason::ChildOutOfMemory);
             }
             let reason = match (out_of_memory, code, signal) {
-                (true, ..) => "killed: out of memory".to_owned(),
-                (_, Some(code), _) => format!("exited with {code}"),
-                (_, _, Some(signal)) => format!("killed by signal {signal}"),
-                _ => "ended".to_owned(),
+                (true, ..) => ExitReason::OutOfMemory,
+                (_, Some(code), _) => ExitReason::Exited { code },
+                (_, _, Some(signal)) => ExitReason::Signalled { signal },
+                _ => ExitReason::Ended,
             };
             InstanceExit { instance, reason, start: None }
         }
         PlatformEvent::OutOfMemory { instance } => {
-            InstanceExit { instance, reason: CHILD_KILLED.into(), start: None }
+            InstanceExit { instance, reason: ExitReason::ChildOutOfMemory, start: None }
         }
         PlatformEvent::Ready { .. } => return,
     };
@@ -84,6 +83,6 @@ mod tests {
             PlatformEvent::Exited { instance: instance.clone(), code, signal, out_of_memory: true },
             &mut exits,
         );
-        assert_eq!(exits, [InstanceExit { instance, reason: "killed: out of memory".into(), start: None }]);
+        assert_eq!(exits, [InstanceExit { instance, reason: ExitReason::OutOfMemory, start: None }]);
     }
 }

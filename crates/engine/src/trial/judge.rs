@@ -3,7 +3,7 @@
 use faultscope_mesh::MeshReports;
 use faultscope_model::Outcome;
 use faultscope_model::application::{TestCase, test_named};
-use faultscope_model::outcome::{Signature, TestResult, judge, judge_start};
+use faultscope_model::outcome::{Signature, TestResult, Unresolved, judge, judge_start};
 use faultscope_model::run::Evidence;
 use faultscope_model::series::GateOutcome;
 use regex::Regex;
@@ -19,7 +19,7 @@ impl Session {
         results: &[TestResult],
         evidence: &Evidence,
         reports: &MeshReports,
-        not_ready: Option<String>,
+        not_ready: Option<Unresolved>,
     ) -> Outcome {
         if let (Some(reason), Some(found)) = (not_ready, evidence.start_failure()) {
             return judge_start(found, reason, request.wanted.as_ref());
@@ -41,11 +41,10 @@ pub(crate) fn failures_of(tests: &[TestCase], results: &[TestResult]) -> Vec<Sig
 }
 
 /// A gate that could not do its work makes the trial unresolved, with its reason.
-fn unresolved_by_gates(request: &TrialRequest, reports: &MeshReports) -> Option<String> {
+fn unresolved_by_gates(request: &TrialRequest, reports: &MeshReports) -> Option<Unresolved> {
     for (index, order) in request.circumstance.sequence.iter().enumerate() {
         let id = u32::try_from(index + 1).unwrap_or(u32::MAX);
         let mut own = reports.gates.iter().filter(|g| g.gate == id).peekable();
-        let series = format!("{} {}", order.from, order.handling);
         if own.peek().is_none() {
             // No such request was handled, so its order played no part: nothing to resolve.
             continue;
@@ -57,7 +56,11 @@ fn unresolved_by_gates(request: &TrialRequest, reports: &MeshReports) -> Option<
             _ => false,
         };
         if let Some(report) = own.find(|report| !completed(&report.outcome)) {
-            return Some(format!("the order of {series} could not be imposed: {}", report.outcome));
+            return Some(Unresolved::OrderNotImposed {
+                from: order.from.clone(),
+                handling: order.handling.clone(),
+                gate: report.outcome.clone(),
+            });
         }
     }
     None

@@ -1,8 +1,9 @@
 //! What a resilience campaign found, with what every display of it has to work out.
 
+use faultscope_model::outcome::Unresolved;
 use serde::Serialize;
 
-use crate::resilience::{ResilienceReport, TestReport, TraceStep};
+use crate::resilience::{ResilienceReport, TestReport, TraceStep, UnresolvedTrials};
 
 /// A resilience report as it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,7 +25,7 @@ pub struct TestView<'r> {
     pub test: &'r TestReport,
     /// Why trials could not be judged and how many, without the perturbations that were not applied in any trial:
     /// those are listed by themselves.
-    pub unresolved: Vec<(&'r str, usize)>,
+    pub unresolved: Vec<&'r UnresolvedTrials>,
 }
 
 impl<'r> ResilienceView<'r> {
@@ -42,10 +43,15 @@ impl<'r> ResilienceView<'r> {
 impl<'r> TestView<'r> {
     /// The view of one test.
     pub fn new(test: &'r TestReport) -> Self {
-        let is_listed =
-            |reason: &str| test.missed.iter().any(|missed| reason.contains(&missed.perturbation.to_string()));
-        let reasons = test.unresolved.iter().filter(|(reason, _)| !is_listed(reason));
-        Self { test, unresolved: reasons.map(|(reason, trials)| (reason.as_str(), *trials)).collect() }
+        // What could not be carried out has a list of its own.
+        let is_listed = |reason: &Unresolved| match reason {
+            Unresolved::NotApplied { perturbation, .. } => {
+                test.missed.iter().any(|missed| missed.perturbation == *perturbation)
+            }
+            _ => false,
+        };
+        let unresolved = test.unresolved.iter().filter(|unresolved| !is_listed(&unresolved.reason));
+        Self { test, unresolved: unresolved.collect() }
     }
 }
 

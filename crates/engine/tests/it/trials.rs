@@ -67,7 +67,7 @@ async fn an_instance_that_does_not_start_makes_it_unresolved() {
     let bed = Bed::new(vec![fault(instances("stock", 2), effect)], |_| {}).await;
     let run = one(&bed, bed.space.full()).await;
     let Outcome::Unresolved { reason } = &run.outcome else { panic!("{:?}", run.outcome) };
-    assert_eq!(reason, "stock-1 did not become ready: killed: out of memory");
+    assert_eq!(reason.to_string(), "stock-1 did not become ready: killed: out of memory");
     assert_eq!(run.evidence.exits.len(), 1);
     assert!(run.evidence.tests.is_empty());
     // The same is a failure for those who look for it.

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::facts::bring_to_3;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::secrets::Redactor;
 
@@ -114,12 +115,21 @@ pub(crate) fn read<E: DeserializeOwned>(folder: &Path, from: u64) -> Result<Even
             }
         }
         events.next += read;
-        match serde_json::from_slice(&line) {
+        match read_line(&line) {
             Ok(event) => events.events.push(event),
             Err(_) if line.iter().all(u8::is_ascii_whitespace) && !line.is_empty() => {}
             Err(_) => events.skipped += 1,
         }
     }
+}
+
+/// Reads an event. The log is only ever appended to, so lines of an earlier format are brought up as they are read.
+fn read_line<E: DeserializeOwned>(line: &[u8]) -> serde_json::Result<LoggedEvent<E>> {
+    serde_json::from_slice(line).or_else(|_| {
+        let mut older = serde_json::from_slice(line)?;
+        bring_to_3(&mut older);
+        serde_json::from_value(older)
+    })
 }
 
 /// Passes over the rest of a line; none when it does not end.

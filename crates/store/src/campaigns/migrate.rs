@@ -1,10 +1,12 @@
 //! Steps between formats. Format 2 takes secrets out of what format 1 wrote as it came, and keeps them sealed.
+//! Format 3 has types where format 2 had sentences.
 
 use std::path::Path;
 
 use rusqlite::Connection;
 
 use super::call_row::{self, COLUMNS, read_span};
+use super::facts::bring_to_3;
 use super::schema::TABLES_2;
 use crate::FORMAT;
 use crate::error::StoreError;
@@ -14,13 +16,19 @@ use crate::secrets::{Redactor, Sealer};
 use crate::sqlite::damaged_row;
 
 /// Steps for `campaign.json`; the first one leads from version 1 to 2.
-pub(crate) const CAMPAIGN_STEPS: &[FileStep] = &[|_| Ok(())];
+pub(crate) const CAMPAIGN_STEPS: &[FileStep] = &[|_| Ok(()), |_| Ok(())];
 
 /// Steps for `report.json`.
-pub(crate) const REPORT_STEPS: &[FileStep] = &[|_| Ok(())];
+pub(crate) const REPORT_STEPS: &[FileStep] = &[
+    |_| Ok(()),
+    |report| {
+        bring_to_3(report);
+        Ok(())
+    },
+];
 
 /// Steps for `store.sqlite`.
-pub(crate) const DATABASE_STEPS: &[DatabaseStep] = &[campaign_to_2];
+pub(crate) const DATABASE_STEPS: &[DatabaseStep] = &[campaign_to_2, campaign_to_3];
 
 const _: () = assert!(CAMPAIGN_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
 const _: () = assert!(REPORT_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
@@ -70,6 +78,24 @@ pub(crate) fn campaign_to_2(
     }
     texts(connection, &redactor, "logs", "text").map_err(failed())?;
     texts(connection, &redactor, "runs", "json").map_err(failed())
+}
+
+/// A campaign's database from format 2 to 3.
+fn campaign_to_3(connection: &Connection, path: &Path, _sealer: &mut Sealer) -> Result<(), StoreError> {
+    let failed = || StoreError::sqlite("migrate", path);
+    let read = || -> rusqlite::Result<Vec<(i64, String)>> {
+        let mut statement = connection.prepare("SELECT rowid, json FROM runs")?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        rows.collect()
+    };
+    for (row, json) in read().map_err(failed())? {
+        // A run that cannot be read is passed over by every reader, and stays as it is.
+        let Ok(mut run) = serde_json::from_str(&json) else { continue };
+        bring_to_3(&mut run);
+        let update = "UPDATE runs SET json = ?2 WHERE rowid = ?1";
+        connection.execute(update, (row, run.to_string())).map_err(failed())?;
+    }
+    Ok(())
 }
 
 /// Redacts a column of texts; those of JSON stay JSON.

@@ -16,6 +16,7 @@ mod call_row;
 mod campaign;
 mod campaign_writer;
 mod event_log;
+mod facts;
 mod folder;
 mod meta;
 mod metrics_database;

@@ -74,7 +74,13 @@ pub(super) fn render(document: &Document) -> String {
     }
     if let Some(start) = &report.start {
         let _ = writeln!(out, "## How it ended\n");
-        let _ = writeln!(out, "- {} (run {}): {}", start.instance, start.failing, plain(&start.reason));
+        let _ = writeln!(
+            out,
+            "- {} (run {}): {}",
+            start.instance,
+            start.failing,
+            plain(&start.reason.to_string())
+        );
         if let Some(passing) = &start.passing {
             let without = plain(&start.without.join(", "));
             let _ = writeln!(out, "- run {passing}, without {without}: everything comes up");

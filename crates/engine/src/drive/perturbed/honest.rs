@@ -22,7 +22,7 @@ pub(crate) fn is_degraded(tests: &[TestCase], result: &TestResult, got_error: bo
         Some(pattern) => Regex::new(pattern)
             .is_ok_and(|pattern| pattern.is_match(&failure.message) || pattern.is_match(&result.output)),
         None => match failure.ending {
-            Ending::Step(_) => failure.message.contains(": status 5"),
+            Ending::Step(_) => failure.status.is_some_and(|status| status >= 500),
             Ending::Code(_) | Ending::Case => got_error,
             Ending::Signal(_) | Ending::TimedOut | Ending::Start(_) => false,
         },
@@ -80,7 +80,7 @@ mod tests {
         let tests = Application::read_alone(text, "x.yaml").unwrap().tests;
         let result = |test: &str, ending| TestResult {
             test: test.into(),
-            failure: Some(Failure { ending, message: "503 != 200".into() }),
+            failure: Some(Failure::new(ending, "503 != 200")),
             took: Duration::ZERO,
             output: String::new(),
         };

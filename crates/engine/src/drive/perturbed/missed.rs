@@ -3,25 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultscope_mesh::MeshReports;
-use faultscope_model::NotApplied;
+use faultscope_model::outcome::Unresolved;
 use faultscope_model::perturbation::{Event, Kind, Perturbation};
 use faultscope_model::run::Missed;
-use faultscope_model::{Circumstance, Outcome};
+use faultscope_model::{Circumstance, NotApplied, Outcome};
 
 use super::{PerturbedTests, TrialTrace};
 
 /// A trial in which not everything was carried out shows nothing about what was asked.
 pub(super) fn unresolved(trace: &TrialTrace, missed: &[Missed]) -> Option<Outcome> {
-    if let Some(problem) = &trace.unreadable {
-        let reason = format!("the trace of the test's process cannot be read: {problem}");
-        return Some(Outcome::Unresolved { reason });
-    }
-    let first = missed.first()?;
-    let more = match missed.len() {
-        1 => String::new(),
-        n => format!(", and {} more", n - 1),
+    let reason = match (&trace.unreadable, missed) {
+        (Some(problem), _) => Unresolved::TraceUnreadable { problem: problem.clone() },
+        (None, [first, rest @ ..]) => Unresolved::NotApplied {
+            perturbation: first.perturbation.clone(),
+            why: first.why.clone(),
+            more: rest.len(),
+        },
+        (None, []) => return None,
     };
-    Some(Outcome::Unresolved { reason: format!("not applied: {} ({}){more}", first.perturbation, first.why) })
+    Some(Outcome::Unresolved { reason })
 }
 
 /// What neither the mesh nor the test's process carried out.
@@ -48,7 +48,7 @@ pub(super) fn missed(
             Some(hits) if hits.matched > 0 => hits.note.clone().unwrap_or(NotApplied::CallEndedBefore),
             _ => why(perturbation, trace),
         };
-        missed.push(Missed { perturbation: perturbation.clone(), why: why.to_string() });
+        missed.push(Missed { perturbation: perturbation.clone(), why });
     }
     missed
 }

@@ -27,7 +27,7 @@ impl Case {
     pub(super) fn into_result(self) -> TestResult {
         TestResult {
             test: self.name,
-            failure: self.failure.map(|message| Failure { ending: Ending::Case, message }),
+            failure: self.failure.map(|message| Failure::new(Ending::Case, message)),
             took: self.took,
             output: String::new(),
         }

@@ -162,10 +162,15 @@ impl TestBed<'_> {
                     Ok(Ok(output)) => {
                         TestResult { test: test.name.clone(), failure: None, took: started.elapsed(), output }
                     }
-                    Ok(Err(broken)) => TestResult {
-                        output: broken.answer,
-                        ..failed(test, Ending::Step(broken.number), &broken.message, started)
-                    },
+                    Ok(Err(broken)) => {
+                        let failure = Failure::new(Ending::Step(broken.number), broken.message);
+                        TestResult {
+                            test: test.name.clone(),
+                            failure: Some(Failure { status: broken.status, ..failure }),
+                            took: started.elapsed(),
+                            output: broken.answer,
+                        }
+                    }
                 }])
             }
             TestBody::Discover { each: Some(_), .. } => self.each(test, cancel).await,
@@ -269,7 +274,7 @@ impl TestBed<'_> {
         };
         let whole = |message: String| TestResult {
             test: test.name.clone(),
-            failure: Some(Failure { ending: ending_of(&exit).unwrap_or(Ending::Case), message }),
+            failure: Some(Failure::new(ending_of(&exit).unwrap_or(Ending::Case), message)),
             took: exit.took,
             output: both_outputs(&exit),
         };
@@ -292,7 +297,7 @@ impl TestBed<'_> {
         let blame = Regex::new(&self.application.resilience.blame).ok();
         let told = excerpt::failure_excerpt(&exit.stdout, &exit.stderr, blame.as_ref());
         let said = || if exit.stderr.trim().is_empty() { exit.stdout.clone() } else { exit.stderr.clone() };
-        Some(Failure { ending, message: told.unwrap_or_else(said) })
+        Some(Failure::new(ending, told.unwrap_or_else(said)))
     }
 
     async fn exec(
@@ -369,7 +374,7 @@ fn only(test: &TestCase, case: &str, mut results: Vec<TestResult>) -> Vec<TestRe
     results.retain(|result| result.test == case);
     if results.is_empty() {
         let message = format!("the report has no case `{case}`, but {}", known.join(", "));
-        let failure = Some(Failure { ending: Ending::Case, message });
+        let failure = Some(Failure::new(Ending::Case, message));
         return vec![TestResult { test: test.name.clone(), failure, took, output: String::new() }];
     }
     results.iter_mut().for_each(|result| result.test.clone_from(&test.name));
@@ -377,7 +382,7 @@ fn only(test: &TestCase, case: &str, mut results: Vec<TestResult>) -> Vec<TestRe
 }
 
 fn failed(test: &TestCase, ending: Ending, message: &str, started: Instant) -> TestResult {
-    let failure = Some(Failure { ending, message: message.to_owned() });
+    let failure = Some(Failure::new(ending, message));
     TestResult { test: test.name.clone(), failure, took: started.elapsed(), output: String::new() }
 }
 

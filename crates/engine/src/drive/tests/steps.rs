@@ -35,6 +35,8 @@ pub(super) struct Broken {
     pub(super) message: String,
     /// The answer's body, shortened.
     pub(super) answer: String,
+    /// The answer's status, where that is what was wrong.
+    pub(super) status: Option<u16>,
 }
 
 struct Answer {
@@ -51,7 +53,12 @@ impl Client<'_> {
         for step in steps {
             // A step is told as in the file: a smaller input must not look like another failure.
             let number = step.number;
-            let broken = |message: String, answer: &str| Broken { number, message, answer: shorten(answer) };
+            let broken = |message: String, answer: &str| Broken {
+                number,
+                message,
+                answer: shorten(answer),
+                status: None,
+            };
             let name = self.fill(&step.name, &saved);
             let sent = tokio::time::timeout(STEP_WITHIN, self.send(step, &saved)).await;
             let answer = match sent {
@@ -59,6 +66,10 @@ impl Client<'_> {
                 Ok(Err(problem)) => return Err(broken(format!("{name}: {problem}"), "")),
                 Err(_) => return Err(broken(format!("{name}: no answer in time"), "")),
             };
+            if let Some(problem) = check_status(&step.expect, answer.status) {
+                let broken = broken(format!("{name}: {problem}"), &answer.body);
+                return Err(Broken { status: Some(answer.status), ..broken });
+            }
             if let Err(problem) = check(&step.expect, &answer, &saved) {
                 return Err(broken(format!("{name}: {problem}"), &answer.body));
             }
@@ -143,14 +154,17 @@ fn explain(error: &hyper::Error) -> String {
     text
 }
 
-fn check(expect: &Expectation, answer: &Answer, saved: &BTreeMap<String, String>) -> Result<(), String> {
+/// What is wrong with a status; without an expectation any below 400 will do.
+fn check_status(expect: &Expectation, status: u16) -> Option<String> {
     match expect.status {
-        Some(wanted) if wanted != answer.status => {
-            return Err(format!("status {} != {wanted}", answer.status));
-        }
-        None if answer.status >= 400 => return Err(format!("status {}", answer.status)),
-        _ => {}
+        Some(wanted) if wanted != status => Some(format!("status {status} != {wanted}")),
+        None if status >= 400 => Some(format!("status {status}")),
+        _ => None,
     }
+}
+
+/// Checks everything but the status.
+fn check(expect: &Expectation, answer: &Answer, saved: &BTreeMap<String, String>) -> Result<(), String> {
     if let Some(pattern) = &expect.body
         && !regex(pattern, saved)?.is_match(&answer.body)
     {
@@ -235,7 +249,8 @@ mod tests {
     fn expect(text: &str, answer: Answer, problem: Option<&str>) {
         let expectation: Expectation = serde_json::from_str(text).unwrap();
         let saved = BTreeMap::from([("id".to_owned(), "a.b".to_owned())]);
-        let got = check(&expectation, &answer, &saved).err();
+        let got =
+            check_status(&expectation, answer.status).or_else(|| check(&expectation, &answer, &saved).err());
         assert_eq!(got.as_deref(), problem);
     }
 

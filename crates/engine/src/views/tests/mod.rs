@@ -83,7 +83,7 @@ async fn put_run(campaign: &Campaign, number: u32, tests: &[(&str, bool)]) -> Ru
     let result = |(name, fails): &(&str, bool)| TestResult {
         test: (*name).to_owned(),
         took: std::time::Duration::ZERO,
-        failure: fails.then(|| Failure { ending: Ending::Step(1), message: "no".into() }),
+        failure: fails.then(|| Failure::new(Ending::Step(1), "no")),
         output: String::new(),
     };
     let short = campaign.id().as_str().split('-').next().unwrap();

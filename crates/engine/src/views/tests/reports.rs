@@ -64,8 +64,12 @@ fn resilience_report() -> ResilienceReport {
         json!({ "test": "pay", "verdict": { "kind": "clean" }, "seen": 3, "candidates": {}, "took": "1s",
             "defects": vec![json!({ "perturbations": [], "minimal": true, "signature": null }); defects],
             "trials": { "baseline": 2, "neutral": 3, "changing": 0, "unresolved": 2 },
-            "missed": [{ "perturbation": { "kind": "error", "target": "stock GET /a" }, "why": "the call was not made" }],
-            "unresolved": { "error stock GET /a was not applied": 1, "the deployment broke": 1 } })
+            "missed": [{ "perturbation": { "kind": "error", "target": "stock GET /a" }, "why": "no_such_call" }],
+            "unresolved": [
+                { "reason": { "kind": "not_applied", "perturbation": { "kind": "error", "target": "stock GET /a" },
+                              "why": "no_such_call" }, "trials": 1 },
+                { "reason": { "kind": "described", "text": "the deployment broke" }, "trials": 1 },
+            ] })
     };
     let report = json!({ "campaign": "ee22-1", "application": "shop", "strategy": "screen", "seed": 1,
         "verdict": { "kind": "clean" }, "tests": [test(2), test(1)], "took": "2s" });
@@ -171,11 +175,10 @@ fn a_resilience_report_counts_and_says_nothing_twice() {
     let report = resilience_report();
     let view = ResilienceView::new(&report);
     assert_eq!((view.defects, view.trials), (3, 10));
-    assert_eq!(
-        view.tests[0].unresolved,
-        [("the deployment broke", 1)],
-        "what was not applied is listed by itself"
-    );
+    let [unresolved] = view.tests[0].unresolved.as_slice() else {
+        panic!("what was not applied is listed by itself: {:?}", view.tests[0].unresolved)
+    };
+    assert_eq!((unresolved.reason.to_string().as_str(), unresolved.trials), ("the deployment broke", 1));
     let step = |start_us, took_us| TraceStep {
         depth: 0,
         receiver: "stock".into(),
