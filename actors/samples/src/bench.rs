@@ -5,11 +5,11 @@
 
 use std::io::{self, BufRead, Write};
 
+use faultscope_bench::resilience::simulate::{Asserted, Mutant, System};
+use faultscope_bench::resilience::{Answer, Ask, Framework};
 use faultscope_model::{DeltaSet, Outcome};
 use faultscope_probe_format::Perturbation;
 use faultscope_search::resilience::Clues;
-use faultscope_search::resilience::bench::{Answer, Ask, Framework};
-use faultscope_search::resilience::simulate::{Asserted, Mutant, System};
 use tokio::time::Instant;
 
 use crate::{Faults, Sample, trial};

@@ -10,12 +10,12 @@ mod counter;
 mod on_kameo;
 mod on_ractor;
 
+pub use faultscope_bench::resilience::Framework;
+use faultscope_bench::resilience::simulate::{Asserted, System};
 use faultscope_model::outcome::{Ending, Signature};
 use faultscope_model::{DeltaSet, Outcome};
 use faultscope_probe::{Probe, ProbeError};
 use faultscope_probe_format::{Configuration, Event, Perturbation, TargetId};
-pub use faultscope_search::resilience::bench::Framework;
-use faultscope_search::resilience::simulate::{Asserted, System};
 use faultscope_search::resilience::{Clues, Targets};
 
 /// What is run.

@@ -5,8 +5,8 @@
 use std::process::ExitCode;
 
 use faultscope_actor_samples::{Faults, Framework, Sample, bench, run};
+use faultscope_bench::resilience::simulate::System;
 use faultscope_probe::Probe;
-use faultscope_search::resilience::simulate::System;
 
 const USAGE: &str = "usage: faultscope-actor-samples ractor|kameo accumulator|repaired
        faultscope-actor-samples ractor|kameo counters|FILE SYSTEM [FAULTY ACTOR ...]

@@ -1,9 +1,9 @@
 //! The samples on kameo.
 
+use faultscope_bench::resilience::simulate::System;
 use faultscope_journal::Journal;
 use faultscope_kameo::Probed;
 use faultscope_probe::Probe;
-use faultscope_search::resilience::simulate::System;
 use kameo::prelude::*;
 
 use crate::accumulator::{self, Accumulator, Delivering, NUMBERS};

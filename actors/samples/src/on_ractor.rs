@@ -1,9 +1,9 @@
 //! The samples on ractor.
 
+use faultscope_bench::resilience::simulate::System;
 use faultscope_journal::Journal;
 use faultscope_probe::Probe;
 use faultscope_ractor::Probed;
-use faultscope_search::resilience::simulate::System;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 
 use crate::accumulator::{self, Accumulator, Delivering, NUMBERS};

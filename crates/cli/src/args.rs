@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use faultscope_bench::{BenchArgs, BenchPartArgs};
 use faultscope_model::units::ByteSize;
 
-use crate::bench::{BenchArgs, BenchPartArgs};
 use crate::commands::beside::BesideArgs;
 use crate::commands::{
     capture::CaptureArgs, debug_args::DebugArgs, deps::DepsArgs, metrics::MetricsArgs, report::ReportArgs,
@@ -120,7 +120,11 @@ pub(crate) enum Command {
     Metrics(MetricsArgs),
     /// Removes what a killed tool left behind, and old campaigns.
     Clean(CleanArgs),
-    /// Measures the tool against named peers and bounds.
+    /// Measures the tool against named peers and goals.
+    ///
+    /// Every figure with a goal has a verdict: met, tie (missed by no more than the stated tolerance), missed, or not
+    /// compared when its peer was left out. Exit code 1 means that a goal is missed, 4 that a peer is not there, 6 that
+    /// others used the machine so much that the figures are invalid.
     ///
     /// Example: faultscope bench mesh --json
     Bench(BenchArgs),

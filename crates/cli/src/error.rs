@@ -1,5 +1,6 @@
 //! What a command reports when it cannot do its work: a kind, a chain of causes, a hint.
 
+use faultscope_bench::{BenchError, BenchErrorKind};
 use faultscope_engine::EngineError;
 use faultscope_engine::views::{Subject, ViewError};
 use faultscope_model::application::SpecError;
@@ -120,6 +121,25 @@ impl From<EngineError> for CommandError {
                 Self { causes: texts, hint, ..Self::new(exit, message) }
             }
         }
+    }
+}
+
+impl From<BenchError> for CommandError {
+    fn from(error: BenchError) -> Self {
+        let BenchError { kind, message, causes, hint } = error;
+        let exit = match kind {
+            BenchErrorKind::Spec(error) => return (*error).into(),
+            BenchErrorKind::Engine(error) => return (*error).into(),
+            BenchErrorKind::Platform(error) => return (*error).into(),
+            BenchErrorKind::Store(error) => return (*error).into(),
+            BenchErrorKind::Usage => Exit::Usage,
+            BenchErrorKind::Unavailable => Exit::Platform,
+            BenchErrorKind::Environment => Exit::Environment,
+            BenchErrorKind::Unresolved => Exit::Unresolved,
+            BenchErrorKind::Interrupted => Exit::Interrupted,
+            BenchErrorKind::Internal => Exit::Internal,
+        };
+        Self { causes, hint, ..Self::new(exit, message) }
     }
 }
 

@@ -7,17 +7,17 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// It did what it should, and found nothing wrong.
     Done = 0,
-    /// A failure was found: a test failed, a cause was reduced.
+    /// A failure was found: a test failed, a cause was reduced, a goal of a yardstick was missed.
     Found = 1,
     /// The command line is wrong.
     Usage = 2,
     /// The application file is wrong.
     Spec = 3,
-    /// The platform is not there or lacks a right.
+    /// The platform is not there or lacks a right, or a peer of a yardstick is missing.
     Platform = 4,
     /// The trial could not be judged, or the failure does not come back.
     Unresolved = 5,
-    /// The environment spoiled trials or changed under them.
+    /// The environment spoiled trials or measurements, or changed under them.
     Environment = 6,
     /// The time or the trials that were given are used up.
     Budget = 7,

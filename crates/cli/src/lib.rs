@@ -1,7 +1,6 @@
 //! Arguments, printing, exit codes: the only crate that knows the terminal.
 
 mod args;
-mod bench;
 mod campaign;
 mod commands;
 mod comparison;
@@ -105,9 +104,9 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Metrics(args) => commands::metrics::run(&args, printer),
         Command::Clean(args) => commands::clean::run(args, printer).await,
         Command::Demo(args) => commands::demo::run(args, global, printer).await,
-        Command::Bench(args) => bench::run(args, printer).await,
+        Command::Bench(args) => commands::bench::run(&args, printer).await,
         Command::Fetch(args) => commands::fetch::run(args, printer).await,
-        Command::BenchPart(args) => bench::part(args).await,
+        Command::BenchPart(args) => commands::bench::run_part(&args).await,
         Command::Completions(_) | Command::Init(_) => {
             Err(CommandError::internal("this command runs without a runtime"))
         }

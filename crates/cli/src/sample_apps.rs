@@ -27,12 +27,6 @@ pub(crate) const TICKETING: Sample = sample!("ticketing":
     "cases/booking/consumer.yaml", "cases/booking/restart.yaml", "cases/booking/retry.yaml",
     "cases/booking/fallback.yaml", "cases/booking/pair.yaml", "cases/booking/all.yaml");
 
-/// The defects of the booking cases.
-pub(crate) const BOOKING: &str = include_str!("../../../apps/ticketing/cases/booking/expected.yaml");
-
-/// The answers to the cases of the sample.
-pub(crate) const EXPECTED: &str = include_str!("../../../apps/ticketing/cases/expected.yaml");
-
 impl Sample {
     /// Writes the files below a folder. Files that are there already with other content stay.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {

@@ -10,7 +10,6 @@ pub mod circumstance;
 pub mod compare;
 pub mod digest;
 pub mod event;
-pub mod figures;
 pub mod ids;
 pub mod import;
 pub mod input;

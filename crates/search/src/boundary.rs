@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultscope_model::{Outcome, TrialId};
 
-/// More trials than this are not spent on one boundary.
-const MOST_TRIALS: u32 = 200;
+use crate::tuning::BoundaryTuning;
 
 /// What is known before the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +58,7 @@ pub struct Boundary {
     /// Places far from them that are looked at to see whether this boundary is the only one.
     looks: BTreeSet<i64>,
     next: u64,
+    tuning: BoundaryTuning,
 }
 
 /// What a place showed.
@@ -111,6 +111,7 @@ impl Boundary {
             settled: None,
             looks: BTreeSet::new(),
             next: 1,
+            tuning: BoundaryTuning::default(),
         }
     }
 
@@ -202,7 +203,7 @@ impl Boundary {
     }
 
     fn spent(&self) -> bool {
-        self.trials() >= MOST_TRIALS
+        self.trials() >= self.tuning.most_trials
     }
 
     fn upwards(&self) -> bool {
@@ -254,7 +255,8 @@ impl Boundary {
 
     fn are_neighbours(&self, a: i64, b: i64) -> bool {
         let apart = a.abs_diff(b);
-        let relative = self.line.relative && apart <= a.unsigned_abs().min(b.unsigned_abs()) / 50;
+        let relative =
+            self.line.relative && apart <= a.unsigned_abs().min(b.unsigned_abs()) / self.tuning.parts;
         apart <= 1 || relative
     }
 

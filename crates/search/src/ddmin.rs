@@ -15,10 +15,10 @@ use crate::{Moves, Problem, Search, SlotView, Start};
 ///
 /// ```
 /// use faultscope_search::{Ddmin, Problem};
-/// use faultscope_search::simulate::{simulate, read, Durations, Oracle};
+/// use faultscope_bench::simulate::{Durations, Oracle, Slots, read, simulate};
 /// let instance = &read(r#"{"id":"a-0","n":8,"k":2,"family":"mono","failing":[2,6]}"#).unwrap()[0];
 /// let mut search = Ddmin::new(Problem::new(8));
-/// let run = simulate(&mut search, &Oracle::new(instance), Durations::Unit, 1, 1000);
+/// let run = simulate(&mut search, &Oracle::new(instance), &Slots::new(1, Durations::Unit), 1000);
 /// assert_eq!(run.answer(), &instance.critical());
 /// ```
 #[derive(Debug)]

@@ -19,10 +19,10 @@ use crate::{Moves, Problem, Search, SlotView, Start};
 ///
 /// ```
 /// use faultscope_search::{DdminPar, Problem, Search};
-/// use faultscope_search::simulate::{simulate, read, Durations, Oracle};
+/// use faultscope_bench::simulate::{Durations, Oracle, Slots, read, simulate};
 /// let instance = &read(r#"{"id":"a-0","n":8,"k":2,"family":"mono","failing":[2,6]}"#).unwrap()[0];
 /// let mut search = DdminPar::new(Problem::new(8));
-/// let run = simulate(&mut search, &Oracle::new(instance), Durations::Unit, 4, 1000);
+/// let run = simulate(&mut search, &Oracle::new(instance), &Slots::new(4, Durations::Unit), 1000);
 /// assert_eq!(run.answer(), &instance.critical());
 /// assert!(search.rounds().len() > 1);
 /// ```

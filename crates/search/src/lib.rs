@@ -9,7 +9,6 @@
 //! [`resilience`] explores which perturbations of a test's run change its outcome.
 
 mod bayes;
-pub mod bench;
 mod boundary;
 mod ddmin;
 mod ddmin_par;
@@ -18,8 +17,8 @@ mod ledger;
 mod problem;
 mod random;
 pub mod resilience;
-pub mod simulate;
 mod standing;
+mod tuning;
 
 pub use bayes::{Bayes, BayesOptions};
 pub use boundary::{Boundary, FoundBoundary, Line, Side, Steps};
@@ -28,6 +27,7 @@ pub use ddmin_par::DdminPar;
 pub use fixed::Fixed;
 pub use problem::Problem;
 pub use standing::{Cause, Proof, Round, Standing, Task, TaskEnd, TaskKind};
+pub use tuning::{BeliefTuning, BoundaryTuning, ChoiceTuning, SuspicionTuning, Tuning};
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! A small generator of random numbers, the same on every machine.
 
-/// SplitMix64 (Steele et al. 2014): one word of state, good enough to draw pools and instances.
+/// SplitMix64 (Steele et al. 2014): one word of state, good enough to draw pools.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -25,25 +25,10 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A standard normal number (Box and Muller).
-    pub(crate) fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.unit()).cos()
-    }
-
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i + 1));
         }
-    }
-
-    /// So many different numbers below `bound`, ascending.
-    pub(crate) fn choose(&mut self, count: usize, bound: usize) -> Vec<usize> {
-        let mut chosen = std::collections::BTreeSet::new();
-        while chosen.len() < count.min(bound) {
-            chosen.insert(self.below(bound));
-        }
-        chosen.into_iter().collect()
     }
 }
 

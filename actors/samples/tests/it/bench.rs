@@ -2,8 +2,8 @@
 
 use faultscope_actor_samples::Framework;
 use faultscope_actor_samples::bench::{run, serve};
-use faultscope_search::resilience::bench::{Answer, Ask, Strategy, Task, Variant};
-use faultscope_search::resilience::simulate::{Mutant, System};
+use faultscope_bench::resilience::simulate::{Mutant, System};
+use faultscope_bench::resilience::{Answer, Ask, Strategy, Task, Variant};
 
 fn task(system: usize, variant: Variant) -> Task {
     Task { system, variant, strategy: Strategy::Default, actor: 25, seed: 3 }

@@ -1,9 +1,9 @@
 //! Perturbed runs in this process.
 
 use faultscope_actor_samples::{Faults, Framework, Sample, trial};
+use faultscope_bench::resilience::simulate::{Asserted, Mutant, System, explore};
 use faultscope_probe_format::Kind;
 use faultscope_search::Search;
-use faultscope_search::resilience::simulate::{Asserted, Mutant, System, explore};
 use faultscope_search::resilience::{RtDd, Scope, Screen, ScreenOptions, Targets};
 
 const BOTH: [Framework; 2] = [Framework::Ractor, Framework::Kameo];

@@ -1,5 +1,6 @@
 //! One file for each subcommand.
 
+pub(crate) mod bench;
 pub(crate) mod beside;
 pub(crate) mod capture;
 pub(crate) mod cell;

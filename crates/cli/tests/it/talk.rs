@@ -41,7 +41,7 @@ fn help() {
       deps         Shows who called whom, how often and with how many errors, by reported spans
       metrics      Lists and draws metrics of instances and services over time
       clean        Removes what a killed tool left behind, and old campaigns
-      bench        Measures the tool against named peers and bounds
+      bench        Measures the tool against named peers and goals
       fetch        Sends one HTTP request and prints the answer; fails when the status is 400 or above
       completions  Prints a completion script for a shell
       help         Print this message or the help of the given subcommand(s)

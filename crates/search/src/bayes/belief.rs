@@ -250,7 +250,6 @@ impl Belief {
     fn growth(&self, size: usize) -> f32 {
         let (n, m, k) = (self.model.size as f32, self.candidates.len() as f32, size as f32);
         let ratio = if k < n.sqrt() { self.model.ratio } else { self.model.tail };
-        let ratio = if size == 1 { ratio * self.model.single } else { ratio };
         ratio * ((m - k) / (n - k).max(1.0)).max(0.0)
     }
 

@@ -9,55 +9,6 @@ use super::pools::{Cells, Shape};
 use super::{Bayes, Phase, distance};
 use crate::SlotView;
 
-/// The pools that are drawn for each trial.
-const SHAPES: [Shape; 8] = [
-    Shape::Nested,
-    Shape::Nested,
-    Shape::Nested,
-    Shape::Nested,
-    Shape::Contiguous,
-    Shape::Contiguous,
-    Shape::Scattered,
-    Shape::Scattered,
-];
-
-/// The least worth of a trial, in bits, for which a slot is used.
-const LEAST: f64 = 0.1;
-
-/// How much more that must be near the end for each trial that runs: the more run, the more will be
-/// cancelled.
-const CROWD: f64 = 0.12;
-
-/// How many trials before the end that begins.
-const NEAR: f64 = 5.0;
-
-/// So many that run do not count for that.
-const FEW: usize = 4;
-
-/// How many trials run at a time for each that may be left: what runs when the answer comes is cancelled.
-const AHEAD: f64 = 1.3;
-
-/// How many changes are tried on a pool to fit it to the trials that run.
-const POLISH: usize = 100;
-
-/// Up to so many deltas twice as many: there a trial is a large part of all, and a change is tried quickly.
-const SMALL: usize = 128;
-
-/// What nested pools are worth more, because they keep the belief simple.
-const NESTED: f64 = 0.05;
-
-/// What it costs to take deltas apart that are likely to make sense only together, in bits.
-const KIN: f64 = 0.3;
-
-/// What it is worth to complete a proof at once, for each slot that would otherwise wait for it.
-const FINISH: f64 = 1.2;
-
-/// The most slots that count for that.
-const MOST_SPARE: usize = 5;
-
-/// What the change of every delta of a slot costs, in bits: enough to decide between equals.
-const SWITCH: f64 = 0.02;
-
 impl Bayes {
     /// Chooses trials for free slots, the most worthy first.
     pub(super) fn choose(&mut self, free: &[&SlotView]) -> Vec<DeltaSet> {
@@ -97,7 +48,7 @@ impl Bayes {
         let proofs = self.proofs(&cells, 1);
         let useless = |set: &DeltaSet| {
             let fails = cells.failing(set);
-            let certain = !(0.003..=0.997).contains(&fails);
+            let certain = fails.min(1.0 - fails) < self.options.tuning.choice.certain;
             certain && !proofs.iter().any(|(proof, _)| proof == set) && !self.proves(set)
         };
         let running = self.ledger.running().iter();
@@ -111,8 +62,10 @@ impl Bayes {
 
     /// After so many trials without a smaller set the belief is not trusted any more.
     pub(super) fn patience(&self) -> usize {
+        let tuning = &self.options.tuning.choice;
         let count = self.best.len().max(2) as f64;
-        (16.0 + 8.0 * count.log2()) as usize + 2 * self.trials.len() / 3
+        (tuning.patience + tuning.patience_a_bit * count.log2()) as usize
+            + (tuning.patience_share * self.trials.len() as f64) as usize
     }
 
     /// The next sets of a sweep over complements, from halves to single deltas (Algorithm 1).
@@ -169,6 +122,7 @@ impl Bayes {
 
     fn most_worthy(&mut self, free: &[&SlotView]) -> Vec<DeltaSet> {
         let mut random = self.random.clone();
+        let tuning = &self.options.tuning.choice;
         let mut cells = Cells::new(&self.belief, self.options.rate as f32);
         for set in self.ledger.running().values() {
             cells.add(set);
@@ -176,21 +130,23 @@ impl Bayes {
         let proofs = self.proofs(&cells, free.len());
         // Near the end, what is started is likely to be cancelled.
         let (_, remaining) = self.outlook_of(&cells);
-        let crowd = CROWD * (NEAR / remaining).min(1.0).powi(2);
+        let crowd = tuning.crowd * (tuning.near / remaining).min(1.0).powi(2);
         let mut alone = self.ledger.running().is_empty();
-        let polish = if self.problem.size <= SMALL { 2 * POLISH } else { POLISH };
+        let shapes = || {
+            let drawn = |shape, count| std::iter::repeat_n(shape, count);
+            drawn(Shape::Nested, tuning.nested_pools)
+                .chain(drawn(Shape::Contiguous, tuning.contiguous_pools))
+                .chain(drawn(Shape::Scattered, tuning.scattered_pools))
+        };
         let mut chosen: Vec<DeltaSet> = Vec::new();
         for _ in 0..free.len() {
             let running = self.ledger.running().len() + chosen.len();
-            if !self.is_flaky() && running as f64 > AHEAD * remaining {
-                break;
-            }
             let mut best: Option<(f64, DeltaSet)> = None;
             let mut consider = |set: DeltaSet, worth: f64| {
                 let switch =
                     free.iter().filter_map(|slot| slot.current.as_ref()).map(|now| distance(now, &set));
-                let worth =
-                    worth - SWITCH * switch.min().unwrap_or(0) as f64 / self.problem.size.max(1) as f64;
+                let worth = worth
+                    - tuning.switch * switch.min().unwrap_or(0) as f64 / self.problem.size.max(1) as f64;
                 if best.as_ref().is_none_or(|(most, _)| worth > *most) {
                     best = Some((worth, set));
                 }
@@ -200,14 +156,14 @@ impl Bayes {
                     consider(set.clone(), cells.gain(set) + worth);
                 }
             }
-            for shape in SHAPES {
+            for shape in shapes() {
                 // A single trial needs no fine tuning: any pool that is hit in half of the cases will do.
-                let polish = if alone || shape != Shape::Scattered { 0 } else { polish };
+                let polish = if alone || shape != Shape::Scattered { 0 } else { tuning.polish };
                 let (pool, gain) = cells.propose(&mut random, shape, polish);
-                let nested = if shape == Shape::Nested { NESTED } else { 0.0 };
+                let nested = if shape == Shape::Nested { tuning.nested } else { 0.0 };
                 let kept = self.problem.keep_kin(pool.clone(), &self.best);
                 // What belongs together is taken apart only where the rest tells little any more.
-                let apart = (kept != pool).then(|| (pool.clone(), nested - KIN));
+                let apart = (kept != pool).then(|| (pool.clone(), nested - tuning.kin));
                 for (asked, extra) in [Some((kept, nested)), apart].into_iter().flatten() {
                     let Some(set) = self.problem.close(&asked) else {
                         continue;
@@ -218,7 +174,7 @@ impl Bayes {
                     }
                 }
             }
-            let least = LEAST + crowd * running.saturating_sub(FEW) as f64;
+            let least = tuning.least + crowd * running as f64;
             match best {
                 Some((worth, set)) if worth >= least => {
                     cells.add(&set);
@@ -234,9 +190,10 @@ impl Bayes {
 
     /// The trials that the likeliest causes need for their proof, with what they are worth for it.
     fn proofs(&self, cells: &Cells<'_>, slots: usize) -> Vec<(DeltaSet, f64)> {
+        let tuning = &self.options.tuning.choice;
         let mut shares: HashMap<DeltaSet, f64, FixedState> = HashMap::default();
-        for (cause, share) in cells.likeliest(16) {
-            if share < 0.02 {
+        for (cause, share) in cells.likeliest(tuning.proof_causes) {
+            if share < tuning.proof_share {
                 break;
             }
             let Some(cause) = self.problem.close(&cause) else {
@@ -255,8 +212,8 @@ impl Bayes {
             let open: Vec<DeltaSet> =
                 smaller.chain([cause.clone()]).filter(|set| self.ledger.get(set).is_none()).collect();
             // A proof that is complete after the trials of this moment saves all slots another round.
-            let spare = slots.saturating_sub(open.len()).min(MOST_SPARE) as f64;
-            let worth = share * (1.0 + FINISH * spare / open.len().max(1) as f64);
+            let spare = slots.saturating_sub(open.len()) as f64;
+            let worth = share * (1.0 + tuning.finish * spare / open.len().max(1) as f64);
             for set in open {
                 if self.ledger.running_as(&set).is_none() {
                     *shares.entry(set).or_default() += worth;
@@ -265,7 +222,7 @@ impl Bayes {
         }
         let mut shares: Vec<_> = shares.into_iter().filter(|(set, _)| self.is_new(set)).collect();
         shares.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        shares.truncate(24);
+        shares.truncate(tuning.most_proofs);
         shares
     }
 

@@ -20,7 +20,7 @@ use faultscope_model::{DeltaSet, Outcome, TrialId};
 use crate::ledger::{Ledger, Verdict};
 use crate::random::Random;
 use crate::standing::{Cause, Proof, Standing};
-use crate::{Moves, Problem, Search, SlotView, Start};
+use crate::{Moves, Problem, Search, SlotView, Start, Tuning};
 use belief::Belief;
 use model::Model;
 
@@ -35,11 +35,13 @@ pub struct BayesOptions {
     pub all: bool,
     /// How probable an answer must be when the test is flaky.
     pub confidence: f64,
+    /// The constants of the search.
+    pub tuning: Tuning,
 }
 
 impl Default for BayesOptions {
     fn default() -> Self {
-        Self { seed: 1, rate: 1.0, all: false, confidence: 0.99 }
+        Self { seed: 1, rate: 1.0, all: false, confidence: 0.99, tuning: Tuning::default() }
     }
 }
 
@@ -60,10 +62,10 @@ enum Phase {
 ///
 /// ```
 /// use faultscope_search::{Bayes, BayesOptions, Problem};
-/// use faultscope_search::simulate::{simulate, read, Durations, Oracle};
+/// use faultscope_bench::simulate::{Durations, Oracle, Slots, read, simulate};
 /// let instance = &read(r#"{"id":"a-0","n":36,"k":2,"family":"mono","failing":[2,16]}"#).unwrap()[0];
 /// let mut search = Bayes::new(Problem::new(36), BayesOptions::default());
-/// let run = simulate(&mut search, &Oracle::new(instance), Durations::Unit, 4, 1000);
+/// let run = simulate(&mut search, &Oracle::new(instance), &Slots::new(4, Durations::Unit), 1000);
 /// assert_eq!(run.answer(), &instance.critical());
 /// ```
 #[derive(Debug)]

@@ -17,8 +17,6 @@ pub(super) struct Model {
     pub(super) beside: f32,
     /// How much less likely a cause is for each delta more.
     pub(super) ratio: f32,
-    /// How much less likely more than one is.
-    pub(super) single: f32,
     /// The same beyond the square root of the number of all deltas.
     pub(super) tail: f32,
     /// The probability that a set with the whole cause does not fail.
@@ -33,18 +31,11 @@ pub(super) struct Model {
     pub(super) partial: f32,
     /// How many particles.
     pub(super) particles: usize,
+    /// How many particles there are for one slot, how many more for each, and the most.
+    particles_for: (usize, usize, usize),
     /// Whether outcomes can differ between trials of a set.
     pub(super) repeated: bool,
 }
-
-/// The most particles.
-const MOST_PARTICLES: usize = 400;
-
-/// So many are enough for one trial at a time.
-const LEAST_PARTICLES: usize = 275;
-
-/// And so many more for each slot: what runs at the same time tells more causes apart.
-const PARTICLES_A_SLOT: usize = 10;
 
 /// A possible cause.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -67,11 +58,12 @@ impl Particle {
 impl Model {
     /// What is believed about a problem; the figures are meant for any space, not for one.
     pub(super) fn of(problem: &Problem, options: &BayesOptions) -> Self {
+        let tuning = &options.tuning.belief;
         let count = problem.size.max(1) as f32;
+        let (first, last) = (tuning.first_rank as f32, tuning.last_rank as f32);
         let suspicion = (0..problem.size)
             .map(|delta| match problem.ranks.get(delta) {
-                // The first is seven times as suspicious as the last.
-                Some(&rank) if problem.ranked => 1.75 - 1.5 * (rank as f32 - 0.5) / count,
+                Some(&rank) if problem.ranked => first - (first - last) * (rank as f32 - 0.5) / count,
                 _ => 1.0,
             })
             .map(|suspicion: f32| suspicion.max(0.1))
@@ -79,26 +71,26 @@ impl Model {
         Self {
             size: problem.full().len(),
             suspicion,
-            together: 0.3,
-            beside: 0.8,
-            ratio: 0.8,
-            tail: 0.6,
-            // The more deltas differ, the less can be said for more than one of them.
-            single: (128.0 / count).min(1.0),
+            together: tuning.together as f32,
+            beside: tuning.beside as f32,
+            ratio: tuning.ratio as f32,
+            tail: tuning.tail as f32,
             // Dearer than one more delta, or every cause would look like a smaller one that was masked.
-            masked: if options.rate < 1.0 { 1.0 - options.rate as f32 } else { 0.1 / count },
-            other: 0.05,
-            noise: 0.1,
-            unexplained: (0.5 / count).min(0.1),
-            partial: 0.1,
-            particles: MOST_PARTICLES,
+            masked: if options.rate < 1.0 { 1.0 - options.rate as f32 } else { tuning.masked as f32 / count },
+            other: tuning.other as f32,
+            noise: tuning.noise as f32,
+            unexplained: (tuning.unexplained as f32 / count).min(0.1),
+            partial: tuning.partial as f32,
+            particles: tuning.most_particles,
+            particles_for: (tuning.least_particles, tuning.particles_a_slot, tuning.most_particles),
             repeated: options.rate < 1.0,
         }
     }
 
     /// Makes the belief as fine as so many slots need it.
     pub(super) fn suit(&mut self, slots: usize) {
-        self.particles = (LEAST_PARTICLES + PARTICLES_A_SLOT * slots).min(MOST_PARTICLES);
+        let (least, each, most) = self.particles_for;
+        self.particles = (least + each * slots).min(most);
     }
 
     /// How many times likelier a cause is for how its deltas lie; 1 in the mean of all causes of a size up

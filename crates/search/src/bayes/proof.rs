@@ -10,9 +10,6 @@ use super::Bayes;
 use crate::ledger::Verdict;
 use crate::standing::Proof;
 
-/// How many other sets are tried for a delta that cannot be left out alone.
-const ALTERNATIVES: usize = 2;
-
 /// The most deltas of a set whose subsets are all weighed.
 const MOST_WEIGHED: usize = 12;
 
@@ -109,7 +106,8 @@ impl Bayes {
             let chances = passed.iter().filter(|&&set| cause & !set == 0).count();
             // As before any trial: each delta more is less likely, and one of many.
             let size = f64::from(cause.count_ones());
-            let prior = (0.8 * size / self.problem.size.max(2) as f64).powf(size);
+            let prior =
+                (self.options.tuning.belief.ratio * size / self.problem.size.max(2) as f64).powf(size);
             prior * missed.powi(chances as i32)
         };
         let total: f64 = (1..=full).map(weight).sum();
@@ -148,7 +146,7 @@ impl Bayes {
                 let mut sets: Vec<DeltaSet> = others.filter_map(with).collect();
                 sets.sort_by_key(|set| (set.len(), set.clone()));
                 sets.dedup();
-                sets.truncate(ALTERNATIVES);
+                sets.truncate(self.options.tuning.choice.alternatives);
                 (delta, sets)
             })
             .collect()

@@ -5,12 +5,10 @@
 //! once: it finds every defect, each minimal. [`Grow`] is for perturbations that may rightly change an
 //! answer: sets of growing size, without those that can tell nothing new.
 
-pub mod bench;
 mod dd;
 mod grow;
 mod random_walk;
 mod screen;
-pub mod simulate;
 mod targets;
 mod weigh;
 

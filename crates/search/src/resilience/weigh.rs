@@ -7,24 +7,7 @@ use faultscope_model::perturbation::Kind;
 
 use super::Targets;
 use crate::random::mix;
-
-/// The share of suspicion of those whose own assertions failed and that nobody else who failed leads to.
-const BLAMED: f64 = 0.9;
-
-/// The share of those that lead to them.
-const UPSTREAM: f64 = 0.08;
-
-/// How much less suspicious one message farther away is.
-const FARTHER: f64 = 0.7;
-
-/// How much less suspicious an actor is for each end that it leads to and that did not fail.
-const SPARED: f64 = 0.4;
-
-/// How suspicious an actor is that does not lead to all ends that failed.
-const ELSEWHERE: f64 = 0.01;
-
-/// What is left of the suspicion of a class after its likeliest member alone passed.
-pub(super) const MISSED: f64 = 0.3;
+use crate::tuning::SuspicionTuning;
 
 /// Candidates that a defect concerns together: all of one kind at one actor.
 pub(super) type Class = (usize, Kind);
@@ -55,7 +38,12 @@ fn roots(targets: &Targets, blamed: &[usize]) -> Vec<usize> {
 }
 
 /// The weights of the classes that a set touches, given whose assertions failed.
-pub(super) fn weigh(targets: &Targets, set: &DeltaSet, blamed: &[usize]) -> BTreeMap<Class, f64> {
+pub(super) fn weigh(
+    targets: &Targets,
+    set: &DeltaSet,
+    blamed: &[usize],
+    tuning: &SuspicionTuning,
+) -> BTreeMap<Class, f64> {
     let mut weights: BTreeMap<Class, f64> = set.iter().map(|place| (class_of(targets, place), 1.0)).collect();
     if blamed.is_empty() {
         return weights;
@@ -65,13 +53,13 @@ pub(super) fn weigh(targets: &Targets, set: &DeltaSet, blamed: &[usize]) -> BTre
     // Where only ends are asserted, what fails is what the defect leads to.
     let spared = |actor: usize| {
         let spared = ends[actor].iter().filter(|end| !blamed.contains(end)).count();
-        SPARED.powi(spared.try_into().unwrap_or(i32::MAX))
+        tuning.spared.powi(spared.try_into().unwrap_or(i32::MAX))
     };
     let only_ends = blamed.iter().all(|&actor| is_end(actor));
     let leads_to_all = |actor: usize| blamed.iter().all(|end| ends[actor].contains(end));
     if only_ends && blamed.len() > 1 && (0..ends.len()).any(leads_to_all) {
         for (&(actor, _), weight) in &mut weights {
-            *weight = if leads_to_all(actor) { spared(actor) } else { ELSEWHERE * spared(actor) };
+            *weight = if leads_to_all(actor) { spared(actor) } else { tuning.elsewhere * spared(actor) };
         }
         return weights;
     }
@@ -81,17 +69,17 @@ pub(super) fn weigh(targets: &Targets, set: &DeltaSet, blamed: &[usize]) -> BTre
     let far = |actor: usize| ways.iter().map(|way| way[actor]).sum::<Option<u32>>();
     let raw = |actor: usize| {
         let likely = if only_ends { spared(actor) } else { 1.0 };
-        far(actor).map(|far| FARTHER.powi(far as i32) * likely)
+        far(actor).map(|far| tuning.farther.powi(far as i32) * likely)
     };
     let total: f64 = weights.keys().filter(|c| !roots.contains(&c.0)).filter_map(|c| raw(c.0)).sum();
     let own = weights.keys().filter(|class| roots.contains(&class.0)).count().max(1) as f64;
     let others = weights.len() as f64;
     for (&(actor, _), weight) in &mut weights {
         *weight = if roots.contains(&actor) {
-            BLAMED / own
+            tuning.blamed / own
         } else {
-            let upstream = raw(actor).map_or(0.0, |raw| UPSTREAM * raw / total);
-            upstream + (1.0 - BLAMED - UPSTREAM) / others
+            let upstream = raw(actor).map_or(0.0, |raw| tuning.upstream * raw / total);
+            upstream + (1.0 - tuning.blamed - tuning.upstream) / others
         };
     }
     weights

@@ -1,7 +1,7 @@
 //! The paper's algorithms need what was recorded for them on the same instances.
 
-use faultscope_search::bench::{Plan, Strategy, rows};
-use faultscope_search::simulate::{Durations, read};
+use faultscope_bench::debug::{Plan, Strategy, rows};
+use faultscope_bench::simulate::{Durations, read};
 
 const INSTANCES: &str = include_str!("../data/instances.jsonl");
 

@@ -1,15 +1,16 @@
 //! The default search reaches its goals on a part of the instances, finds all causes and bears flakiness.
 
+use faultscope_bench::debug::{Plan, Strategy, goals, rows};
+use faultscope_bench::figure::Verdict;
+use faultscope_bench::simulate::{Durations, Oracle, Slots, generate, read, simulate};
 use faultscope_model::{DeltaSet, Outcome};
-use faultscope_search::bench::{Plan, Strategy, goals, rows};
-use faultscope_search::simulate::{Durations, Oracle, generate, read, simulate};
 use faultscope_search::{Bayes, BayesOptions, Problem, Proof, Search, SlotView};
 
 const INSTANCES: &str = include_str!("../data/instances.jsonl");
 
 #[test]
 fn reaches_its_goals() {
-    // The whole is measured by `examples/bench_debug.rs`; tests are not optimised.
+    // The whole is measured by `faultscope bench debug`; tests are not optimised.
     let cells = ["mono-15-2", "mono-36-4", "paper-F3", "multi-36-3x1"];
     let mut instances = read(INSTANCES).unwrap();
     instances.retain(|instance| cells.contains(&instance.cell()));
@@ -20,8 +21,8 @@ fn reaches_its_goals() {
         ..Plan::default()
     };
     let rows = rows(&instances, &plan, |_| ());
-    for goal in goals(&rows) {
-        assert!(goal.is_met(), "{}: {:?}", goal.name, goal.missed);
+    for figure in goals(&rows) {
+        assert!(!matches!(figure.verdict, Verdict::Missed { .. }), "{figure:?}");
     }
 }
 
@@ -30,7 +31,7 @@ fn answers_are_minimal_on_other_seeds() {
     for instance in generate(7, 1).into_iter().filter(|instance| instance.n <= 43) {
         let oracle = Oracle::new(&instance);
         let mut search = Bayes::new(Problem::new(instance.n), BayesOptions::default());
-        let run = simulate(&mut search, &oracle, Durations::Lognormal(instance.seed), 4, 2_000);
+        let run = simulate(&mut search, &oracle, &Slots::new(4, Durations::Lognormal(instance.seed)), 2_000);
         assert!(oracle.is_one_minimal(run.answer()), "{}: {}", instance.id, run.answer());
         assert_eq!(run.misconduct, None, "{}", instance.id);
     }
@@ -41,7 +42,7 @@ fn thousands_of_deltas_are_no_obstacle() {
     let line = r#"{"id":"big-0","n":10000,"k":5,"family":"mono","failing":[17,4096,5000,5001,9998]}"#;
     let instance = &read(line).unwrap()[0];
     let mut search = Bayes::new(Problem::new(instance.n), BayesOptions::default());
-    let run = simulate(&mut search, &Oracle::new(instance), Durations::Unit, 4, 2_000);
+    let run = simulate(&mut search, &Oracle::new(instance), &Slots::new(4, Durations::Unit), 2_000);
     assert_eq!(run.answer(), &instance.critical());
     assert!(run.finished < 110, "{} trials", run.finished);
 }
@@ -53,7 +54,7 @@ fn a_pair_among_a_thousand_takes_few_trials_with_one_slot() {
         let line = format!(r#"{{"id":"pair-0","n":1000,"k":2,"family":"mono","failing":{cause:?}}}"#);
         let instance = &read(&line).unwrap()[0];
         let mut search = Bayes::new(Problem::new(1000), BayesOptions { seed, ..BayesOptions::default() });
-        let run = simulate(&mut search, &Oracle::new(instance), Durations::Unit, 1, 2_000);
+        let run = simulate(&mut search, &Oracle::new(instance), &Slots::new(1, Durations::Unit), 2_000);
         assert_eq!(run.answer(), &instance.critical());
         trials += run.finished;
     }
@@ -71,7 +72,7 @@ fn flaky_failures_are_told_with_confidence() {
         let options = BayesOptions { rate, seed: index as u64, ..BayesOptions::default() };
         let mut search = Bayes::new(Problem::new(instance.n), options);
         let oracle = Oracle::new(instance).flaky(rate);
-        let run = simulate(&mut search, &oracle, Durations::Unit, 3, 1_000);
+        let run = simulate(&mut search, &oracle, &Slots::new(3, Durations::Unit), 1_000);
         assert!(search.is_done(), "{}", instance.id);
         right += usize::from(*run.answer() == instance.critical());
         let belief = run.standing.belief;
@@ -122,7 +123,7 @@ fn all_independent_causes_are_found_and_none_is_left() {
         for slots in [1, 4] {
             let mut search =
                 Bayes::new(Problem::new(36), BayesOptions { all: true, ..BayesOptions::default() });
-            let run = simulate(&mut search, &Oracle::new(instance), Durations::Unit, slots, 500);
+            let run = simulate(&mut search, &Oracle::new(instance), &Slots::new(slots, Durations::Unit), 500);
             let mut found: Vec<Vec<usize>> =
                 run.standing.causes.iter().map(|cause| cause.core.iter().collect()).collect();
             let mut wanted = instance.causes.clone();

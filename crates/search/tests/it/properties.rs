@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use faultscope_bench::debug::Strategy;
+use faultscope_bench::simulate::{Durations, Oracle, Slots, read, simulate};
 use faultscope_model::outcome::{Ending, Signature};
 use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
-use faultscope_search::bench::Strategy;
-use faultscope_search::simulate::{Durations, Oracle, read, simulate};
 use faultscope_search::{BayesOptions, Problem, Search, SlotView};
 use proptest::prelude::*;
 
@@ -83,7 +83,7 @@ proptest! {
         let answer: DeltaSet = cause.iter().map(|delta| delta % n).collect();
         for slots in [1, 5, 12] {
             for (strategy, mut search) in searches(n, seed) {
-                let run = simulate(&mut *search, &oracle, Durations::Lognormal(seed), slots, 5_000);
+                let run = simulate(&mut *search, &oracle, &Slots::new(slots, Durations::Lognormal(seed)), 5_000);
                 prop_assert_eq!(run.misconduct, None);
                 prop_assert_eq!(&run.standing.best, &answer, "{} on {} slots", strategy, slots);
                 prop_assert!(search.is_done());
@@ -102,7 +102,7 @@ proptest! {
     ) {
         let oracle = instance(n, "nonmono", &cause, &blockers);
         for (strategy, mut search) in searches(n, seed) {
-            let run = simulate(&mut *search, &oracle, Durations::Unit, slots, 5_000);
+            let run = simulate(&mut *search, &oracle, &Slots::new(slots, Durations::Unit), 5_000);
             prop_assert_eq!(run.misconduct, None);
             prop_assert!(oracle.is_one_minimal(&run.standing.best), "{}: {}", strategy, run.standing.best);
         }
@@ -131,7 +131,7 @@ proptest! {
     ) {
         let oracle = instance(n, "mono", &cause, &[]);
         for (_, mut search) in searches(n, 1) {
-            let run = simulate(&mut *search, &oracle, Durations::Unit, 3, stop);
+            let run = simulate(&mut *search, &oracle, &Slots::new(3, Durations::Unit), stop);
             prop_assert!(oracle.fails(&run.standing.best));
         }
     }
@@ -145,7 +145,7 @@ proptest! {
                 Problem::new(n),
                 BayesOptions { seed, ..BayesOptions::default() },
             );
-            let run = simulate(&mut *search, &oracle, Durations::Lognormal(3), 4, 500);
+            let run = simulate(&mut *search, &oracle, &Slots::new(4, Durations::Lognormal(3)), 500);
             (run.finished, run.started, run.makespan.to_bits())
         };
         prop_assert_eq!(once(), once());

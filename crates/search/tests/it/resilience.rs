@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use faultscope_bench::resilience::simulate::{Asserted, Defects, Mutant, System, Tree, explore};
+use faultscope_bench::resilience::{Strategy, TABLE_1, Variant, cell};
 use faultscope_model::perturbation::{Event, Kind};
 use faultscope_model::{DeltaSet, Outcome};
 use faultscope_search::Search;
-use faultscope_search::resilience::bench::{Strategy, TABLE_1, Variant, cell};
-use faultscope_search::resilience::simulate::{Asserted, Defects, Mutant, System, Tree, explore};
 use faultscope_search::resilience::{Clues, Grow, GrowOptions, Scope, Screen, ScreenOptions, Targets};
 use proptest::prelude::*;
 

@@ -9,14 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultscope_model::DeltaSet;
 
-use super::super::weigh::{Class, MISSED, aims, class_of, split, weigh};
+use super::super::weigh::{Class, aims, class_of, split, weigh};
 use super::Screen;
 use crate::ledger::Verdict;
 use crate::standing::{Cause, Proof};
-
-/// A class with this share of all suspicion is aimed at. Of three classes that are alike one is tried by
-/// itself: where that fails, the trial is the confirmation too, which a cut would still need.
-const AIM: f64 = 0.33;
 
 /// The hunt for one cause, or for several whose actors are known, in a set that failed.
 #[derive(Debug)]
@@ -61,7 +57,7 @@ impl Hunt {
 impl Screen {
     pub(super) fn start_hunt(&mut self, known: DeltaSet) {
         let blamed = self.blame(&known);
-        let weights = weigh(&self.targets, &known, blamed);
+        let weights = weigh(&self.targets, &known, blamed, &self.options.tuning.suspicion);
         let mut hunt = Hunt {
             suspects: known.clone(),
             known,
@@ -156,7 +152,7 @@ impl Screen {
                 Some(Verdict::Fail) => hunt.found.push(aim),
                 Some(_) => {
                     if let Some(weight) = hunt.weights.get_mut(&class_of(&self.targets, aim)) {
-                        *weight *= MISSED;
+                        *weight *= self.options.tuning.suspicion.missed;
                     }
                 }
             }
@@ -174,7 +170,7 @@ impl Screen {
         let top = classes.iter().copied().max_by(|a, b| weight(a).total_cmp(&weight(b)).then(b.cmp(a)));
         if let Some(class) = top
             && hunt.needed.is_empty()
-            && weight(&class) >= AIM * total
+            && weight(&class) >= self.options.tuning.suspicion.aim * total
             && hunt.aimed.insert(class)
         {
             hunt.aims.extend(self.likeliest(&hunt.suspects, class));
@@ -203,10 +199,10 @@ impl Screen {
             hunt.known = failed.clone();
             let blamed = self.blame(failed);
             if !blamed.is_empty() {
-                hunt.weights = weigh(&self.targets, &hunt.suspects, blamed);
+                hunt.weights = weigh(&self.targets, &hunt.suspects, blamed, &self.options.tuning.suspicion);
                 for class in &hunt.aimed {
                     if let Some(weight) = hunt.weights.get_mut(class) {
-                        *weight *= MISSED;
+                        *weight *= self.options.tuning.suspicion.missed;
                     }
                 }
             }

@@ -17,7 +17,7 @@ use faultscope_model::{DeltaSet, Outcome, TrialId};
 use super::{Clues, Targets};
 use crate::ledger::{Ledger, Verdict};
 use crate::standing::{Cause, Proof, Standing};
-use crate::{Moves, Search, SlotView, Start};
+use crate::{Moves, Search, SlotView, Start, Tuning};
 use hunt::Hunt;
 
 /// What can be chosen.
@@ -31,11 +31,13 @@ pub struct ScreenOptions {
     pub each_kind: bool,
     /// What random choices are drawn from.
     pub seed: u64,
+    /// The constants of the search.
+    pub tuning: Tuning,
 }
 
 impl Default for ScreenOptions {
     fn default() -> Self {
-        Self { rate: 1.0, confidence: 0.99, each_kind: false, seed: 1 }
+        Self { rate: 1.0, confidence: 0.99, each_kind: false, seed: 1, tuning: Tuning::default() }
     }
 }
 

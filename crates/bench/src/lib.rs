@@ -1,0 +1,50 @@
+//! Yardsticks, simulators and peers: what `faultscope bench` measures.
+//!
+//! No capability uses this crate. Simulators and experiments in virtual time need only the searches and are always
+//! there, for tests of searches and for the sample actors; everything that runs the product is behind the feature
+//! `yardsticks`.
+
+#[cfg(feature = "yardsticks")]
+mod args;
+#[cfg(feature = "yardsticks")]
+mod bench;
+#[cfg(feature = "yardsticks")]
+mod campaign;
+pub mod debug;
+#[cfg(feature = "yardsticks")]
+mod error;
+pub mod figure;
+#[cfg(feature = "yardsticks")]
+mod ingest;
+#[cfg(feature = "yardsticks")]
+mod load;
+#[cfg(feature = "yardsticks")]
+mod mesh;
+#[cfg(feature = "yardsticks")]
+mod part;
+#[cfg(feature = "yardsticks")]
+mod platform;
+#[cfg(feature = "yardsticks")]
+mod query;
+mod random;
+#[cfg(feature = "yardsticks")]
+mod report;
+pub mod resilience;
+pub mod simulate;
+#[cfg(feature = "yardsticks")]
+mod spans;
+#[cfg(feature = "yardsticks")]
+mod usage;
+
+#[cfg(feature = "yardsticks")]
+pub use args::{BenchArgs, BenchPartArgs};
+#[cfg(feature = "yardsticks")]
+pub use bench::{Host, run};
+#[cfg(feature = "yardsticks")]
+pub use error::{BenchError, BenchErrorKind};
+#[cfg(feature = "yardsticks")]
+pub use load::{MOST_OTHERS, MachineLoad};
+#[cfg(feature = "yardsticks")]
+pub use part::run_part;
+#[cfg(feature = "yardsticks")]
+pub use report::{Conclusion, Environment, Report, Table};

@@ -1,0 +1,144 @@
+//! How busy the machine is with other work: a yardstick that shares its cores measures the neighbours.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::usage;
+
+/// Figures are invalid when others used more than this share of all CPU time during the run. An idle machine with
+/// its usual background work stays below 0.05; from about 0.2 on, medians of repetitions drift visibly.
+pub const MOST_OTHERS: f64 = 0.15;
+
+/// How long the machine is watched before the first measurement.
+const WATCH: Duration = Duration::from_millis(500);
+
+/// How busy the machine was.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MachineLoad {
+    /// The load average over one minute, before the first measurement.
+    pub average_at_start: f64,
+    /// The same after the last one. The yardstick's own work is in it.
+    pub average_at_end: f64,
+    /// The share of all CPU time that others used just before the first measurement.
+    pub others_before: f64,
+    /// The same from the first measurement to the last.
+    pub others_during: f64,
+    /// The most of it with which figures are valid.
+    pub most_others: f64,
+    /// Whether the figures are valid.
+    pub valid: bool,
+}
+
+impl MachineLoad {
+    pub(crate) fn new(averages: [f64; 2], others_before: f64, others_during: f64) -> Self {
+        let [average_at_start, average_at_end] = averages;
+        Self {
+            average_at_start,
+            average_at_end,
+            others_before,
+            others_during,
+            most_others: MOST_OTHERS,
+            valid: others_during <= MOST_OTHERS,
+        }
+    }
+}
+
+/// Watches the machine from before the first measurement on.
+#[derive(Debug)]
+pub(crate) struct LoadWatch {
+    average: f64,
+    before: f64,
+    start: Ticks,
+}
+
+impl LoadWatch {
+    pub(crate) async fn start() -> Self {
+        let first = Ticks::now();
+        tokio::time::sleep(WATCH).await;
+        let start = Ticks::now();
+        Self { average: load_average(), before: start.others_since(first), start }
+    }
+
+    /// Whether others leave too little already.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.before > MOST_OTHERS
+    }
+
+    pub(crate) fn finish(self) -> MachineLoad {
+        let during = Ticks::now().others_since(self.start);
+        MachineLoad::new([self.average, load_average()], self.before, during)
+    }
+}
+
+/// CPU time in ticks, since the machine started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ticks {
+    /// All CPU time, idle or not.
+    all: u64,
+    /// What processes used, and what other virtual machines took from this one. Interrupts are not in it: those of
+    /// a yardstick's own packets belong to no process.
+    used: u64,
+    /// What this process used, those below it, and those below it that have ended.
+    own: u64,
+}
+
+impl Ticks {
+    fn now() -> Self {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let (all, used) = parse_stat(&stat).unwrap_or_default();
+        Self { all, used, own: usage::tree_ticks(std::process::id()) }
+    }
+
+    /// The share of all CPU time since then that others used.
+    fn others_since(self, before: Self) -> f64 {
+        let all = self.all.saturating_sub(before.all).max(1);
+        let own = self.own.saturating_sub(before.own);
+        let others = self.used.saturating_sub(before.used).saturating_sub(own);
+        others as f64 / all as f64
+    }
+}
+
+/// All CPU time of the first line of `/proc/stat`, and the part that processes and other virtual machines used.
+fn parse_stat(text: &str) -> Option<(u64, u64)> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let fields: Vec<u64> = line.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests are already in user and nice.
+    let steal = fields.get(7).copied().unwrap_or_default();
+    let used = fields.iter().take(3).sum::<u64>() + steal;
+    Some((fields.iter().take(8).sum(), used))
+}
+
+fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_of_proc_stat_is_all_cores() {
+        let text = "cpu  100 20 30 800 5 7 8 40 9 9\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+        assert_eq!(parse_stat(text), Some((1010, 190)));
+        assert_eq!(parse_stat("cpu 1 2 3 4\n"), Some((10, 6)));
+        assert_eq!(parse_stat("intr 1"), None);
+    }
+
+    #[test]
+    fn what_a_yardstick_uses_itself_is_not_others() {
+        let before = Ticks { all: 1000, used: 500, own: 100 };
+        let after = Ticks { all: 2000, used: 1300, own: 850 };
+        assert!((after.others_since(before) - 0.05).abs() < 1e-9);
+        // Ticks of a process and of the machine are counted apart: the difference can be a little below zero.
+        let ahead = Ticks { own: 950, ..after };
+        assert_eq!(ahead.others_since(before), 0.0);
+    }
+
+    #[test]
+    fn a_machine_that_others_use_makes_figures_invalid() {
+        assert!(MachineLoad::new([0.1, 1.9], 0.9, 0.04).valid);
+        assert!(!MachineLoad::new([0.1, 1.9], 0.0, 0.3).valid);
+    }
+}

@@ -1,0 +1,62 @@
+//! Simulated systems with known defects, and a loop that lets a search explore them.
+
+mod actors;
+mod services;
+mod systems;
+
+pub use actors::{Asserted, Defects, Mutant};
+pub use services::{Fallback, Tree};
+pub use systems::{System, SystemError};
+
+use std::time::Duration;
+
+use faultscope_model::outcome::{Ending, Signature};
+use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
+
+use faultscope_search::resilience::Clues;
+use faultscope_search::{Search, SlotView, Standing};
+
+/// What an exploration cost and found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Explored {
+    /// Trials that were run.
+    pub trials: u32,
+    /// Rounds of as many trials as there are slots.
+    pub rounds: u32,
+    /// What the search says at its end.
+    pub standing: Standing,
+}
+
+/// Lets a search explore what `run` answers, all trials of a round taking the same time, until it is done
+/// or so many trials were run.
+pub fn explore(
+    search: &mut dyn Search,
+    slots: u16,
+    most: u32,
+    mut run: impl FnMut(&DeltaSet) -> (Outcome, Clues),
+) -> Explored {
+    let mut explored = Explored::default();
+    let views: Vec<SlotView> =
+        (0..slots).map(|slot| SlotView { slot: SlotId(slot), current: None, busy: None }).collect();
+    let nothing: [TrialId; 0] = [];
+    while !search.is_done() && explored.trials < most {
+        let moves = search.plan(&views, &nothing);
+        if moves.start.is_empty() {
+            break;
+        }
+        explored.rounds += 1;
+        for start in moves.start {
+            explored.trials += 1;
+            let (outcome, clues) = run(&start.set);
+            search.hear(start.trial, &clues);
+            search.record(start.trial, &outcome, Duration::ZERO);
+        }
+    }
+    explored.standing = search.standing();
+    explored
+}
+
+/// The failure of a simulated test.
+pub(crate) fn failure(message: String) -> Outcome {
+    Outcome::Fail { signature: Signature { test: "system".into(), ending: Ending::Case, message } }
+}
