@@ -27,7 +27,7 @@ fn measure(spans: u64, threads: u64, payload: bool) -> Result<(), Box<dyn Error>
     let store = Store::open(folder.path().join(".faultscope"))?;
     let campaign = store.campaign(CampaignMeta {
         id: new_campaign_id(1),
-        kind: "bench".to_owned(),
+        kind: faultscope_model::CampaignKind::Bench,
         application: "bench".to_owned(),
         started_us: 1,
         command_line: Vec::new(),
@@ -48,7 +48,7 @@ fn measure(spans: u64, threads: u64, payload: bool) -> Result<(), Box<dyn Error>
                             .collect();
                         let made_at = now(ClockId::ThreadCPUTime);
                         for span in made {
-                            sink.record(TrialId(1 + batch / 50), SlotId(0), span);
+                            sink.record(TrialId::chosen(1 + (batch / 50) as u32), SlotId(0), span);
                         }
                         making += made_at - start;
                         recording += now(ClockId::ThreadCPUTime) - made_at;

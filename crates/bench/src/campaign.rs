@@ -11,7 +11,7 @@ use faultscope_engine::testing::{run_trial, run_trials};
 use faultscope_engine::{EngineError, Session, SessionOptions, Tests, TrialRequest};
 use faultscope_model::application::IsolationChoice;
 use faultscope_model::perturbation::Perturbation;
-use faultscope_model::{Application, Circumstance, DeltaSet, Outcome};
+use faultscope_model::{Application, CampaignKind, Circumstance, DeltaSet, Outcome};
 use faultscope_platform::memory::{MemoryPlatform, Simulation};
 use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 use faultscope_platform::{Capabilities, Platform};
@@ -121,7 +121,7 @@ impl Campaign {
         platform: Arc<dyn Platform>,
         chosen: CampaignOptions,
     ) -> Result<Self, BenchError> {
-        let mut options = SessionOptions::new("bench", root.to_owned(), host.program.clone());
+        let mut options = SessionOptions::new(CampaignKind::Bench, root.to_owned(), host.program.clone());
         options.slots = chosen.slots;
         options.seed = chosen.seed;
         options.command_line = std::env::args().collect();

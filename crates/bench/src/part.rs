@@ -13,7 +13,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use faultscope_mesh::{Dialer, Hooks, Mesh, MeshOptions, Recorder, Restarter};
 use faultscope_model::wiring::{Caller, Endpoint, ListenerSpec, RecordLevel, Wiring};
-use faultscope_model::{InstanceId, NodeId, Protocol, RestartError, ServiceName, SlotId, Span, TrialId};
+use faultscope_model::{
+    CampaignKind, InstanceId, NodeId, Protocol, RestartError, ServiceName, SlotId, Span, TrialId,
+};
 use faultscope_store::{CampaignMeta, SpanSink, Store, new_campaign_id};
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
@@ -162,7 +164,7 @@ struct Sink(SpanSink);
 
 impl Recorder for Sink {
     fn record(&self, span: Span) {
-        self.0.record(TrialId(1), SlotId(0), span);
+        self.0.record(TrialId::chosen(1), SlotId(0), span);
     }
 }
 
@@ -189,7 +191,7 @@ async fn mesh(upstream: SocketAddr, record: RecordLevel, state: &std::path::Path
     let store = Store::open(state)?;
     let campaign = store.campaign(CampaignMeta {
         id: new_campaign_id(u64::from(upstream.port())),
-        kind: "bench".into(),
+        kind: CampaignKind::Bench,
         application: "bench".into(),
         started_us: 0,
         command_line: Vec::new(),

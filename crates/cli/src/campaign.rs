@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use faultscope_engine::{EngineError, Session, SessionOptions};
-use faultscope_model::CampaignId;
+use faultscope_model::{CampaignId, CampaignKind};
 use tokio::signal::unix::SignalKind;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +20,7 @@ use crate::project::Project;
 /// What a campaign is opened with.
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
-    purpose: &'static str,
+    purpose: CampaignKind,
     target: &'a Target,
     seed: u64,
     record: Option<RecordArg>,
@@ -36,7 +36,7 @@ const AROUND_TESTS: Duration = Duration::from_secs(120);
 
 impl<'a> Opening<'a> {
     /// A campaign of one slot.
-    pub(crate) fn new(purpose: &'static str, target: &'a Target, seed: u64) -> Self {
+    pub(crate) fn new(purpose: CampaignKind, target: &'a Target, seed: u64) -> Self {
         Self {
             purpose,
             target,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use faultscope_engine::Session;
-use faultscope_model::TrialId;
 use faultscope_model::event::{Event, SearchStands};
 use faultscope_model::units::{count, show_duration};
+use faultscope_model::{CampaignKind, TrialId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
@@ -53,7 +53,7 @@ impl Progress {
         let style = ProgressStyle::with_template("{spinner} {elapsed}  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
         bar.set_style(style);
-        let unit = if session.purpose() == "resilience" { "perturbation" } else { "delta" };
+        let unit = if session.purpose() == CampaignKind::Resilience { "perturbation" } else { "delta" };
         let mut events = session.events().subscribe();
         let task = tokio::spawn({
             let (bar, printer) = (bar.clone(), printer.clone());
@@ -236,9 +236,9 @@ mod tests {
         })
     }
 
-    fn finished(trial: u64) -> Event {
+    fn finished(trial: u32) -> Event {
         Event::TrialFinished {
-            trial: TrialId(trial),
+            trial: TrialId::chosen(trial),
             run: "a.1".parse().unwrap(),
             outcome: faultscope_model::Outcome::Pass,
             took: Duration::from_secs(6),

@@ -8,7 +8,7 @@ use faultscope_engine::{Cases, SessionOptions};
 use faultscope_model::application::{FixedName, IsolationChoice, TestBody, TestCase, nearest};
 use faultscope_model::units::count;
 use faultscope_model::wiring::RecordLevel;
-use faultscope_model::{Application, Circumstance, DeltaSet, ServiceName, Space};
+use faultscope_model::{Application, CampaignKind, Circumstance, DeltaSet, ServiceName, Space};
 #[cfg(feature = "docker")]
 use faultscope_platform::docker::{DockerOptions, DockerPlatform};
 use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
@@ -147,7 +147,7 @@ impl Project {
     /// The options of a session for this project.
     pub(crate) fn session(
         &self,
-        purpose: &str,
+        purpose: CampaignKind,
         seed: u64,
         record: Option<RecordArg>,
     ) -> Result<SessionOptions, CommandError> {

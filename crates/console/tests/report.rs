@@ -6,7 +6,7 @@ use std::time::Duration;
 use faultscope_console::debug_report;
 use faultscope_engine::debug::{self, DebugOptions, Document, Strategy};
 use faultscope_engine::{Session, SessionOptions};
-use faultscope_model::Application;
+use faultscope_model::{Application, CampaignKind};
 use faultscope_platform::memory::{Condition, Cost, Effect, Fault, MemoryPlatform, Simulation};
 use faultscope_store::Store;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,7 @@ async fn document(strategy: Strategy, when: Condition) -> Document {
             effect: Effect::Fail { message: "<script>alert(2)</script> & more".into() },
         }],
     };
-    let mut options = SessionOptions::new("debug", folder.path().to_owned(), "faultscope".into());
+    let mut options = SessionOptions::new(CampaignKind::Debug, folder.path().to_owned(), "faultscope".into());
     options.slots = 2;
     let platform = Arc::new(MemoryPlatform::new(simulation));
     let session = Arc::new(Session::open(application, platform, options).await.unwrap());

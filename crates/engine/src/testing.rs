@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use faultscope_model::{Run, SlotId};
+use faultscope_model::{Run, SlotId, TrialRole};
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::{Budget, Driver, Ended, TrialList, TrialRole};
+use crate::driver::{Budget, Driver, Ended, TrialList};
 use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::{TrialEnd, TrialRequest};

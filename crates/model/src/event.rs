@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{CampaignId, InstanceId, RunId, SlotId, TrialId};
+use crate::ids::{CampaignId, CampaignKind, InstanceId, RunId, SlotId, TrialId};
 use crate::outcome::Outcome;
 use crate::space::DeltaSet;
 
@@ -17,8 +17,8 @@ pub enum Event {
     CampaignStarted {
         /// Which.
         campaign: CampaignId,
-        /// `test`, `up`, `debug` ...
-        purpose: String,
+        /// What it is.
+        purpose: CampaignKind,
         /// How many slots it has.
         slots: u16,
         /// Decides every random choice in it.

@@ -182,86 +182,212 @@ pub struct NodeId(pub u16);
 #[serde(transparent)]
 pub struct SlotId(pub u16);
 
-/// One execution within a campaign, counted from 1; those that no search chose have names of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct TrialId(pub u64);
+/// One execution within a campaign: what it is for, and its number among those, from 1.
+///
+/// ```
+/// use faultscope_model::{TrialId, TrialRole};
+/// let check = TrialId::new(TrialRole::CheckFailing, 3);
+/// assert_eq!(check.to_string(), "check-failing-3");
+/// assert_eq!("check-failing-3".parse(), Ok(check));
+/// assert_eq!(TrialId::new(TrialRole::Search, 12).name(), "12");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TrialId {
+    /// What it is for.
+    pub role: TrialRole,
+    /// Its number among the trials of this role, from 1.
+    pub number: u32,
+}
 
-/// From here on trials are repetitions of a known circumstance; below are those a search chose.
-const SENTINELS: u64 = 1 << 32;
-/// From here on they are start-up checks of the simplest circumstance.
-const CHECKS_SIMPLEST: u64 = 2 << 32;
-/// From here on they are start-up checks of the failing circumstance.
-const CHECKS_FAILING: u64 = 3 << 32;
-/// From here on they look for the boundary of a number.
-const BOUNDARIES: u64 = 4 << 32;
-/// From here on they try smaller inputs.
-const INPUTS: u64 = 5 << 32;
-/// From here on they are tests without perturbations.
-const BASELINES: u64 = 6 << 32;
+/// What a trial is for. Runs are named and numbered by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialRole {
+    /// Chosen by a search, or one of a plain list.
+    Search,
+    /// Repeats a known circumstance, to see whether the environment is still the same.
+    Sentinel,
+    /// A start-up check of the simplest circumstance.
+    CheckSimplest,
+    /// A start-up check of the failing circumstance.
+    CheckFailing,
+    /// Another value of a number in a cause.
+    Boundary,
+    /// A smaller input.
+    Input,
+    /// A failure of a flaky test that had to come again; format 2 kept those apart, and nothing makes them now.
+    Again,
+    /// A test without perturbations, whose calls are what can be perturbed.
+    Baseline,
+}
+
+impl TrialRole {
+    /// All of them; the place of each is its code in stored rows, so new ones go to the end.
+    const ALL: [Self; 8] = [
+        Self::Search,
+        Self::Sentinel,
+        Self::CheckSimplest,
+        Self::CheckFailing,
+        Self::Boundary,
+        Self::Input,
+        Self::Again,
+        Self::Baseline,
+    ];
+
+    /// How runs of this role are named; those that a search chose have nothing but a number.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Search => "",
+            Self::Sentinel => "sentinel",
+            Self::CheckSimplest => "check-simplest",
+            Self::CheckFailing => "check-failing",
+            Self::Boundary => "boundary",
+            Self::Input => "input",
+            Self::Again => "again",
+            Self::Baseline => "baseline",
+        }
+    }
+
+    /// Whether the first of its kind goes without its number: most campaigns have just one.
+    fn is_often_alone(self) -> bool {
+        matches!(self, Self::Sentinel | Self::CheckSimplest | Self::CheckFailing | Self::Baseline)
+    }
+
+    /// Whether a budget of trials counts it. Checks are what makes an answer possible at all, and sentinels guard
+    /// it: neither is what people want to limit.
+    pub fn is_budgeted(self) -> bool {
+        matches!(self, Self::Search | Self::Boundary | Self::Input)
+    }
+
+    /// Whether a run from before an interruption can answer it. A sentinel says that the environment is the same
+    /// *now*; a baseline is needed for the names of its calls, which are not stored.
+    pub fn is_resumable(self) -> bool {
+        !matches!(self, Self::Sentinel | Self::Baseline)
+    }
+}
 
 impl TrialId {
-    /// The repetition of a known circumstance, from 1.
-    pub fn sentinel(number: u32) -> Self {
-        Self(SENTINELS + u64::from(number))
+    /// A trial that a search chose, or one of a plain list.
+    pub fn chosen(number: u32) -> Self {
+        Self::new(TrialRole::Search, number)
     }
 
-    /// A start-up check of the simplest circumstance, from 1.
-    pub fn check_simplest(number: u32) -> Self {
-        Self(CHECKS_SIMPLEST + u64::from(number))
-    }
-
-    /// A start-up check of the failing circumstance, from 1.
-    pub fn check_failing(number: u32) -> Self {
-        Self(CHECKS_FAILING + u64::from(number))
-    }
-
-    /// A trial of another value of a number in a cause, from 1.
-    pub fn boundary(number: u32) -> Self {
-        Self(BOUNDARIES + u64::from(number))
-    }
-
-    /// A trial of a smaller input, from 1; 0 is the whole input.
-    pub fn input(number: u32) -> Self {
-        Self(INPUTS + u64::from(number))
-    }
-
-    /// A test without perturbations, from 1.
-    pub fn baseline(number: u32) -> Self {
-        Self(BASELINES + u64::from(number))
-    }
-
-    /// How far it is behind another one of its kind.
-    pub fn after(self, first: Self) -> u32 {
-        u32::try_from(self.0.saturating_sub(first.0)).unwrap_or(u32::MAX)
+    /// A trial of a role.
+    pub fn new(role: TrialRole, number: u32) -> Self {
+        Self { role, number }
     }
 
     /// Whether a search chose it, or it is one of a plain list.
     pub fn is_chosen(self) -> bool {
-        self.0 < SENTINELS
+        self.role == TrialRole::Search
     }
 
     /// What it is called after the dot in the name of its run: `12`, `check-failing`, `sentinel-2`.
     pub fn name(self) -> String {
-        let numbered = |name: &str, from: u64| match self.0 - from {
-            0 | 1 => name.to_owned(),
-            number => format!("{name}-{number}"),
-        };
-        match self.0 {
-            0..SENTINELS => self.0.to_string(),
-            SENTINELS..CHECKS_SIMPLEST => numbered("sentinel", SENTINELS),
-            CHECKS_SIMPLEST..CHECKS_FAILING => numbered("check-simplest", CHECKS_SIMPLEST),
-            CHECKS_FAILING..BOUNDARIES => numbered("check-failing", CHECKS_FAILING),
-            BOUNDARIES..INPUTS => format!("boundary-{}", self.0 - BOUNDARIES),
-            INPUTS..BASELINES => format!("input-{}", self.0 - INPUTS),
-            _ => numbered("baseline", BASELINES),
+        let Self { role, number } = self;
+        match role {
+            TrialRole::Search => number.to_string(),
+            _ if number == 1 && role.is_often_alone() => role.name().to_owned(),
+            _ => format!("{}-{number}", role.name()),
         }
+    }
+
+    /// Itself as one number, for rows of integers: the code of the role above 32 bits of its number.
+    pub fn key(self) -> u64 {
+        (self.role as u64) << 32 | u64::from(self.number)
+    }
+
+    /// The trial of a key; none where no role has its code.
+    pub fn from_key(key: u64) -> Option<Self> {
+        let role = TrialRole::ALL.get(usize::try_from(key >> 32).ok()?)?;
+        Some(Self::new(*role, key as u32))
+    }
+}
+
+impl FromStr for TrialId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let refuse = || InvalidId {
+            what: "trial",
+            text: text.chars().take(80).collect(),
+            reason: "it reads like `12` or `check-failing-3`",
+        };
+        if let Ok(number) = text.parse() {
+            return Ok(Self::new(TrialRole::Search, number));
+        }
+        for role in TrialRole::ALL.into_iter().filter(|role| *role != TrialRole::Search) {
+            let Some(rest) = text.strip_prefix(role.name()) else { continue };
+            match rest.strip_prefix('-').map(str::parse) {
+                None if rest.is_empty() && role.is_often_alone() => return Ok(Self::new(role, 1)),
+                Some(Ok(number)) => return Ok(Self::new(role, number)),
+                _ => {}
+            }
+        }
+        Err(refuse())
     }
 }
 
 impl fmt::Display for TrialId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_chosen() { write!(f, "trial-{}", self.0) } else { f.write_str(&self.name()) }
+        if self.is_chosen() { write!(f, "trial-{}", self.number) } else { f.write_str(&self.name()) }
+    }
+}
+
+impl Serialize for TrialId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for TrialId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// What a campaign is: the command that ran it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CampaignKind {
+    /// Tests under one circumstance.
+    Test,
+    /// An application that is kept up for people.
+    Up,
+    /// A failing circumstance, reduced.
+    Debug,
+    /// Tests, perturbed.
+    Resilience,
+    /// The failure of a bundle, shown again.
+    Repro,
+    /// One trial that shows what an application does.
+    Probe,
+    /// The sample.
+    Demo,
+    /// A yardstick.
+    Bench,
+}
+
+impl CampaignKind {
+    /// Its word in files and on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Test => "test",
+            Self::Up => "up",
+            Self::Debug => "debug",
+            Self::Resilience => "resilience",
+            Self::Repro => "repro",
+            Self::Probe => "probe",
+            Self::Demo => "demo",
+            Self::Bench => "bench",
+        }
+    }
+}
+
+impl fmt::Display for CampaignKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
     }
 }
 
@@ -345,16 +471,29 @@ mod tests {
     }
 
     #[test]
-    fn trials_that_no_search_chose_have_names() {
-        assert_eq!(TrialId(12).to_string(), "trial-12");
-        assert_eq!(TrialId::check_simplest(1).to_string(), "check-simplest");
-        assert_eq!(TrialId::check_failing(3).name(), "check-failing-3");
-        assert_eq!(TrialId::sentinel(2).name(), "sentinel-2");
-        assert_eq!(
-            (TrialId::boundary(1).name(), TrialId::input(0).name()),
-            ("boundary-1".into(), "input-0".into())
-        );
-        assert!(TrialId(12).is_chosen() && !TrialId::sentinel(1).is_chosen());
+    fn trials_read_back_by_name_and_by_key() {
+        let names = [
+            (TrialRole::Search, 12, "12"),
+            (TrialRole::Sentinel, 2, "sentinel-2"),
+            (TrialRole::CheckSimplest, 1, "check-simplest"),
+            (TrialRole::CheckFailing, 3, "check-failing-3"),
+            (TrialRole::Boundary, 1, "boundary-1"),
+            (TrialRole::Input, 1, "input-1"),
+            (TrialRole::Again, 4, "again-4"),
+            (TrialRole::Baseline, 1, "baseline"),
+        ];
+        for (role, number, name) in names {
+            let trial = TrialId::new(role, number);
+            assert_eq!((trial.name().as_str(), name.parse()), (name, Ok(trial)));
+            assert_eq!(TrialId::from_key(trial.key()), Some(trial));
+            assert_eq!(trial.is_chosen(), role == TrialRole::Search);
+        }
+        // Keys that are in stored rows.
+        assert_eq!(TrialId::new(TrialRole::CheckFailing, 3).key(), 3 << 32 | 3);
+        assert_eq!(TrialId::from_key(99 << 32), None);
+        for bad in ["", "boundary", "check-failing-", "check-failing-x", "nobody-1"] {
+            assert!(bad.parse::<TrialId>().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -34,7 +34,10 @@ pub mod wiring;
 pub use application::Application;
 pub use call_error::CallError;
 pub use circumstance::Circumstance;
-pub use ids::{CampaignId, InstanceId, NodeId, RunId, ServiceName, SlotId, SpanId, TraceId, TrialId};
+pub use ids::{
+    CampaignId, CampaignKind, InstanceId, NodeId, RunId, ServiceName, SlotId, SpanId, TraceId, TrialId,
+    TrialRole,
+};
 pub use not_applied::{NotApplied, RestartError};
 pub use operation::OperationPattern;
 pub use outcome::Outcome;

@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultscope_model::{Outcome, TrialId};
+use crate::Ticket;
+use faultscope_model::Outcome;
 
 use crate::tuning::BoundaryTuning;
 
@@ -52,7 +53,7 @@ pub struct Boundary {
     repeats: u32,
     known: BTreeMap<i64, Seen>,
     passes: BTreeMap<i64, u32>,
-    running: BTreeMap<TrialId, i64>,
+    running: BTreeMap<Ticket, i64>,
     /// The failing and the passing place that are neighbours, once they are found.
     settled: Option<(i64, i64)>,
     /// Places far from them that are looked at to see whether this boundary is the only one.
@@ -73,9 +74,9 @@ enum Seen {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Steps {
     /// Places to try.
-    pub start: Vec<(TrialId, i64)>,
+    pub start: Vec<(Ticket, i64)>,
     /// Trials that nobody needs any more.
-    pub cancel: Vec<TrialId>,
+    pub cancel: Vec<Ticket>,
 }
 
 /// A boundary.
@@ -130,7 +131,7 @@ impl Boundary {
             (None, Some((fails, passes))) => !(fails.min(passes)..=fails.max(passes)).contains(&place),
             _ => false,
         };
-        let cancel: Vec<TrialId> =
+        let cancel: Vec<Ticket> =
             self.running.iter().filter(|(_, place)| needless(**place)).map(|(&trial, _)| trial).collect();
         for trial in &cancel {
             self.running.remove(trial);
@@ -141,7 +142,7 @@ impl Boundary {
         }
         let mut start = Vec::new();
         for place in self.wanted(free) {
-            let trial = TrialId(self.next);
+            let trial = Ticket(self.next);
             self.next += 1;
             self.running.insert(trial, place);
             start.push((trial, place));
@@ -150,7 +151,7 @@ impl Boundary {
     }
 
     /// Tells what a trial showed.
-    pub fn record(&mut self, trial: TrialId, outcome: &Outcome) {
+    pub fn record(&mut self, trial: Ticket, outcome: &Outcome) {
         let Some(place) = self.running.remove(&trial) else { return };
         let seen = match outcome {
             Outcome::Fail { .. } => Seen::Fail,

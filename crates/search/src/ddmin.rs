@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use faultscope_model::{DeltaSet, Outcome, TrialId};
+use crate::Ticket;
+use faultscope_model::{DeltaSet, Outcome};
 
 use crate::ledger::{Ledger, Verdict};
 use crate::standing::{Cause, Proof, Standing};
@@ -95,7 +96,7 @@ impl Ddmin {
 }
 
 impl Search for Ddmin {
-    fn plan(&mut self, slots: &[SlotView], in_flight: &[TrialId]) -> Moves {
+    fn plan(&mut self, slots: &[SlotView], in_flight: &[Ticket]) -> Moves {
         let mut moves = Moves::default();
         if in_flight.is_empty()
             && let Some(slot) = slots.iter().find(|slot| slot.busy.is_none())
@@ -107,7 +108,7 @@ impl Search for Ddmin {
         moves
     }
 
-    fn record(&mut self, trial: TrialId, outcome: &Outcome, _cost: Duration) {
+    fn record(&mut self, trial: Ticket, outcome: &Outcome, _cost: Duration) {
         self.unresolved |= matches!(outcome, Outcome::Unresolved { .. });
         self.ledger.finish(trial, outcome.into());
         self.next();
@@ -122,7 +123,7 @@ impl Search for Ddmin {
         self.next();
     }
 
-    fn lose(&mut self, trial: TrialId) {
+    fn lose(&mut self, trial: Ticket) {
         self.ledger.drop(trial);
     }
 

@@ -8,7 +8,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use faultscope_model::{DeltaSet, Outcome, TrialId};
+use crate::Ticket;
+use faultscope_model::{DeltaSet, Outcome};
 
 use crate::ddmin::{partition, proof};
 use crate::ledger::{Ledger, Verdict};
@@ -34,7 +35,7 @@ pub struct DdminPar {
     granularity: usize,
     rounds: Vec<Round>,
     /// Running trials that no round needs any more.
-    stale: Vec<TrialId>,
+    stale: Vec<Ticket>,
     done: bool,
     best: DeltaSet,
     unresolved: bool,
@@ -206,7 +207,7 @@ impl DdminPar {
 }
 
 impl Search for DdminPar {
-    fn plan(&mut self, slots: &[SlotView], in_flight: &[TrialId]) -> Moves {
+    fn plan(&mut self, slots: &[SlotView], in_flight: &[Ticket]) -> Moves {
         let mut moves = Moves::default();
         self.settle();
         if self.done {
@@ -257,7 +258,7 @@ impl Search for DdminPar {
         moves
     }
 
-    fn record(&mut self, trial: TrialId, outcome: &Outcome, _cost: Duration) {
+    fn record(&mut self, trial: Ticket, outcome: &Outcome, _cost: Duration) {
         self.unresolved |= matches!(outcome, Outcome::Unresolved { .. });
         self.ledger.finish(trial, outcome.into());
         // With others running, those that finish at the same moment are heard before a round is ended,
@@ -276,7 +277,7 @@ impl Search for DdminPar {
         self.settle();
     }
 
-    fn lose(&mut self, trial: TrialId) {
+    fn lose(&mut self, trial: Ticket) {
         self.ledger.drop(trial);
         for task in self.rounds.last_mut().into_iter().flat_map(|round| &mut round.tasks) {
             if task.trial == Some(trial) && task.end == TaskEnd::Running {

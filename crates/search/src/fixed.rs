@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use faultscope_model::{DeltaSet, Outcome, TrialId};
+use crate::Ticket;
+use faultscope_model::{DeltaSet, Outcome};
 
 use crate::{Moves, Search, SlotView, Start};
 
@@ -20,16 +21,16 @@ use crate::{Moves, Search, SlotView, Start};
 /// ```
 #[derive(Debug)]
 pub struct Fixed {
-    waiting: VecDeque<(TrialId, DeltaSet)>,
-    running: BTreeMap<TrialId, DeltaSet>,
-    outcomes: Vec<(TrialId, DeltaSet, Outcome)>,
+    waiting: VecDeque<(Ticket, DeltaSet)>,
+    running: BTreeMap<Ticket, DeltaSet>,
+    outcomes: Vec<(Ticket, DeltaSet, Outcome)>,
     stop_at_failure: bool,
 }
 
 impl Fixed {
     /// Tries these sets.
     pub fn new(sets: Vec<DeltaSet>) -> Self {
-        let waiting = sets.into_iter().zip(1..).map(|(set, number)| (TrialId(number), set)).collect();
+        let waiting = sets.into_iter().zip(1..).map(|(set, number)| (Ticket(number), set)).collect();
         Self { waiting, running: BTreeMap::new(), outcomes: Vec::new(), stop_at_failure: false }
     }
 
@@ -40,7 +41,7 @@ impl Fixed {
     }
 
     /// What was found, in the order in which trials finished.
-    pub fn outcomes(&self) -> &[(TrialId, DeltaSet, Outcome)] {
+    pub fn outcomes(&self) -> &[(Ticket, DeltaSet, Outcome)] {
         &self.outcomes
     }
 
@@ -50,7 +51,7 @@ impl Fixed {
 }
 
 impl Search for Fixed {
-    fn plan(&mut self, slots: &[SlotView], in_flight: &[TrialId]) -> Moves {
+    fn plan(&mut self, slots: &[SlotView], in_flight: &[Ticket]) -> Moves {
         if self.stop_at_failure && self.has_failure() {
             self.waiting.clear();
             self.running.clear();
@@ -67,7 +68,7 @@ impl Search for Fixed {
         moves
     }
 
-    fn record(&mut self, trial: TrialId, outcome: &Outcome, _cost: Duration) {
+    fn record(&mut self, trial: Ticket, outcome: &Outcome, _cost: Duration) {
         if let Some(set) = self.running.remove(&trial) {
             self.outcomes.push((trial, set, outcome.clone()));
         }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use faultscope_model::{DeltaSet, Outcome, TrialId};
+use crate::Ticket;
+use faultscope_model::{DeltaSet, Outcome};
 use foldhash::fast::FixedState;
 
 /// An outcome without its particulars.
@@ -26,7 +27,7 @@ impl From<&Outcome> for Verdict {
 /// Running trials and known outcomes, by the set that is really deployed.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    running: BTreeMap<TrialId, DeltaSet>,
+    running: BTreeMap<Ticket, DeltaSet>,
     known: HashMap<DeltaSet, Verdict, FixedState>,
     /// The sets that are known to fail.
     failed: Vec<DeltaSet>,
@@ -36,15 +37,15 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// A number that was never used before.
-    pub(crate) fn start(&mut self, set: DeltaSet) -> TrialId {
+    pub(crate) fn start(&mut self, set: DeltaSet) -> Ticket {
         self.numbered += 1;
-        let trial = TrialId(self.numbered);
+        let trial = Ticket(self.numbered);
         self.running.insert(trial, set);
         trial
     }
 
     /// Ends a running trial and says which set it tried; none when it is not known or was given up.
-    pub(crate) fn finish(&mut self, trial: TrialId, verdict: Verdict) -> Option<DeltaSet> {
+    pub(crate) fn finish(&mut self, trial: Ticket, verdict: Verdict) -> Option<DeltaSet> {
         let set = self.running.remove(&trial)?;
         self.finished += 1;
         self.learn(set.clone(), verdict);
@@ -52,7 +53,7 @@ impl Ledger {
     }
 
     /// Gives a running trial up.
-    pub(crate) fn drop(&mut self, trial: TrialId) -> Option<DeltaSet> {
+    pub(crate) fn drop(&mut self, trial: Ticket) -> Option<DeltaSet> {
         self.running.remove(&trial)
     }
 
@@ -76,11 +77,11 @@ impl Ledger {
         &self.failed
     }
 
-    pub(crate) fn running(&self) -> &BTreeMap<TrialId, DeltaSet> {
+    pub(crate) fn running(&self) -> &BTreeMap<Ticket, DeltaSet> {
         &self.running
     }
 
-    pub(crate) fn running_as(&self, set: &DeltaSet) -> Option<TrialId> {
+    pub(crate) fn running_as(&self, set: &DeltaSet) -> Option<Ticket> {
         self.running.iter().find(|(_, running)| *running == set).map(|(trial, _)| *trial)
     }
 

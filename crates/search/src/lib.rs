@@ -29,18 +29,19 @@ pub use problem::Problem;
 pub use standing::{Cause, Proof, Round, Standing, Task, TaskEnd, TaskKind};
 pub use tuning::{BeliefTuning, BoundaryTuning, ChoiceTuning, SuspicionTuning, Tuning};
 
+use std::fmt;
 use std::time::Duration;
 
 use faultscope_model::perturbation::Perturbation;
-use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
+use faultscope_model::{DeltaSet, Outcome, SlotId};
 
 /// A search over sets of deltas.
 pub trait Search {
     /// Says which trials to start on which free slots, and which running ones are no longer needed.
-    fn plan(&mut self, slots: &[SlotView], in_flight: &[TrialId]) -> Moves;
+    fn plan(&mut self, slots: &[SlotView], in_flight: &[Ticket]) -> Moves;
 
     /// Records what a finished trial showed and took. Repetitions of a set are trials of their own.
-    fn record(&mut self, trial: TrialId, outcome: &Outcome, cost: Duration);
+    fn record(&mut self, trial: Ticket, outcome: &Outcome, cost: Duration);
 
     /// Whether everything is known that the search wants to know; may become true in [`Self::plan`].
     fn is_done(&self) -> bool;
@@ -49,7 +50,7 @@ pub trait Search {
     fn recall(&mut self, _set: &DeltaSet, _outcome: &Outcome) {}
 
     /// Tells what a running trial showed beyond its outcome, before that is recorded.
-    fn hear(&mut self, _trial: TrialId, _clues: &resilience::Clues) {}
+    fn hear(&mut self, _trial: Ticket, _clues: &resilience::Clues) {}
 
     /// Tells what an earlier trial of a set showed beyond its outcome, before that is recalled.
     fn hear_of(&mut self, _set: &DeltaSet, _clues: &resilience::Clues) {}
@@ -60,7 +61,7 @@ pub trait Search {
     }
 
     /// Tells that a running trial ended without an outcome; its set may be asked for again.
-    fn lose(&mut self, _trial: TrialId) {}
+    fn lose(&mut self, _trial: Ticket) {}
 
     /// The answer so far, and what is proven about it.
     fn standing(&self) -> Standing {
@@ -73,6 +74,16 @@ pub trait Search {
     }
 }
 
+/// The number by which a search knows a trial: its own, from 1, never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ticket {}", self.0)
+    }
+}
+
 /// A slot as a search sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotView {
@@ -81,7 +92,7 @@ pub struct SlotView {
     /// The deltas that are deployed there now: reaching a near set is cheaper.
     pub current: Option<DeltaSet>,
     /// The trial that runs there.
-    pub busy: Option<TrialId>,
+    pub busy: Option<Ticket>,
 }
 
 /// What a search wants to happen.
@@ -90,14 +101,14 @@ pub struct Moves {
     /// Trials to start.
     pub start: Vec<Start>,
     /// Running trials whose answer is no longer needed.
-    pub cancel: Vec<TrialId>,
+    pub cancel: Vec<Ticket>,
 }
 
 /// A trial to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
     /// Its number, chosen by the search, never used before.
-    pub trial: TrialId,
+    pub trial: Ticket,
     /// Its deltas.
     pub set: DeltaSet,
     /// Where.

@@ -1,6 +1,7 @@
 //! What a search can say at any time: its answer so far, what is proven, and what its trials became.
 
-use faultscope_model::{DeltaSet, TrialId};
+use crate::Ticket;
+use faultscope_model::DeltaSet;
 use serde::{Deserialize, Serialize};
 
 /// The answer so far, and what is proven about it.
@@ -98,7 +99,7 @@ pub struct Task {
     /// What became of it.
     pub end: TaskEnd,
     /// The trial that answered it.
-    pub trial: Option<TrialId>,
+    pub trial: Option<Ticket>,
     /// Whether it failed, when it has an answer.
     pub failed: Option<bool>,
 }

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use faultscope_model::{Application, Outcome, TrialId};
+use faultscope_model::{Application, Outcome};
 use faultscope_platform::memory::{Condition, Cost, Effect, Fault, Simulation};
+use faultscope_search::Ticket;
 use faultscope_search::{Bayes, BayesOptions, Moves, Problem, Search, SlotView, Standing};
 use tokio::time::Instant;
 
@@ -24,14 +25,14 @@ struct Timed {
 }
 
 impl Search for Timed {
-    fn plan(&mut self, slots: &[SlotView], in_flight: &[TrialId]) -> Moves {
+    fn plan(&mut self, slots: &[SlotView], in_flight: &[Ticket]) -> Moves {
         let began = own_thread();
         let moves = self.search.plan(slots, in_flight);
         self.decisions.push(own_thread() - began + std::mem::take(&mut self.recorded));
         moves
     }
 
-    fn record(&mut self, trial: TrialId, outcome: &Outcome, cost: Duration) {
+    fn record(&mut self, trial: Ticket, outcome: &Outcome, cost: Duration) {
         let began = own_thread();
         self.search.record(trial, outcome, cost);
         self.recorded += own_thread() - began;

@@ -14,7 +14,8 @@ pub use oracle::{Durations, Oracle};
 
 use std::time::Duration;
 
-use faultscope_model::{DeltaSet, SlotId, TrialId};
+use faultscope_model::{DeltaSet, SlotId};
+use faultscope_search::Ticket;
 use faultscope_search::{Search, SlotView, Standing};
 
 /// The slots of a simulation.
@@ -68,7 +69,7 @@ impl Run {
 
 /// A trial on a slot. It begins in the future when it waits for the slot to be cleared.
 struct Running {
-    trial: TrialId,
+    trial: Ticket,
     set: DeltaSet,
     slot: usize,
     began: f64,
@@ -78,7 +79,7 @@ struct Running {
 /// A cancelled trial that still occupies its slot.
 #[derive(Clone, Copy)]
 struct Clearing {
-    trial: TrialId,
+    trial: Ticket,
     until: f64,
 }
 
@@ -105,7 +106,7 @@ pub fn simulate(search: &mut dyn Search, oracle: &Oracle, slots: &Slots, most: u
         run: Run::default(),
     };
     while !search.is_done() && simulation.run.finished < most {
-        let in_flight: Vec<TrialId> = simulation.running.iter().map(|r| r.trial).collect();
+        let in_flight: Vec<Ticket> = simulation.running.iter().map(|r| r.trial).collect();
         let moves = search.plan(&simulation.views(), &in_flight);
         for &trial in &moves.cancel {
             simulation.cancel(trial);
@@ -138,11 +139,11 @@ impl Simulation<'_> {
             .collect()
     }
 
-    fn trial_on(&self, slot: usize) -> Option<TrialId> {
+    fn trial_on(&self, slot: usize) -> Option<Ticket> {
         self.running.iter().find(|r| r.slot == slot).map(|r| r.trial)
     }
 
-    fn cancel(&mut self, trial: TrialId) {
+    fn cancel(&mut self, trial: Ticket) {
         let Some(place) = self.running.iter().position(|r| r.trial == trial) else {
             return self.blame(format!("cancels {trial}, which does not run"));
         };
@@ -161,7 +162,7 @@ impl Simulation<'_> {
         }
     }
 
-    fn start(&mut self, trial: TrialId, set: DeltaSet, slot: usize, cancelled: &[TrialId]) {
+    fn start(&mut self, trial: Ticket, set: DeltaSet, slot: usize, cancelled: &[Ticket]) {
         let clearing = self.clearing.get(slot).copied().flatten();
         // Only who cancels a trial may want its slot before it is clear: others see it as busy.
         let is_busy = clearing.is_some_and(|clearing| !cancelled.contains(&clearing.trial));
@@ -229,22 +230,22 @@ mod tests {
     struct Scripted {
         script: Vec<Moves>,
         last: u64,
-        seen: Vec<Option<TrialId>>,
-        finished: Vec<TrialId>,
+        seen: Vec<Option<Ticket>>,
+        finished: Vec<Ticket>,
     }
 
     impl Search for Scripted {
-        fn plan(&mut self, slots: &[SlotView], _in_flight: &[TrialId]) -> Moves {
+        fn plan(&mut self, slots: &[SlotView], _in_flight: &[Ticket]) -> Moves {
             self.seen.push(slots[0].busy);
             if self.script.is_empty() { Moves::default() } else { self.script.remove(0) }
         }
 
-        fn record(&mut self, trial: TrialId, _outcome: &Outcome, _cost: Duration) {
+        fn record(&mut self, trial: Ticket, _outcome: &Outcome, _cost: Duration) {
             self.finished.push(trial);
         }
 
         fn is_done(&self) -> bool {
-            self.finished.contains(&TrialId(self.last))
+            self.finished.contains(&Ticket(self.last))
         }
     }
 
@@ -259,11 +260,11 @@ mod tests {
     }
 
     fn start(trial: u64, set: &DeltaSet, slot: u16) -> Start {
-        Start { trial: TrialId(trial), set: set.clone(), slot: SlotId(slot) }
+        Start { trial: Ticket(trial), set: set.clone(), slot: SlotId(slot) }
     }
 
     fn moves(start: Vec<Start>, cancel: &[u64]) -> Moves {
-        Moves { start, cancel: cancel.iter().copied().map(TrialId).collect() }
+        Moves { start, cancel: cancel.iter().copied().map(Ticket).collect() }
     }
 
     fn run(script: Vec<Moves>, last: u64, share: f64) -> (Scripted, Run) {
@@ -304,14 +305,14 @@ mod tests {
             ]
         };
         let (search, cleared) = run(script(), 3, 0.5);
-        assert_eq!(search.seen, [None, Some(TrialId(1)), None]);
+        assert_eq!(search.seen, [None, Some(Ticket(1)), None]);
         assert!((cleared.makespan - (2.0 * takes + 0.5 * longer)).abs() < 1e-9, "{}", cleared.makespan);
         // Another trial ends while the slot is being cleared: that is no time to start on it.
         let mut early = script();
         early[1].start.push(start(3, &short, 1));
         early[2].start = vec![start(4, &short, 0)];
         let (search, early) = run(early, 4, 100.0);
-        assert_eq!(search.seen[2], Some(TrialId(1)));
+        assert_eq!(search.seen[2], Some(Ticket(1)));
         assert_eq!(early.misconduct.as_deref(), Some("starts trial-4 on a busy slot"));
     }
 

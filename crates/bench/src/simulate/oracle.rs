@@ -3,7 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use faultscope_model::outcome::{Ending, Signature};
-use faultscope_model::{DeltaSet, Outcome, TrialId};
+use faultscope_model::{DeltaSet, Outcome};
+use faultscope_search::Ticket;
 
 use super::{Family, Instance};
 use crate::random::{Random, mix};
@@ -68,7 +69,7 @@ impl Oracle {
     }
 
     /// What this trial of a set shows.
-    pub fn outcome(&self, set: &DeltaSet, trial: TrialId) -> Outcome {
+    pub fn outcome(&self, set: &DeltaSet, trial: Ticket) -> Outcome {
         if self.fails(set) {
             let shown =
                 self.rate >= 1.0 || Random::new(mix(self.seed) ^ mix(trial.0) ^ hash(set)).unit() < self.rate;

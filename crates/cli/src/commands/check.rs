@@ -9,7 +9,7 @@ use faultscope_engine::{Cases, Session, Tests, TrialRequest};
 use faultscope_model::space::Delta;
 use faultscope_model::span::Parentage;
 use faultscope_model::units::{count, show_duration};
-use faultscope_model::{DeltaSet, Outcome, Run, ServiceName, Span};
+use faultscope_model::{CampaignKind, DeltaSet, Outcome, Run, ServiceName, Span};
 use serde::Serialize;
 
 use crate::args::{CheckArgs, Global};
@@ -179,7 +179,7 @@ async fn probe(
     global: &Global,
     printer: &Printer,
 ) -> Result<Probed, CommandError> {
-    let opening = Opening::new("probe", &args.target, 1);
+    let opening = Opening::new(CampaignKind::Probe, &args.target, 1);
     let campaign = RunningCampaign::open(project, opening, global, printer).await?;
     let request = TrialRequest {
         deltas: DeltaSet::new(),

@@ -1,5 +1,6 @@
 //! `faultscope debug`
 
+use faultscope_model::CampaignKind;
 use std::path::PathBuf;
 
 use faultscope_engine::debug::{self, DebugOptions, DebugReport, Flaky, FoundCause, Strategy, Verdict};
@@ -45,7 +46,7 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
             Some(debug::unfinished(&store, &project.application, named)?)
         }
     };
-    let opening = Opening::new("debug", &args.target, args.seed)
+    let opening = Opening::new(CampaignKind::Debug, &args.target, args.seed)
         .slots(args.slots)
         .sentinel_every(args.sentinel_every)
         .resume(resume);

@@ -9,7 +9,7 @@ use faultscope_engine::testing::run_trial;
 use faultscope_engine::views::{CauseTarget, MetricsJoin, call_trees, reproduce_cause};
 use faultscope_engine::{Session, Tests, TrialRequest};
 use faultscope_model::units::show_duration;
-use faultscope_model::{DeltaSet, Outcome, Run, Span, TraceId};
+use faultscope_model::{CampaignKind, DeltaSet, Outcome, Run, Span, TraceId};
 use faultscope_store::Edge;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -101,7 +101,7 @@ async fn look(
         folder.display()
     ));
     let target = Target::of(folder.to_owned(), PlatformChoice::Process, None);
-    let opening = Opening::new("demo", &target, SEED);
+    let opening = Opening::new(CampaignKind::Demo, &target, SEED);
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     let notes = campaign.session.platform().capabilities().notes;
     notes.iter().for_each(|note| printer.talk(format!("note: {note}")));
@@ -134,7 +134,7 @@ async fn reduce(
         "\nIn production the test `{test}` fails. {deltas} things are different there: which of them is it?"
     ));
     let target = Target::of(file.clone(), PlatformChoice::Process, None);
-    let opening = Opening::new("debug", &target, SEED).slots(SLOTS);
+    let opening = Opening::new(CampaignKind::Debug, &target, SEED).slots(SLOTS);
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     // The failure is known to be stable: one check is enough.
     let options = DebugOptions { only_failing_test: true, repeat: 1, ..DebugOptions::default() };

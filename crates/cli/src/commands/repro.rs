@@ -9,7 +9,7 @@ use faultscope_engine::debug::{DebugReport, FoundCause, nearest_passing};
 use faultscope_engine::testing::run_trial;
 use faultscope_engine::{EngineError, Session, Tests, TrialRequest, stored};
 use faultscope_model::application::test_named;
-use faultscope_model::{Circumstance, DeltaSet, Outcome, Run};
+use faultscope_model::{CampaignKind, Circumstance, DeltaSet, Outcome, Run};
 use faultscope_store::Store;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: ReproArgs, global: &Global, printer: &Printer) -> 
     project.find_cases(printer).await?;
     printer.talk(format!("{}: {}", manifest.application, manifest.signature));
     let target = Target::of(file, args.platform, args.isolation);
-    let opening = Opening::new("repro", &target, args.seed.unwrap_or(manifest.seed));
+    let opening = Opening::new(CampaignKind::Repro, &target, args.seed.unwrap_or(manifest.seed));
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     let stop = interrupted();
     let tries = args.tries.unwrap_or_else(|| tries(manifest.rate));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use faultscope_engine::Session;
 use faultscope_engine::resilience::{self, Defect, ResilienceOptions, ResilienceReport, TestReport, Verdict};
 use faultscope_engine::views::{DefectTarget, reproduce_defect};
-use faultscope_model::{Application, Outcome, Run};
+use faultscope_model::{Application, CampaignKind, Outcome, Run};
 use faultscope_store::Store;
 
 use super::debug_args::Budget;
@@ -59,7 +59,7 @@ pub(crate) async fn run(
     };
     // A test that takes long is no broken trial.
     let longest = project.application.tests.iter().map(|test| test.within).chain(args.within).max();
-    let opening = Opening::new("resilience", &target, args.seed)
+    let opening = Opening::new(CampaignKind::Resilience, &target, args.seed)
         .slots(args.slots)
         .resume(resume)
         .longest_test(longest.unwrap_or_default());

@@ -56,7 +56,8 @@ fn table(listed: &[CampaignRuns]) -> Table {
     for CampaignRuns { campaign, runs } in listed {
         let when = render::time::ago(campaign.started_us);
         if runs.is_empty() {
-            let row = [campaign.id.to_string(), campaign.kind.clone(), campaign.application.clone(), when];
+            let row =
+                [campaign.id.to_string(), campaign.kind.to_string(), campaign.application.clone(), when];
             let rest = ["", "no runs", "", "", "", ""].map(ToOwned::to_owned);
             table.row(row.into_iter().chain(rest));
             continue;
@@ -65,7 +66,7 @@ fn table(listed: &[CampaignRuns]) -> Table {
             let tests = RunTests::count(run);
             table.row([
                 run.id.to_string(),
-                campaign.kind.clone(),
+                campaign.kind.to_string(),
                 campaign.application.clone(),
                 when.clone(),
                 if run.deltas.is_empty() { String::new() } else { run.deltas.len().to_string() },

@@ -4,7 +4,7 @@ use faultscope_engine::testing::run_trials;
 use faultscope_engine::{Tests, TrialRequest};
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::units::count;
-use faultscope_model::{Outcome, Run};
+use faultscope_model::{CampaignKind, Outcome, Run};
 use serde::Serialize;
 
 use crate::args::{Global, TestArgs};
@@ -35,7 +35,7 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
     let circumstance = space.circumstance(&set).map_err(|e| CommandError::usage(e.to_string()))?;
     let request = TrialRequest { deltas: set, circumstance, drive: Tests::new(tests), wanted: None };
     let seed = args.under.seed;
-    let opening = Opening::new("test", &args.target, seed)
+    let opening = Opening::new(CampaignKind::Test, &args.target, seed)
         .record(args.under.record)
         .slots(args.slots)
         .sentinel_every(args.sentinel_every);

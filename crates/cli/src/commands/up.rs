@@ -7,7 +7,7 @@ use faultscope_engine::testing::keep_up;
 use faultscope_engine::{EngineError, People, Published, PublishedPort, Session, TrialRequest};
 use faultscope_model::event::Event;
 use faultscope_model::outcome::StartEnding;
-use faultscope_model::{Run, ServiceName, units};
+use faultscope_model::{CampaignKind, Run, ServiceName, units};
 use faultscope_platform::{PlatformError, PlatformErrorKind};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let circumstance = space.circumstance(&set).map_err(|e| CommandError::usage(e.to_string()))?;
     // Ports are taken before anything starts: a taken one is an error of the command line.
     let ports = bind(&project, args.publish_from)?;
-    let opening = Opening::new("up", &args.target, args.under.seed).record(args.under.record);
+    let opening = Opening::new(CampaignKind::Up, &args.target, args.under.seed).record(args.under.record);
     let mut campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     let (stop, until, cancel) = (interrupted(), CancellationToken::new(), CancellationToken::new());
     let (opened, mut is_open) = oneshot::channel();

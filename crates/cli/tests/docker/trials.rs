@@ -5,7 +5,7 @@ use std::sync::Arc;
 use faultscope_engine::testing::run_trial;
 use faultscope_engine::{Session, SessionOptions, Tests, TrialRequest};
 use faultscope_model::rule::{Effect, Occurrence, Rule, Selector};
-use faultscope_model::{Application, DeltaSet, Outcome};
+use faultscope_model::{Application, CampaignKind, DeltaSet, Outcome};
 use faultscope_platform::docker::{DockerOptions, DockerPlatform};
 use faultscope_testkit::cells;
 use tokio_util::sync::CancellationToken;
@@ -61,7 +61,7 @@ async fn a_callee_is_restarted_after_a_call() {
     let text = tool.read("faultscope.yaml");
     let application = Application::read(&text, "faultscope.yaml", &|_, _| Err("nothing".into())).unwrap();
     let platform = Arc::new(DockerPlatform::connect(DockerOptions::default()).await.unwrap());
-    let options = SessionOptions::new("test", tool.folder(), tool.program().to_owned());
+    let options = SessionOptions::new(CampaignKind::Test, tool.folder(), tool.program().to_owned());
     let session = Arc::new(Session::open(application.clone(), platform, options).await.unwrap());
     let mut circumstance = application.simplest.clone();
     let select = Selector {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultscope_engine::{Session, SessionOptions, Tests, TrialEnd, TrialRequest};
 use faultscope_model::event::Event;
-use faultscope_model::{Application, DeltaSet, Outcome, SlotId, TrialId};
+use faultscope_model::{Application, CampaignKind, DeltaSet, Outcome, SlotId, TrialId};
 use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 use faultscope_testkit::cells;
 use tokio::sync::broadcast::Receiver;
@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use crate::tool_with;
 
 /// How often each of two slots is taken from a running trial.
-const ROUNDS: u64 = 50;
+const ROUNDS: u32 = 50;
 
 /// Waits until a trial has come so far, and how far that is differs from round to round.
-async fn wait_for_stage(trial: TrialId, round: u64, events: &mut Receiver<Arc<Event>>) {
+async fn wait_for_stage(trial: TrialId, round: u32, events: &mut Receiver<Arc<Event>>) {
     loop {
         let event = events.recv().await.expect("the campaign is running");
         let is_reached = match (&*event, round % 4) {
@@ -43,7 +43,7 @@ async fn slots_are_taken_from_cancelled_trials_a_hundred_times() {
         state: Some(tool.folder().join(".faultscope")),
     };
     let platform = Arc::new(ProcessPlatform::new(options).unwrap());
-    let mut options = SessionOptions::new("test", tool.folder(), tool.program().to_owned());
+    let mut options = SessionOptions::new(CampaignKind::Test, tool.folder(), tool.program().to_owned());
     (options.slots, options.retries) = (2, 0);
     // What is to be cancelled never ends by itself; what comes last does.
     let (ends, hangs): (Vec<_>, Vec<_>) =
@@ -68,7 +68,7 @@ async fn slots_are_taken_from_cancelled_trials_a_hundred_times() {
         let start = &start;
         let mut events = session.events().subscribe();
         async move {
-            let number = |round: u64| TrialId(1000 * u64::from(slot.0) + round + 1);
+            let number = |round: u32| TrialId::chosen(1000 * u32::from(slot.0) + round + 1);
             let mut cancel = CancellationToken::new();
             let mut running = start(slot, number(0), false, &cancel);
             for round in 0..ROUNDS {

@@ -4,12 +4,12 @@ use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
 use faultscope_model::space::Axis;
-use faultscope_model::{DeltaSet, Run, RunId, Space, TrialId};
+use faultscope_model::{DeltaSet, Run, RunId, Space, TrialRole};
 use faultscope_search::{Boundary, FoundBoundary, Line, Side};
 use serde::{Deserialize, Serialize};
 
 use crate::drive::Tests;
-use crate::driver::{Asked, Asks, Driver, Ended, Moves, SlotState, SlotView, Ticket, TrialRole};
+use crate::driver::{Asked, Asks, Driver, Ended, Moves, SlotState, SlotView, Ticket};
 use crate::error::EngineError;
 use crate::trial::{FinishedTrial, TrialRequest};
 
@@ -178,7 +178,7 @@ impl Asks for Values<'_> {
         let free: Vec<_> = slots.iter().filter(|view| view.state == SlotState::Free).collect();
         let steps = self.search.plan(free.len());
         let mut moves = Moves::default();
-        for ((trial, place), view) in steps.start.into_iter().zip(free) {
+        for ((ticket, place), view) in steps.start.into_iter().zip(free) {
             let value = self.axis.scale.show(place);
             let request = TrialRequest {
                 deltas: self.cause.clone(),
@@ -186,10 +186,10 @@ impl Asks for Values<'_> {
                 drive: Tests::new(self.setting.tests.to_vec()),
                 wanted: Some(self.setting.wanted.whatever_numbers()),
             };
-            let (ticket, role) = (Ticket(trial.0), TrialRole::Boundary);
+            let role = TrialRole::Boundary;
             moves.start.push(Asked { ticket, role, slot: view.slot, request });
         }
-        moves.cancel = steps.cancel.into_iter().map(|trial| Ticket(trial.0)).collect();
+        moves.cancel = steps.cancel;
         Ok(moves)
     }
 
@@ -197,7 +197,7 @@ impl Asks for Values<'_> {
         let run = trial.run;
         let place = value_of(&run, self.setting.space, self.delta, self.axis);
         self.runs.extend(place.map(|place| (place, run.id)));
-        self.search.record(TrialId(ticket.0), &run.outcome);
+        self.search.record(ticket, &run.outcome);
         Ok(())
     }
 

@@ -3,12 +3,12 @@
 use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
-use faultscope_model::{DeltaSet, Outcome, Run, Space};
+use faultscope_model::{DeltaSet, Outcome, Run, Space, TrialRole};
 
 use super::calibrate::{self, Calibration, Next};
 use super::{DebugOptions, Flaky, Verdict};
 use crate::drive::Tests;
-use crate::driver::{Driver, TrialRole};
+use crate::driver::Driver;
 use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::{TrialRequest, failures_of};

@@ -104,7 +104,7 @@ failing: { instances: { a: 2, b: 2, c: 2 } }
     fn run(space: &Space, deltas: DeltaSet, deploy: f64) -> Run {
         Run {
             id: "a.1".parse().unwrap(),
-            trial: TrialId(1),
+            trial: TrialId::chosen(1),
             slot: SlotId(0),
             circumstance: space.circumstance(&deltas).unwrap(),
             deltas,

@@ -2,13 +2,13 @@
 
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::outcome::Signature;
-use faultscope_model::{Circumstance, DeltaSet, Outcome, Space};
+use faultscope_model::{Circumstance, DeltaSet, Outcome, Space, TrialRole};
 
 use super::boundary::Setting;
 use super::input::Reduction;
 use super::{DebugOptions, DebugReport, InputReport, Verdict};
 use crate::drive::Tests;
-use crate::driver::{Driver, Ended, TrialRole};
+use crate::driver::{Driver, Ended};
 use crate::error::EngineError;
 use crate::trial::TrialRequest;
 

@@ -1,5 +1,6 @@
 //! A stored debug campaign with everything that is told of it, for files and pages.
 
+use faultscope_model::CampaignKind;
 use faultscope_model::event::Event;
 use faultscope_store::{StoreError, StoredCampaign};
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ pub struct Document {
 impl Document {
     /// Reads it from the store; none when the campaign has no report of this kind.
     pub fn read(campaign: &StoredCampaign) -> Result<Option<Self>, StoreError> {
-        if campaign.meta.kind != "debug" {
+        if campaign.meta.kind != CampaignKind::Debug {
             return Ok(None);
         }
         let Some(report) = campaign.report::<DebugReport>()? else { return Ok(None) };

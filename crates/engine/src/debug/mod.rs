@@ -34,14 +34,14 @@ use std::sync::Arc;
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
-use faultscope_model::{Application, CampaignId, DeltaSet, Outcome, Run, Space};
+use faultscope_model::{Application, CampaignId, CampaignKind, DeltaSet, Outcome, Run, Space, TrialRole};
 use faultscope_search::{Bayes, BayesOptions, Ddmin, DdminPar, Problem, Search};
 use faultscope_store::Store;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::Tests;
-use crate::driver::{Budget, Driver, Ended, Foundations, Meaning, SearchAsks, TrialRole, find_unfinished};
+use crate::driver::{Budget, Driver, Ended, Foundations, Meaning, SearchAsks, find_unfinished};
 use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::TrialRequest;
@@ -73,7 +73,7 @@ pub fn unfinished(
     application: &Application,
     named: Option<&str>,
 ) -> Result<CampaignId, EngineError> {
-    find_unfinished(store, "debug", application, named)
+    find_unfinished(store, CampaignKind::Debug, application, named)
 }
 
 /// What the trials rest on: what is deployed and tested, between which ends, and how it is searched.

@@ -218,16 +218,16 @@ mod tests {
         LoggedEvent { at_us, event }
     }
 
-    fn starts(trial: u64, slot: u16, deltas: &[usize]) -> Event {
+    fn starts(trial: u32, slot: u16, deltas: &[usize]) -> Event {
         let deltas = deltas.iter().copied().collect();
-        Event::TrialStarted { trial: TrialId(trial), slot: SlotId(slot), deltas, tests: 1 }
+        Event::TrialStarted { trial: TrialId::chosen(trial), slot: SlotId(slot), deltas, tests: 1 }
     }
 
-    fn ends(trial: u64, fails: bool) -> Event {
+    fn ends(trial: u32, fails: bool) -> Event {
         let signature = Signature { test: "t".into(), ending: Ending::Code(1), message: String::new() };
         let outcome = if fails { Outcome::Fail { signature } } else { Outcome::Pass };
         let run = format!("a.{trial}").parse().unwrap();
-        Event::TrialFinished { trial: TrialId(trial), run, outcome, took: Duration::ZERO }
+        Event::TrialFinished { trial: TrialId::chosen(trial), run, outcome, took: Duration::ZERO }
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
             at(1_000, starts(1, 0, &[0, 1])),
             at(1_000, starts(2, 1, &[2, 3, 4])),
             at(1_010, ends(1, true)),
-            at(1_011, Event::TrialCancelled { trial: TrialId(2) }),
+            at(1_011, Event::TrialCancelled { trial: TrialId::chosen(2) }),
             at(1_012, starts(3, 0, &[0])),
             at(1_020, ends(3, false)),
         ];

@@ -1,7 +1,8 @@
 //! What needs trials, and what it asks for.
 
 use faultscope_model::event::SearchStands;
-use faultscope_model::{DeltaSet, SlotId};
+use faultscope_model::{DeltaSet, SlotId, TrialRole};
+pub(crate) use faultscope_search::Ticket;
 
 use super::past::Past;
 use crate::error::EngineError;
@@ -32,10 +33,6 @@ pub(crate) trait Asks {
         None
     }
 }
-
-/// The number by which whoever asks knows a trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket(pub(crate) u64);
 
 /// A slot as those who ask see it.
 #[derive(Debug, Clone)]
@@ -71,37 +68,4 @@ pub(crate) struct Asked {
     pub(crate) role: TrialRole,
     pub(crate) slot: SlotId,
     pub(crate) request: TrialRequest,
-}
-
-/// What a trial is for. Runs are named and numbered by it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum TrialRole {
-    /// Chosen by a search, or one of a plain list.
-    Search,
-    /// Repeats a known circumstance, to see whether the environment is still the same.
-    Sentinel,
-    /// A test without perturbations, whose calls are what can be perturbed.
-    Baseline,
-    /// A start-up check of the simplest circumstance.
-    CheckSimplest,
-    /// A start-up check of the failing circumstance.
-    CheckFailing,
-    /// Another value of a number in a cause.
-    Boundary,
-    /// A smaller input.
-    Input,
-}
-
-impl TrialRole {
-    /// Whether a budget of trials counts it. Checks are what makes an answer possible at all, and sentinels guard
-    /// it: neither is what people want to limit.
-    pub(crate) fn is_budgeted(self) -> bool {
-        matches!(self, Self::Search | Self::Boundary | Self::Input)
-    }
-
-    /// Whether a run from before an interruption can answer it. A sentinel says that the environment is the same
-    /// *now*; a baseline is needed for the names of its calls, which are not stored.
-    pub(crate) fn is_resumable(self) -> bool {
-        !matches!(self, Self::Sentinel | Self::Baseline)
-    }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use faultscope_model::Outcome;
+use faultscope_model::{Outcome, TrialRole};
 
-use super::asks::{Asked, Asks, Moves, SlotState, SlotView, Ticket, TrialRole};
+use super::asks::{Asked, Asks, Moves, SlotState, SlotView, Ticket};
 use crate::error::EngineError;
 use crate::trial::{FinishedTrial, TrialRequest};
 

@@ -11,7 +11,7 @@ mod past;
 mod search;
 mod sentinel;
 
-pub(crate) use asks::{Asked, Asks, Moves, SlotState, SlotView, Ticket, TrialRole};
+pub(crate) use asks::{Asked, Asks, Moves, SlotState, SlotView, Ticket};
 pub use budget::Budget;
 pub(crate) use list::TrialList;
 pub(crate) use past::{Foundations, Past, find_unfinished};
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use faultscope_model::event::Event;
-use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
+use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId, TrialRole};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

@@ -7,11 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use faultscope_model::digest::Digest;
 use faultscope_model::event::Event;
-use faultscope_model::{Application, CampaignId, Run};
+use faultscope_model::{Application, CampaignId, CampaignKind, Run, TrialRole};
 use faultscope_store::{Store, StoreErrorKind, StoredCampaign};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::asks::TrialRole;
 use crate::error::EngineError;
 use crate::session::{Numbers, Session};
 use crate::stored;
@@ -122,7 +121,7 @@ pub(super) fn load(session: &Session, foundations: &Foundations) -> Result<Past,
     let mut runs = stored::runs(&campaign.reader()?)?;
     runs.sort_by_key(finished_us);
     for run in runs {
-        let role = Numbers::role_of(run.trial);
+        let role = run.trial.role;
         if let (Some(question), true) = (run.question, role.is_resumable()) {
             past.runs.entry((role, question)).or_default().push_back(run);
         }
@@ -134,7 +133,7 @@ pub(super) fn load(session: &Session, foundations: &Foundations) -> Result<Past,
 /// no answer yet. Files may share a name: those of this very file come first.
 pub(crate) fn find_unfinished(
     store: &Store,
-    kind: &str,
+    kind: CampaignKind,
     application: &Application,
     named: Option<&str>,
 ) -> Result<CampaignId, EngineError> {
@@ -178,11 +177,26 @@ pub(crate) fn find_unfinished(
     Ok(campaign.meta.id)
 }
 
+/// What is read of a report, of whatever kind.
+#[derive(Deserialize)]
+struct AnyReport {
+    verdict: AnyVerdict,
+}
+
+/// Whether there is an answer: every kind of report has a verdict, and these two say that there is none yet.
+#[derive(Deserialize, PartialEq)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum AnyVerdict {
+    Stopped,
+    OutOfBudget,
+    #[serde(other)]
+    Answered,
+}
+
 /// Whether a campaign came to its end, whatever that was.
 fn has_answer(campaign: &StoredCampaign) -> Result<bool, EngineError> {
-    let report: Option<serde_json::Value> = campaign.report()?;
-    let kind = report.as_ref().and_then(|report| report["verdict"]["kind"].as_str());
-    Ok(kind.is_some_and(|kind| !matches!(kind, "stopped" | "out_of_budget")))
+    let report: Option<AnyReport> = campaign.report()?;
+    Ok(report.is_some_and(|report| report.verdict == AnyVerdict::Answered))
 }
 
 /// What happened in a campaign, in order.

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use faultscope_model::event::SearchStands;
-use faultscope_model::{DeltaSet, Outcome, Run, SlotId, TrialId};
+use faultscope_model::{DeltaSet, Outcome, Run, SlotId, TrialRole};
 use faultscope_search::resilience::Clues;
 use faultscope_search::{Search, Standing, TaskEnd};
 
-use super::asks::{Asked, Asks, Moves, SlotState, SlotView, Ticket, TrialRole};
+use super::asks::{Asked, Asks, Moves, SlotState, SlotView, Ticket};
 use super::past::Past;
 use crate::error::EngineError;
 use crate::trial::{FinishedTrial, TrialRequest};
@@ -96,11 +96,11 @@ impl<'a> SearchAsks<'a> {
                 // Between two attempts at one trial its slot is not free for another.
                 let again =
                     self.again.iter().find(|t| self.pending.get(t).is_some_and(|p| p.slot == view.slot));
-                again.map(|ticket| TrialId(ticket.0))
+                again.copied()
             }
-            SlotState::Busy(ticket) => Some(TrialId(ticket.0)),
+            SlotState::Busy(ticket) => Some(ticket),
             // A number that no search uses.
-            SlotState::Taken => Some(TrialId(u64::MAX)),
+            SlotState::Taken => Some(Ticket(u64::MAX)),
         };
         let view = |view: &SlotView| faultscope_search::SlotView {
             slot: view.slot,
@@ -118,9 +118,8 @@ impl<'a> SearchAsks<'a> {
         }
     }
 
-    fn drop_trials(&mut self, trials: Vec<TrialId>, moves: &mut Moves) {
-        for trial in trials {
-            let ticket = Ticket(trial.0);
+    fn drop_trials(&mut self, tickets: Vec<Ticket>, moves: &mut Moves) {
+        for ticket in tickets {
             if let Some(pending) = self.pending.get_mut(&ticket) {
                 pending.is_dropped = true;
             }
@@ -134,13 +133,13 @@ impl Asks for SearchAsks<'_> {
     fn ask(&mut self, slots: &[SlotView]) -> Result<Moves, EngineError> {
         let mut moves = Moves::default();
         loop {
-            let in_flight: Vec<TrialId> =
-                self.pending.iter().filter(|(_, p)| !p.is_dropped).map(|(t, _)| TrialId(t.0)).collect();
+            let in_flight: Vec<Ticket> =
+                self.pending.iter().filter(|(_, p)| !p.is_dropped).map(|(ticket, _)| *ticket).collect();
             let mut views = self.views(slots);
             // What was chosen a moment ago, before an answer came that needed no trial.
             for asked in &moves.start {
                 let view = views.iter_mut().find(|view| view.slot == asked.slot);
-                view.into_iter().for_each(|view| view.busy = Some(TrialId(asked.ticket.0)));
+                view.into_iter().for_each(|view| view.busy = Some(asked.ticket));
             }
             let chosen = self.search.plan(&views, &in_flight);
             self.drop_trials(chosen.cancel, &mut moves);
@@ -152,7 +151,7 @@ impl Asks for SearchAsks<'_> {
                     continue;
                 }
                 let request = self.meaning.request(&*self.search, &start.set)?;
-                let (ticket, slot) = (Ticket(start.trial.0), start.slot);
+                let (ticket, slot) = (start.trial, start.slot);
                 let pending = Pending {
                     set: start.set,
                     slot,
@@ -189,9 +188,9 @@ impl Asks for SearchAsks<'_> {
             self.search.recall(&pending.set, &run.outcome);
         } else {
             if let Some(clues) = clues {
-                self.search.hear(TrialId(ticket.0), &clues);
+                self.search.hear(ticket, &clues);
             }
-            self.search.record(TrialId(ticket.0), &run.outcome, run.cost.total);
+            self.search.record(ticket, &run.outcome, run.cost.total);
         }
         self.n_earlier += usize::from(is_earlier);
         self.runs.push(run);
@@ -204,7 +203,7 @@ impl Asks for SearchAsks<'_> {
 
     fn withdraw(&mut self, ticket: Ticket) {
         self.pending.remove(&ticket);
-        self.search.lose(TrialId(ticket.0));
+        self.search.lose(ticket);
     }
 
     fn is_done(&self) -> bool {

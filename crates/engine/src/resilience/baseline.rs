@@ -3,16 +3,16 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use faultscope_model::Outcome;
 use faultscope_model::application::TestCase;
 use faultscope_model::outcome::Signature;
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::run::CallSeen;
+use faultscope_model::{Outcome, TrialRole};
 
 use super::phase::request;
 use super::report::{Flaky, Verdict};
 use crate::drive::TrialTrace;
-use crate::driver::{Driver, TrialRole};
+use crate::driver::Driver;
 use crate::error::EngineError;
 
 /// How often a test that passes at times only is tried.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use faultscope_model::application::TestCase;
 use faultscope_model::perturbation::{Kind, Perturbation, TargetId};
 use faultscope_model::run::{CallSeen, Missed};
-use faultscope_model::{Outcome, Run};
+use faultscope_model::{Outcome, Run, TrialRole};
 use faultscope_search::resilience::{
     Candidate, Grow, GrowOptions, RtDd, RtR, Screen, ScreenOptions, Targets,
 };
@@ -24,7 +24,7 @@ use super::shown::{failing_run, told};
 use super::trace::{location_in, trace_of};
 use super::{ResilienceOptions, Strategy};
 use crate::drive::errors_of_test;
-use crate::driver::{Driver, Ended, SearchAsks, TrialRole};
+use crate::driver::{Driver, Ended, SearchAsks};
 use crate::error::EngineError;
 use crate::session::Session;
 

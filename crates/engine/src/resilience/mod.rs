@@ -22,12 +22,12 @@ use std::time::Duration;
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::event::Event;
 use faultscope_model::perturbation::Perturbation;
-use faultscope_model::{Application, CampaignId, Run};
+use faultscope_model::{Application, CampaignId, CampaignKind, Run, TrialRole};
 use faultscope_store::Store;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::{Budget, Driver, Foundations, TrialRole, find_unfinished};
+use crate::driver::{Budget, Driver, Foundations, find_unfinished};
 use crate::error::EngineError;
 use crate::session::Session;
 use explore::Explorer;
@@ -64,7 +64,7 @@ pub fn unfinished(
     application: &Application,
     named: Option<&str>,
 ) -> Result<CampaignId, EngineError> {
-    find_unfinished(store, "resilience", application, named)
+    find_unfinished(store, CampaignKind::Resilience, application, named)
 }
 
 async fn explore(

@@ -21,13 +21,14 @@ use faultscope_mesh::{Hooks, Mesh, MeshOptions};
 use faultscope_model::application::Expansion;
 use faultscope_model::event::Event;
 use faultscope_model::units::ByteSize;
-use faultscope_model::{Application, CampaignId, Protocol, RunId, SlotId, Tracing, TrialId};
+use faultscope_model::{
+    Application, CampaignId, CampaignKind, Protocol, RunId, SlotId, Tracing, TrialId, TrialRole,
+};
 use faultscope_platform::{MeshPlace, Platform, SlotSpec};
 use faultscope_store::secrets::SecretOptions;
 use faultscope_store::{Campaign, CampaignMeta, CampaignOptions, Store, StoreErrorKind, new_campaign_id};
 use tokio::sync::OnceCell;
 
-use crate::driver::TrialRole;
 use crate::error::EngineError;
 use crate::trial::{PlatformDialer, PlatformRestarter, SlotCollector, SlotRecorder};
 
@@ -73,7 +74,7 @@ impl Session {
             Some(_) => Event::CampaignResumed { slots: options.slots },
             None => Event::CampaignStarted {
                 campaign: campaign.id().clone(),
-                purpose: options.purpose.clone(),
+                purpose: options.purpose,
                 slots: options.slots,
                 seed: options.seed,
             },
@@ -107,9 +108,9 @@ impl Session {
         &self.platform
     }
 
-    /// What the session is for: `test`, `debug`, `resilience` ...
-    pub fn purpose(&self) -> &str {
-        &self.options.purpose
+    /// What the session is for.
+    pub fn purpose(&self) -> CampaignKind {
+        self.options.purpose
     }
 
     /// The slots, in order.
@@ -158,7 +159,7 @@ fn open_campaign(application: &Application, options: &SessionOptions) -> Result<
     }
     let meta = CampaignMeta {
         id: unused_id(&store, started_us),
-        kind: options.purpose.clone(),
+        kind: options.purpose,
         application: application.name.clone(),
         started_us,
         command_line: options.command_line.clone(),

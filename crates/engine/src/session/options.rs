@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use faultscope_model::CampaignId;
 use faultscope_model::record::Sampling;
 use faultscope_model::wiring::RecordLevel;
+use faultscope_model::{CampaignId, CampaignKind};
 
 /// What a session needs to know.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// `test`, `up`, `debug` ...
-    pub purpose: String,
+    /// What the session is for.
+    pub purpose: CampaignKind,
     /// The folder of the application file.
     pub root: PathBuf,
     /// The tool's own folder, `.faultscope`.
@@ -42,9 +42,9 @@ pub struct SessionOptions {
 
 impl SessionOptions {
     /// The usual options for a purpose, an application folder and the tool's own program.
-    pub fn new(purpose: &str, root: PathBuf, program: PathBuf) -> Self {
+    pub fn new(purpose: CampaignKind, root: PathBuf, program: PathBuf) -> Self {
         Self {
-            purpose: purpose.to_owned(),
+            purpose,
             state: root.join(".faultscope"),
             root,
             program,

@@ -154,7 +154,7 @@ impl Session {
         cancel: &CancellationToken,
     ) -> Result<Attempt, EngineError> {
         let (started, started_us) = (Instant::now(), now_us());
-        let seed = self.options.seed.wrapping_add(trial.0.wrapping_mul(SEED_STEP));
+        let seed = self.options.seed.wrapping_add(trial.key().wrapping_mul(SEED_STEP));
         let mut news = self.platform.events(lease.id());
         let mut cost = Cost::default();
         let mut evidence = Evidence::default();

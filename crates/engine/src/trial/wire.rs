@@ -102,7 +102,7 @@ impl SlotRecorder {
 
     /// Spans from now on belong to this trial.
     pub(crate) fn begin(&self, trial: TrialId) {
-        self.trial.store(trial.0, Ordering::Relaxed);
+        self.trial.store(trial.key(), Ordering::Relaxed);
         self.recorded.store(0, Ordering::Relaxed);
         self.broken.store(false, Ordering::Relaxed);
         self.all_carried().clear();
@@ -171,7 +171,9 @@ impl Recorder for SlotRecorder {
         {
             kept.push(span.clone());
         }
-        self.sink.record(TrialId(self.trial.load(Ordering::Relaxed)), self.slot, span);
+        // Every key comes from a trial.
+        let trial = TrialId::from_key(self.trial.load(Ordering::Relaxed)).unwrap_or(TrialId::chosen(0));
+        self.sink.record(trial, self.slot, span);
     }
 }
 

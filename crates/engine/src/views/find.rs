@@ -1,8 +1,8 @@
 //! Looking things up as people name them: by an id, its first letters, or `last`.
 
-use faultscope_model::Run;
 use faultscope_model::event::Event;
 use faultscope_model::trace::{ReportedSpan, TraceQuery};
+use faultscope_model::{CampaignKind, Run};
 use faultscope_store::interop::{read_trace_id, zipkin_trace_id};
 use faultscope_store::{Reader, Store, StoreErrorKind, StoredCampaign};
 
@@ -151,8 +151,8 @@ fn telling_run(campaign: &StoredCampaign) -> Result<Option<FoundRun>, ViewError>
         Some(place) => Some(runs.swap_remove(place)),
         None => runs.pop(),
     };
-    let summary = match campaign.meta.kind.as_str() {
-        "debug" => {
+    let summary = match campaign.meta.kind {
+        CampaignKind::Debug => {
             campaign.events::<Event>(0)?.events.into_iter().rev().find_map(|logged| match logged.event {
                 Event::CampaignFinished { summary } => Some(summary),
                 _ => None,

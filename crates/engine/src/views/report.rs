@@ -1,5 +1,6 @@
 //! Stored reports of campaigns.
 
+use faultscope_model::CampaignKind;
 use faultscope_store::{Store, StoredCampaign};
 use serde::Serialize;
 
@@ -35,9 +36,9 @@ pub fn find_report(store: &Store, wanted: &str) -> Result<CampaignReport, ViewEr
 impl CampaignReport {
     /// Reads the report of a campaign; none while it runs, or where its kind makes none.
     pub fn read(campaign: &StoredCampaign) -> Result<Option<Self>, ViewError> {
-        Ok(match campaign.meta.kind.as_str() {
-            "debug" => Document::read(campaign)?.map(|document| Self::Debug(Box::new(document))),
-            "resilience" => campaign.report()?.map(|report| Self::Resilience(Box::new(report))),
+        Ok(match campaign.meta.kind {
+            CampaignKind::Debug => Document::read(campaign)?.map(|document| Self::Debug(Box::new(document))),
+            CampaignKind::Resilience => campaign.report()?.map(|report| Self::Resilience(Box::new(report))),
             _ => None,
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use faultscope_engine::testing::{TrialsDone, run_trials};
 use faultscope_engine::{EngineError, Session, SessionOptions, Tests, TrialEnd, TrialRequest};
 use faultscope_model::event::Event;
-use faultscope_model::{Application, DeltaSet, Run, SlotId, Space, TrialId};
+use faultscope_model::{Application, CampaignKind, DeltaSet, Run, SlotId, Space, TrialId};
 use faultscope_platform::memory::{Condition, Cost, Effect, Fault, MemoryPlatform, Simulation};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +54,8 @@ impl Bed {
             clear: Duration::ZERO,
             faults,
         };
-        let mut options = SessionOptions::new("test", folder.path().to_owned(), "faultscope".into());
+        let mut options =
+            SessionOptions::new(CampaignKind::Test, folder.path().to_owned(), "faultscope".into());
         change(&mut options);
         let space = application.space().unwrap();
         let platform = Arc::new(MemoryPlatform::new(simulation));
@@ -78,7 +79,7 @@ impl Bed {
         cancel: &CancellationToken,
     ) -> Result<TrialEnd, EngineError> {
         let lease = self.session.lease(SlotId(0)).await?;
-        self.session.run_trial(&lease, TrialId(1), request, cancel).await
+        self.session.run_trial(&lease, TrialId::chosen(1), request, cancel).await
     }
 
     /// What one trial in the first slot showed.

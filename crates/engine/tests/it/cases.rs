@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use faultscope_engine::debug::{self, DebugOptions, DebugReport};
 use faultscope_engine::{Session, SessionOptions};
-use faultscope_model::Application;
 use faultscope_model::compare::compare;
+use faultscope_model::{Application, CampaignKind};
 use faultscope_platform::memory::{Condition, Cost, Effect, Fault, MemoryPlatform, Simulation};
 use serde::Deserialize;
 use tempfile::TempDir;
@@ -77,7 +77,7 @@ async fn answer(case: &Case, seed: u64) -> DebugReport {
         clear: Duration::ZERO,
         faults: case.faults.clone(),
     };
-    let mut options = SessionOptions::new("test", folder.path().to_owned(), "faultscope".into());
+    let mut options = SessionOptions::new(CampaignKind::Test, folder.path().to_owned(), "faultscope".into());
     options.seed = seed;
     // All numbers of slots take their turn.
     options.slots = [1, 2, 4, 6][(seed % 4) as usize];

@@ -10,7 +10,7 @@ use faultscope_engine::debug::{
 };
 use faultscope_engine::{EngineError, stored};
 use faultscope_model::event::Event;
-use faultscope_model::{Application, DeltaSet, TrialId};
+use faultscope_model::{Application, DeltaSet, TrialId, TrialRole};
 use faultscope_platform::memory::{Condition, Effect, Fault};
 use faultscope_store::Store;
 use tokio_util::sync::CancellationToken;
@@ -93,8 +93,9 @@ async fn a_budget_of_trials_ends_with_the_best_so_far_and_can_be_resumed() {
 fn looked_deeper(state: &Path) -> Vec<String> {
     let store = Store::open(state).unwrap();
     let events = store.campaigns().unwrap()[0].events::<Event>(0).unwrap().events;
+    let is_deeper = |trial: TrialId| matches!(trial.role, TrialRole::Boundary | TrialRole::Input);
     let deeper = events.into_iter().filter_map(|e| match e.event {
-        Event::TrialStarted { trial, .. } if trial >= TrialId::boundary(0) => Some(trial.to_string()),
+        Event::TrialStarted { trial, .. } if is_deeper(trial) => Some(trial.to_string()),
         _ => None,
     });
     deeper.collect()

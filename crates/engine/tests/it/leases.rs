@@ -58,7 +58,7 @@ async fn cancelling_before_the_slot_is_free_costs_nothing() {
             let (session, request) = (&bed.session, &request);
             async move {
                 let lease = session.lease(SlotId(0)).await?;
-                session.run_trial(&lease, TrialId(number), request, cancel).await
+                session.run_trial(&lease, TrialId::chosen(number), request, cancel).await
             }
         };
         tokio::join!(trial(1, &one), trial(2, &other))

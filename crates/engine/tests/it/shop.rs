@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use faultscope_engine::debug::{self, DebugOptions, DebugReport};
 use faultscope_engine::{EngineError, Session, SessionOptions};
-use faultscope_model::Application;
+use faultscope_model::{Application, CampaignKind};
 use faultscope_platform::memory::{Condition, Cost, Fault, MemoryPlatform, Simulation};
 use faultscope_store::Store;
 use tempfile::TempDir;
@@ -90,7 +90,8 @@ impl Case {
             clear: self.clear,
             faults: self.faults.clone(),
         };
-        let mut own = SessionOptions::new("debug", self.folder.path().to_owned(), "faultscope".into());
+        let mut own =
+            SessionOptions::new(CampaignKind::Debug, self.folder.path().to_owned(), "faultscope".into());
         own.slots = self.slots;
         own.seed = self.seed;
         own.sentinel_every = self.sentinel_every;

@@ -130,7 +130,7 @@ async fn instances_are_measured_from_the_first_to_the_last_moment() {
     let bed = Bed::new(Vec::new(), |_| {}).await;
     one(&bed, DeltaSet::new()).await;
     let reader = bed.session.campaign().reader().unwrap();
-    let history = History::new(reader.samples_of(Some(TrialId(1))).unwrap());
+    let history = History::new(reader.samples_of(Some(TrialId::chosen(1))).unwrap());
     let summaries = history.summaries();
     let names: Vec<_> = summaries.iter().map(|s| s.instance.to_string()).collect();
     assert_eq!(names, ["order-1", "stock-1"]);
@@ -140,7 +140,7 @@ async fn instances_are_measured_from_the_first_to_the_last_moment() {
         assert!(summary.cpu_seconds.is_some_and(|cpu| (1.2..1.3).contains(&cpu)), "{summary:?}");
         assert_eq!(summary.network_sent, None, "nobody knows of a network here");
     }
-    assert!(reader.samples_of(Some(TrialId(2))).unwrap().is_empty());
+    assert!(reader.samples_of(Some(TrialId::chosen(2))).unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

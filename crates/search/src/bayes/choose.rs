@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use faultscope_model::{DeltaSet, TrialId};
+use crate::Ticket;
+use faultscope_model::DeltaSet;
 use foldhash::fast::FixedState;
 
 use super::pools::{Cells, Shape};
@@ -38,7 +39,7 @@ impl Bayes {
     }
 
     /// Running trials that tell nothing any more. Unless their slot is needed they may as well finish.
-    pub(super) fn needless(&self, crowded: bool) -> Vec<TrialId> {
+    pub(super) fn needless(&self, crowded: bool) -> Vec<Ticket> {
         let explained = |set: &DeltaSet| self.causes.iter().any(|cause| cause.witness.is_subset(set));
         let stale = self.ledger.running().iter().filter(|(_, set)| explained(set)).map(|(trial, _)| *trial);
         if self.phase != Phase::Find || !crowded {

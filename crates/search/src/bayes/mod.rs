@@ -15,7 +15,8 @@ mod proof;
 
 use std::time::Duration;
 
-use faultscope_model::{DeltaSet, Outcome, TrialId};
+use crate::Ticket;
+use faultscope_model::{DeltaSet, Outcome};
 
 use crate::ledger::{Ledger, Verdict};
 use crate::random::Random;
@@ -227,7 +228,7 @@ impl Bayes {
 }
 
 impl Search for Bayes {
-    fn plan(&mut self, slots: &[SlotView], in_flight: &[TrialId]) -> Moves {
+    fn plan(&mut self, slots: &[SlotView], in_flight: &[Ticket]) -> Moves {
         let mut moves = Moves::default();
         if self.phase == Phase::Done {
             moves.cancel = in_flight.to_vec();
@@ -257,7 +258,7 @@ impl Search for Bayes {
         moves
     }
 
-    fn record(&mut self, trial: TrialId, outcome: &Outcome, _cost: Duration) {
+    fn record(&mut self, trial: Ticket, outcome: &Outcome, _cost: Duration) {
         let verdict = outcome.into();
         if let Some(set) = self.ledger.finish(trial, verdict) {
             self.learn(&set, verdict);
@@ -274,7 +275,7 @@ impl Search for Bayes {
         self.learn(set, verdict);
     }
 
-    fn lose(&mut self, trial: TrialId) {
+    fn lose(&mut self, trial: Ticket) {
         self.ledger.drop(trial);
     }
 

@@ -125,7 +125,7 @@ proptest! {
         let cut = low + 1 + ((high - low - 1) as f64 * share) as i64;
         let fails = |place: i64| if failing < passing { place < cut } else { place >= cut };
         let mut search = Boundary::new(line(failing, passing), 1);
-        let mut waiting: Vec<(TrialId, i64)> = Vec::new();
+        let mut waiting: Vec<(Ticket, i64)> = Vec::new();
         while !search.is_done() {
             let steps = search.plan(slots - waiting.len());
             waiting.retain(|(trial, _)| !steps.cancel.contains(trial));

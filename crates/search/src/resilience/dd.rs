@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use faultscope_model::{DeltaSet, Outcome, TrialId};
+use crate::Ticket;
+use faultscope_model::{DeltaSet, Outcome};
 
 use super::{Clues, Targets};
 use crate::ledger::{Ledger, Verdict};
@@ -26,7 +27,7 @@ pub struct RtDd {
     ledger: Ledger,
     /// Whose assertion failed first, by set.
     blamed: HashMap<DeltaSet, usize>,
-    clues: HashMap<TrialId, Clues>,
+    clues: HashMap<Ticket, Clues>,
     next: Next,
 }
 
@@ -128,7 +129,7 @@ impl RtDd {
 }
 
 impl Search for RtDd {
-    fn plan(&mut self, slots: &[SlotView], _in_flight: &[TrialId]) -> Moves {
+    fn plan(&mut self, slots: &[SlotView], _in_flight: &[Ticket]) -> Moves {
         let mut moves = Moves::default();
         let free = slots.iter().find(|slot| slot.busy.is_none());
         if let (Next::Ask(set), Some(slot)) = (&self.next, free)
@@ -141,7 +142,7 @@ impl Search for RtDd {
         moves
     }
 
-    fn record(&mut self, trial: TrialId, outcome: &Outcome, _cost: Duration) {
+    fn record(&mut self, trial: Ticket, outcome: &Outcome, _cost: Duration) {
         let clues = self.clues.remove(&trial);
         if let Some(set) = self.ledger.finish(trial, outcome.into()) {
             self.learn(&set, clues);
@@ -152,7 +153,7 @@ impl Search for RtDd {
         matches!(self.next, Next::Done(_))
     }
 
-    fn hear(&mut self, trial: TrialId, clues: &Clues) {
+    fn hear(&mut self, trial: Ticket, clues: &Clues) {
         self.clues.insert(trial, clues.clone());
     }
 
@@ -161,7 +162,7 @@ impl Search for RtDd {
         self.learn(set, None);
     }
 
-    fn lose(&mut self, trial: TrialId) {
+    fn lose(&mut self, trial: Ticket) {
         self.ledger.drop(trial);
     }
 

@@ -9,8 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
+use crate::Ticket;
 use faultscope_model::perturbation::{Kind, Perturbation, TargetId};
-use faultscope_model::{DeltaSet, Outcome, TrialId};
+use faultscope_model::{DeltaSet, Outcome};
 
 use super::Clues;
 use crate::ledger::{Ledger, Verdict};
@@ -63,7 +64,7 @@ pub struct Grow {
     candidates: Vec<Perturbation>,
     places: HashMap<Perturbation, usize>,
     ledger: Ledger,
-    clues: HashMap<TrialId, Vec<SeenCall>>,
+    clues: HashMap<Ticket, Vec<SeenCall>>,
     /// The calls of each set that was tried and did not fail.
     calls: HashMap<DeltaSet, Vec<SeenCall>>,
     /// For each handling, what it has seen together. The test is the handling without a target.
@@ -293,7 +294,7 @@ impl Grow {
 }
 
 impl Search for Grow {
-    fn plan(&mut self, slots: &[SlotView], in_flight: &[TrialId]) -> Moves {
+    fn plan(&mut self, slots: &[SlotView], in_flight: &[Ticket]) -> Moves {
         let mut moves = Moves::default();
         if self.is_done() {
             moves.cancel = in_flight.to_vec();
@@ -312,7 +313,7 @@ impl Search for Grow {
         moves
     }
 
-    fn record(&mut self, trial: TrialId, outcome: &Outcome, _cost: Duration) {
+    fn record(&mut self, trial: Ticket, outcome: &Outcome, _cost: Duration) {
         let calls = self.clues.remove(&trial);
         if let Some(set) = self.ledger.finish(trial, outcome.into()) {
             self.learn(&set, outcome.into(), calls);
@@ -327,11 +328,11 @@ impl Search for Grow {
         set.iter().filter_map(|place| self.candidates.get(place).cloned()).collect()
     }
 
-    fn hear(&mut self, trial: TrialId, clues: &Clues) {
+    fn hear(&mut self, trial: Ticket, clues: &Clues) {
         self.clues.insert(trial, clues.calls.clone());
     }
 
-    fn lose(&mut self, trial: TrialId) {
+    fn lose(&mut self, trial: Ticket) {
         if let Some(set) = self.ledger.drop(trial) {
             self.waiting.push_front(set);
         }

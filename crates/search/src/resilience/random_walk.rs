@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use faultscope_model::{DeltaSet, Outcome, TrialId};
+use crate::Ticket;
+use faultscope_model::{DeltaSet, Outcome};
 
 use super::Targets;
 use crate::ledger::{Ledger, Verdict};
@@ -33,7 +34,7 @@ impl RtR {
 }
 
 impl Search for RtR {
-    fn plan(&mut self, slots: &[SlotView], in_flight: &[TrialId]) -> Moves {
+    fn plan(&mut self, slots: &[SlotView], in_flight: &[Ticket]) -> Moves {
         let mut moves = Moves::default();
         if self.is_done() {
             moves.cancel = in_flight.to_vec();
@@ -49,7 +50,7 @@ impl Search for RtR {
         moves
     }
 
-    fn record(&mut self, trial: TrialId, outcome: &Outcome, _cost: Duration) {
+    fn record(&mut self, trial: Ticket, outcome: &Outcome, _cost: Duration) {
         let verdict = outcome.into();
         if let Some(set) = self.ledger.finish(trial, verdict) {
             self.notice(set, verdict);
@@ -65,7 +66,7 @@ impl Search for RtR {
         self.notice(set.clone(), outcome.into());
     }
 
-    fn lose(&mut self, trial: TrialId) {
+    fn lose(&mut self, trial: Ticket) {
         self.ledger.drop(trial);
     }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use faultscope_bench::debug::Strategy;
 use faultscope_bench::simulate::{Durations, Oracle, Slots, read, simulate};
 use faultscope_model::outcome::{Ending, Signature};
-use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
+use faultscope_model::{DeltaSet, Outcome, SlotId};
+use faultscope_search::Ticket;
 use faultscope_search::{BayesOptions, Problem, Search, SlotView};
 use proptest::prelude::*;
 
@@ -34,11 +35,11 @@ fn searches(n: usize, seed: u64) -> Vec<(Strategy, Box<dyn Search + Send>)> {
 fn wild(search: &mut dyn Search, slots: usize, mut next: impl FnMut() -> usize, stop: usize) -> usize {
     let mut views: Vec<SlotView> =
         (0..slots).map(|slot| SlotView { slot: SlotId(slot as u16), current: None, busy: None }).collect();
-    let mut running: Vec<(TrialId, DeltaSet)> = Vec::new();
+    let mut running: Vec<(Ticket, DeltaSet)> = Vec::new();
     let mut seen = BTreeSet::new();
     let mut finished = 0;
     while !search.is_done() && finished < stop {
-        let in_flight: Vec<TrialId> = running.iter().map(|(trial, _)| *trial).collect();
+        let in_flight: Vec<Ticket> = running.iter().map(|(trial, _)| *trial).collect();
         let moves = search.plan(&views, &in_flight);
         for trial in moves.cancel {
             running.retain(|(running, _)| *running != trial);

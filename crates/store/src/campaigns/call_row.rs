@@ -52,7 +52,7 @@ pub(crate) fn write_span(
 
     let named = |number: Option<i64>, text| number.map_or(Name::Text(text), Name::Number);
     insert.raw_bind_parameter(1, row)?;
-    insert.raw_bind_parameter(2, place.0.0.cast_signed())?;
+    insert.raw_bind_parameter(2, place.0.key().cast_signed())?;
     insert.raw_bind_parameter(3, place.1.0)?;
     insert.raw_bind_parameter(4, ((span.trace.0 >> 64) as u64).cast_signed())?;
     insert.raw_bind_parameter(5, (span.trace.0 as u64).cast_signed())?;

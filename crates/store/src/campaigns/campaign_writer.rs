@@ -218,7 +218,7 @@ impl Known {
                         let json = serde_json::to_string(span).unwrap_or_default();
                         let (high, low) = (((span.trace.0 >> 64) as u64), span.trace.0 as u64);
                         let sealed = reports.next().and_then(Option::as_ref);
-                        let place = (trial.0.cast_signed(), slot.0, &instance);
+                        let place = (trial.key().cast_signed(), slot.0, &instance);
                         let ids = (high.cast_signed(), low.cast_signed());
                         statements
                             .reported
@@ -227,21 +227,21 @@ impl Known {
                 }
                 Entry::Run { trial, id, outcome, started_us, duration_us, json } => {
                     let (started, duration) = (started_us.cast_signed(), duration_us.cast_signed());
-                    let trial = trial.0.cast_signed();
+                    let trial = trial.key().cast_signed();
                     statements.run.execute((id.as_str(), trial, outcome, started, duration, json))?;
                 }
                 Entry::Log { trial, instance, text } => {
                     let text = tail(text, MOST_LOG);
                     if self.log_bytes + text.len() as u64 <= MOST_LOGS {
                         self.log_bytes += text.len() as u64;
-                        statements.log.execute((trial.0.cast_signed(), instance, text))?;
+                        statements.log.execute((trial.key().cast_signed(), instance, text))?;
                     }
                 }
             }
         }
         for mut segment in segments {
             let Segment { trial, first, last, .. } = segment;
-            statements.segment.execute((trial.0.cast_signed(), first, last, segment.trace_bytes()))?;
+            statements.segment.execute((trial.key().cast_signed(), first, last, segment.trace_bytes()))?;
         }
         statements.commit.execute([])?;
         Ok(())
@@ -304,7 +304,7 @@ mod tests {
         let write = |text: &str| {
             let queue = Queue::new(folder.path(), bounds(10, 1000));
             queue
-                .push(Entry::Log { trial: TrialId(1), instance: "a-1".into(), text: text.to_owned() })
+                .push(Entry::Log { trial: TrialId::chosen(1), instance: "a-1".into(), text: text.to_owned() })
                 .unwrap();
             let ack = queue.flush().unwrap();
             queue.close();
@@ -328,7 +328,7 @@ mod tests {
         let connection = open_writer(&path).unwrap();
         let sealer = Sealer::new(&crate::secrets::SecretOptions::default()).unwrap();
         let mut writer = CampaignWriter::new(&connection, &path, Redactor::default(), sealer);
-        let log = |text: String| [Entry::Log { trial: TrialId(1), instance: "a-1".into(), text }];
+        let log = |text: String| [Entry::Log { trial: TrialId::chosen(1), instance: "a-1".into(), text }];
         writer.commit(&mut log("x".to_owned())).unwrap();
         let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         connection.pragma_update(None, "max_page_count", pages).unwrap();

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 
-use faultscope_model::CampaignId;
+use faultscope_model::{CampaignId, CampaignKind};
 use serde::{Deserialize, Serialize};
 
 use super::migrate::CAMPAIGN_STEPS;
@@ -17,8 +17,8 @@ use crate::format::read_versioned;
 pub struct CampaignMeta {
     /// Its id, the name of its folder.
     pub id: CampaignId,
-    /// `test`, `up`, `debug` ...
-    pub kind: String,
+    /// What it is.
+    pub kind: CampaignKind,
     /// The name of the application.
     pub application: String,
     /// Microseconds since 1970 at its start.

@@ -126,7 +126,7 @@ impl Open {
     ) -> rusqlite::Result<()> {
         let Self { connection, instances, series } = self;
         let transaction = connection.unchecked_transaction()?;
-        let trial = trial.0.cast_signed();
+        let trial = trial.key().cast_signed();
         {
             let mut insert = transaction.prepare_cached(INSERT)?;
             for sample in samples {
@@ -201,7 +201,7 @@ impl SampleReader {
         let read = || -> rusqlite::Result<Vec<Sample>> {
             let instances: HashMap<i64, InstanceId> = instances(&self.connection)?.into_iter().collect();
             let mut statement = self.connection.prepare(&sql)?;
-            let trial = trial.map(|trial| trial.0.cast_signed());
+            let trial = trial.map(|trial| trial.key().cast_signed());
             let mut rows = statement.query((trial, clamped(from_us), clamped(to_us)))?;
             let mut samples = Vec::new();
             while let Some(row) = rows.next()? {
@@ -281,7 +281,7 @@ impl SampleReader {
         let only = if trial.is_some() { "trial = ?3" } else { "?3 IS NULL" };
         let sql = format!("SELECT series, at_us, value FROM points WHERE at_us BETWEEN ?1 AND ?2 AND {only}");
         let mut statement = self.connection.prepare(&sql)?;
-        let trial = trial.map(|trial| trial.0.cast_signed());
+        let trial = trial.map(|trial| trial.key().cast_signed());
         let mut rows = statement.query((clamped(from_us), clamped(to_us), trial))?;
         while let Some(row) = rows.next()? {
             if !take(row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned(), row.get(2)?) {
@@ -324,28 +324,36 @@ mod tests {
         let series = TimeSeries { name: "requests".into(), service: "a".into(), ..TimeSeries::default() };
         let point = |at_us, value| Point { series: series.clone(), at_us, value };
         let writer = SampleWriter::new(folder.path());
-        writer.write(TrialId(1), SlotId(0), &[], &[]).unwrap();
+        writer.write(TrialId::chosen(1), SlotId(0), &[], &[]).unwrap();
         assert!(SampleReader::open(folder.path()).unwrap().is_none(), "nothing makes no file");
         let first = [sample("b-1", 5, 1.0), sample("a-1", 5, 0.5)];
-        writer.write(TrialId(1), SlotId(0), &first, &[point(5, 1.0), point(6, f64::NAN)]).unwrap();
-        writer.write(TrialId(2), SlotId(1), &[sample("a-1", 7, 0.7)], &[point(7, 3.0)]).unwrap();
+        writer.write(TrialId::chosen(1), SlotId(0), &first, &[point(5, 1.0), point(6, f64::NAN)]).unwrap();
+        writer.write(TrialId::chosen(2), SlotId(1), &[sample("a-1", 7, 0.7)], &[point(7, 3.0)]).unwrap();
         // Another writer of the same campaign, as after an error.
-        SampleWriter::new(folder.path()).write(TrialId(1), SlotId(0), &[sample("a-1", 9, 0.9)], &[]).unwrap();
+        SampleWriter::new(folder.path())
+            .write(TrialId::chosen(1), SlotId(0), &[sample("a-1", 9, 0.9)], &[])
+            .unwrap();
         let reader = SampleReader::open(folder.path()).unwrap().unwrap();
-        let of = |trial: u64| reader.samples(Some(TrialId(trial)), EVER).unwrap();
+        let of = |trial: u32| reader.samples(Some(TrialId::chosen(trial)), EVER).unwrap();
         assert_eq!(of(1), [sample("b-1", 5, 1.0), sample("a-1", 5, 0.5), sample("a-1", 9, 0.9)]);
         assert_eq!(of(2), [sample("a-1", 7, 0.7)]);
         assert_eq!(reader.samples(None, EVER).unwrap().len(), 4);
         assert_eq!(reader.last_us().unwrap(), Some(9));
         assert_eq!(reader.samples(None, (6, 8)).unwrap(), [sample("a-1", 7, 0.7)]);
-        assert_eq!(reader.points(Some(TrialId(2)), None, EVER).unwrap()[&series], [(7, 3.0)]);
+        assert_eq!(reader.points(Some(TrialId::chosen(2)), None, EVER).unwrap()[&series], [(7, 3.0)]);
         assert_eq!(reader.points(None, Some("requests"), EVER).unwrap()[&series], [(5, 1.0), (7, 3.0)]);
         assert_eq!(reader.points(None, Some("requests"), (6, 9)).unwrap()[&series], [(7, 3.0)]);
         assert!(reader.points(None, Some("other"), EVER).unwrap().is_empty());
         let services = BTreeSet::from(["a".to_owned()]);
         let many = |trial, names: &dyn Fn(&str) -> bool, between| {
             let query = SeriesQuery { services: &services, names, between };
-            reader.many(TrialId(trial), &query).unwrap().series.into_values().flatten().collect::<Vec<_>>()
+            reader
+                .many(TrialId::chosen(trial), &query)
+                .unwrap()
+                .series
+                .into_values()
+                .flatten()
+                .collect::<Vec<_>>()
         };
         assert_eq!(many(2, &|name| name == "requests", EVER), [(7, 3.0)]);
         assert_eq!(many(2, &|_| true, (0, 6)), []);
@@ -356,12 +364,16 @@ mod tests {
     fn a_newer_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let writer = SampleWriter::new(folder.path());
-        writer.write(TrialId(1), SlotId(0), &[sample("a-1", 1, 0.0)], &[]).unwrap();
+        writer.write(TrialId::chosen(1), SlotId(0), &[sample("a-1", 1, 0.0)], &[]).unwrap();
         let connection = connect_writer(&folder.path().join(DATABASE)).unwrap();
         connection.pragma_update(None, "user_version", SAMPLES_FORMAT + 1).unwrap();
         assert_eq!(SampleReader::open(folder.path()).unwrap_err().kind, StoreErrorKind::Newer);
-        let again =
-            SampleWriter::new(folder.path()).write(TrialId(1), SlotId(0), &[sample("a-1", 2, 0.0)], &[]);
+        let again = SampleWriter::new(folder.path()).write(
+            TrialId::chosen(1),
+            SlotId(0),
+            &[sample("a-1", 2, 0.0)],
+            &[],
+        );
         assert_eq!(again.unwrap_err().kind, StoreErrorKind::Newer);
     }
 }

@@ -121,7 +121,7 @@ impl Reader {
             let sql = format!("SELECT {COLUMNS}, id FROM spans WHERE id BETWEEN ?1 AND ?2 AND trial = ?3");
             let mut statement = connection.prepare_cached(&sql)?;
             for (first, last) in segments(connection, trial)? {
-                let mut rows = statement.query((first, last, trial.0.cast_signed()))?;
+                let mut rows = statement.query((first, last, trial.key().cast_signed()))?;
                 while let Some(row) = rows.next()? {
                     spans.push((row.get(26)?, read_span(row, names).map_err(damaged_row)?));
                 }
@@ -175,7 +175,8 @@ impl Reader {
                 None => vec![(0, i64::MAX)],
             };
             for (first, last) in ranges {
-                let mut rows = statement.query((first, last, trial.map(|trial| trial.0.cast_signed())))?;
+                let mut rows =
+                    statement.query((first, last, trial.map(|trial| trial.key().cast_signed())))?;
                 while let Some(row) = rows.next()? {
                     let service = |value: ValueRef<'_>| names.service(value).map_err(damaged_row);
                     let key = (service(row.get_ref(0)?)?, service(row.get_ref(1)?)?);
@@ -213,7 +214,7 @@ impl Reader {
         let read = || -> rusqlite::Result<Vec<StoredLog>> {
             let sql = "SELECT instance, text FROM logs WHERE trial = ?1 ORDER BY rowid";
             let mut statement = connection.prepare_cached(sql)?;
-            let logs = statement.query_map([trial.0.cast_signed()], |row| {
+            let logs = statement.query_map([trial.key().cast_signed()], |row| {
                 let instance =
                     row.get::<_, String>(0)?.parse().map_err(|error| damaged_row(format!("{error}")))?;
                 Ok(StoredLog { trial, instance, text: row.get(1)? })
@@ -287,7 +288,7 @@ const RUNS: &str = "SELECT trial, id, outcome, started_us, duration_us, json FRO
 
 fn run_of(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
     Ok(StoredRun {
-        trial: TrialId(row.get::<_, i64>(0)?.cast_unsigned()),
+        trial: read_trial(row.get(0)?)?,
         id: row.get::<_, String>(1)?.parse().map_err(|error| damaged_row(format!("{error}")))?,
         outcome: row.get(2)?,
         started_us: row.get::<_, i64>(3)?.cast_unsigned(),
@@ -301,7 +302,7 @@ fn segments(connection: &Connection, trial: TrialId) -> rusqlite::Result<Vec<(i6
     let mut statement =
         connection.prepare_cached("SELECT first, last FROM segments WHERE trial = ?1 ORDER BY first")?;
     let mut ranges: Vec<(i64, i64)> = Vec::new();
-    let mut rows = statement.query([trial.0.cast_signed()])?;
+    let mut rows = statement.query([trial.key().cast_signed()])?;
     while let Some(row) = rows.next()? {
         let (first, last) = (row.get(0)?, row.get(1)?);
         match ranges.last_mut() {
@@ -343,6 +344,12 @@ fn failed(row: &Row<'_>) -> rusqlite::Result<bool> {
 fn quantile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
+}
+
+/// The trial of a stored key.
+pub(super) fn read_trial(key: i64) -> rusqlite::Result<TrialId> {
+    let known = TrialId::from_key(key.cast_unsigned());
+    known.ok_or_else(|| damaged_row(format!("no trial has the key {key}")))
 }
 
 #[cfg(test)]

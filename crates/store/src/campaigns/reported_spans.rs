@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::reader::read_trial;
 use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{InstanceId, Span, TraceId, TrialId};
 use rusqlite::OptionalExtension;
@@ -49,7 +50,7 @@ impl Reader {
 
     /// What instances reported themselves in a trial, in the order of arrival.
     pub fn reported_in(&self, trial: TrialId) -> Result<Vec<StoredReport>, StoreError> {
-        self.reports("trial = ?1", &[trial.0.cast_signed()], None)
+        self.reports("trial = ?1", &[trial.key().cast_signed()], None)
     }
 
     /// What instances reported themselves about a trace, of all trials.
@@ -78,14 +79,14 @@ impl Reader {
             let mut is_in = connection.prepare_cached(sql)?;
             for (trial, first, last) in segments_with(connection, trace)? {
                 if is_in.query_row((first, last, trial, low, high), |row| row.get(0))? {
-                    trials.insert(TrialId(trial.cast_unsigned()));
+                    trials.insert(read_trial(trial)?);
                 }
             }
             let sql = "SELECT DISTINCT trial FROM reported WHERE trace_low = ?1 AND trace_high = ?2";
             let mut statement = connection.prepare_cached(sql)?;
             let mut rows = statement.query((low, high))?;
             while let Some(row) = rows.next()? {
-                trials.insert(TrialId(row.get::<_, i64>(0)?.cast_unsigned()));
+                trials.insert(read_trial(row.get(0)?)?);
             }
             Ok(())
         })?;
@@ -119,7 +120,7 @@ impl Reader {
                 let instance = row.get::<_, Option<String>>(1)?.and_then(|text| text.parse().ok());
                 let span = serde_json::from_str(row.get_ref(2)?.as_str()?);
                 let span = span.map_err(|error| damaged_row(error.to_string()))?;
-                let trial = TrialId(row.get::<_, i64>(0)?.cast_unsigned());
+                let trial = read_trial(row.get(0)?)?;
                 Ok((StoredReport { trial, instance, span }, row.get(3)?))
             })?;
             rows.collect()

@@ -55,7 +55,7 @@ pub struct Collector {
 }
 
 /// What runs in the slot.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Now {
     trial: TrialId,
     callers: HashMap<IpAddr, InstanceId>,
@@ -67,7 +67,9 @@ type Asked = (Arc<Collector>, Option<InstanceId>);
 impl Collector {
     /// A collector that keeps spans with a campaign, and metrics where they are wanted.
     pub fn new(sink: SpanSink, samples: Option<Arc<SampleWriter>>, slot: SlotId) -> Arc<Self> {
-        let (now, heard) = (Mutex::default(), AtomicU64::new(0));
+        // Nothing can send before the first trial begins.
+        let now = Mutex::new(Now { trial: TrialId::chosen(0), callers: HashMap::new() });
+        let heard = AtomicU64::new(0);
         let intake = Intake::new(Limits::default(), BODY_TIME, BODIES_BYTES);
         let writing = Arc::new(Semaphore::new(MOST_WRITING));
         Arc::new(Self { sink, samples, slot, intake, writing, now, heard })

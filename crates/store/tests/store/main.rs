@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use faultscope_model::span::{Parentage, Payload, Span, Wire};
-use faultscope_model::{InstanceId, NodeId, RunId, SlotId, SpanId, TraceId, TrialId};
+use faultscope_model::{CampaignKind, InstanceId, NodeId, RunId, SlotId, SpanId, TraceId, TrialId};
 use faultscope_store::{CampaignMeta, CampaignOptions, RunRecord, Store};
 
 mod folder;
@@ -45,7 +45,7 @@ fn span(n: u64) -> Span {
 fn meta(id: &str, started_us: u64) -> CampaignMeta {
     CampaignMeta {
         id: id.parse().unwrap(),
-        kind: "test".to_owned(),
+        kind: CampaignKind::Test,
         application: "shop".to_owned(),
         started_us,
         command_line: vec!["faultscope".to_owned(), "test".to_owned()],
@@ -66,16 +66,16 @@ fn ten_thousand_spans_come_back() {
     let sink = campaign.sink();
     // Two trials at once, as two slots write them.
     for n in 0..10_000 {
-        sink.record(TrialId(1 + n % 2), SlotId((n % 2) as u16), span(n));
+        sink.record(TrialId::chosen(1 + (n % 2) as u32), SlotId((n % 2) as u16), span(n));
     }
     campaign.flush_blocking().unwrap();
     assert_eq!((sink.recorded(), sink.dropped()), (10_000, 0));
 
     let reader = campaign.reader().unwrap();
     let even: Vec<Span> = (0..10_000).filter(|n| n % 2 == 0).map(span).collect();
-    assert_eq!(reader.spans_of(TrialId(1)).unwrap(), even);
-    assert_eq!(reader.spans_of(TrialId(2)).unwrap().len(), 5_000);
-    assert_eq!(reader.spans_of(TrialId(3)).unwrap(), []);
+    assert_eq!(reader.spans_of(TrialId::chosen(1)).unwrap(), even);
+    assert_eq!(reader.spans_of(TrialId::chosen(2)).unwrap().len(), 5_000);
+    assert_eq!(reader.spans_of(TrialId::chosen(3)).unwrap(), []);
     assert_eq!(reader.spans_of_trace(span(25).trace).unwrap(), (20..30).map(span).collect::<Vec<_>>());
     assert_eq!(reader.spans_of_trace(TraceId(3)).unwrap(), [], "the high half of a trace id counts");
 
@@ -84,7 +84,7 @@ fn ten_thousand_spans_come_back() {
     let edge = &edges[0];
     assert_eq!((edge.caller.as_str(), edge.callee.as_str()), ("order", "stock"));
     assert_eq!((edge.calls, edge.errors, edge.p50_us, edge.p99_us), (10_000, 100, 499, 989));
-    let one = &reader.edges(Some(TrialId(2))).unwrap()[0];
+    let one = &reader.edges(Some(TrialId::chosen(2))).unwrap()[0];
     assert_eq!((one.calls, one.errors), (5_000, 0));
 }
 
@@ -94,12 +94,12 @@ async fn runs_logs_events_and_report() {
     let campaign = store.campaign(meta("7f3a-1", 1)).unwrap();
     let ids: Vec<RunId> = (1..=3).map(|n| format!("7f3a.{n}").parse().unwrap()).collect();
     for (n, id) in ids.iter().enumerate().rev() {
-        let trial = TrialId(n as u64 + 1);
+        let trial = TrialId::chosen(n as u32 + 1);
         let run = RunRecord { trial, id, outcome: "fail", started_us: 5, duration_us: 6, json: "{\"x\":1}" };
         campaign.put_run(run).await.unwrap();
     }
     let again = RunRecord {
-        trial: TrialId(2),
+        trial: TrialId::chosen(2),
         id: &ids[1],
         outcome: "pass",
         started_us: 5,
@@ -107,7 +107,7 @@ async fn runs_logs_events_and_report() {
         json: "{}",
     };
     campaign.put_run(again).await.unwrap();
-    campaign.put_log(TrialId(1), &"order-2".parse().unwrap(), &"line\n".repeat(200_000)).unwrap();
+    campaign.put_log(TrialId::chosen(1), &"order-2".parse().unwrap(), &"line\n".repeat(200_000)).unwrap();
     campaign.events().append(9, serde_json::json!({"kind": "note", "text": "x"})).unwrap();
     campaign.put_report(&vec![1, 2]).unwrap();
     campaign.flush().await.unwrap();
@@ -115,11 +115,11 @@ async fn runs_logs_events_and_report() {
     let found = store.campaign_by("7f3a").unwrap();
     let reader = found.reader().unwrap();
     let run = reader.run(&ids[1]).unwrap().unwrap();
-    assert_eq!((run.trial, run.outcome.as_str(), run.json.as_str()), (TrialId(2), "pass", "{}"));
+    assert_eq!((run.trial, run.outcome.as_str(), run.json.as_str()), (TrialId::chosen(2), "pass", "{}"));
     assert!(found.is_live());
-    let trials: Vec<u64> = reader.runs().unwrap().iter().map(|run| run.trial.0).collect();
+    let trials: Vec<u32> = reader.runs().unwrap().iter().map(|run| run.trial.number).collect();
     assert_eq!(trials, [1, 2, 3]);
-    let logs = reader.logs_of(TrialId(1)).unwrap();
+    let logs = reader.logs_of(TrialId::chosen(1)).unwrap();
     assert_eq!(
         (logs.len(), logs[0].text.len(), logs[0].instance.to_string().as_str()),
         (1, 256 << 10, "order-2")
@@ -136,7 +136,7 @@ fn a_full_queue_drops_and_counts() {
     let campaign = store.campaign_with(meta("7f3a-1", 1), options).unwrap();
     let sink = campaign.sink();
     for n in 0..50_000 {
-        sink.record(TrialId(1), SlotId(0), span(n));
+        sink.record(TrialId::chosen(1), SlotId(0), span(n));
     }
     campaign.flush_blocking().unwrap();
     assert!(sink.dropped() > 0);
@@ -144,14 +144,14 @@ fn a_full_queue_drops_and_counts() {
     assert_eq!(campaign.reader().unwrap().span_count().unwrap(), sink.recorded());
     drop(campaign);
     let before = sink.dropped();
-    sink.record(TrialId(1), SlotId(0), span(1));
+    sink.record(TrialId::chosen(1), SlotId(0), span(1));
     assert_eq!(sink.dropped(), before + 1, "a sink outlives its campaign");
 
     let options = CampaignOptions { queued_bytes: 1000, ..CampaignOptions::default() };
     let campaign = store.campaign_with(meta("7f3b-1", 1), options).unwrap();
     let payload = Payload { request_body: vec![0; 2000], ..Payload::default() };
     let large = Span { payload: Some(Box::new(payload)), ..span(1) };
-    campaign.sink().record(TrialId(1), SlotId(0), large);
+    campaign.sink().record(TrialId::chosen(1), SlotId(0), large);
     assert_eq!(campaign.dropped(), 1);
 }
 
@@ -167,7 +167,7 @@ fn child_that_writes_until_killed() {
     let sink = campaign.sink();
     // It ends by itself in the end, should nobody live to kill it.
     for n in 0..5_000_000 {
-        sink.record(TrialId(1), SlotId(0), span(n));
+        sink.record(TrialId::chosen(1), SlotId(0), span(n));
         if n % 700 == 699 {
             campaign.flush_blocking().unwrap();
             campaign.events().append(n + 1, "flushed").unwrap();
@@ -201,7 +201,7 @@ fn flushed_spans_survive_a_kill() {
 
     let promised = flushed().unwrap();
     assert!(!campaign.is_live());
-    let spans = campaign.reader().unwrap().spans_of(TrialId(1)).unwrap();
+    let spans = campaign.reader().unwrap().spans_of(TrialId::chosen(1)).unwrap();
     assert!(spans.len() as u64 >= promised, "{} of {promised}", spans.len());
     assert!(spans.iter().zip(0..).all(|(found, n)| *found == span(n)));
 }

@@ -69,16 +69,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_span_comes_back_as_it_was(mut spans in prop::collection::vec(any_span(), 1..10), trial: u64) {
+    fn every_span_comes_back_as_it_was(mut spans in prop::collection::vec(any_span(), 1..10), trial: u32) {
         let (_folder, store) = store();
         let campaign = store.campaign(meta("aa11-1", 1)).unwrap();
         for span in &spans {
-            campaign.sink().record(TrialId(trial), SlotId(u16::MAX), span.clone());
+            campaign.sink().record(TrialId::chosen(trial), SlotId(u16::MAX), span.clone());
         }
         campaign.flush_blocking().unwrap();
         spans.sort_by_key(|span| (span.start_us, span.id));
         let reader = campaign.reader().unwrap();
-        prop_assert_eq!(&reader.spans_of(TrialId(trial)).unwrap(), &spans);
+        prop_assert_eq!(&reader.spans_of(TrialId::chosen(trial)).unwrap(), &spans);
         let first = &spans[0];
         prop_assert!(reader.spans_of_trace(first.trace).unwrap().contains(first));
     }

@@ -55,17 +55,17 @@ async fn calls_are_written_without_their_secrets_and_restored_with_the_key() {
     about.command_line.push("--header=authorization: QSECRET-7".into());
     let campaign = store.campaign_with(about, options(&place, false)).unwrap();
     assert!(!place.path().exists(), "a key is made when it is first needed");
-    campaign.sink().record(TrialId(1), SlotId(0), telling(1));
-    campaign.sink().record(TrialId(1), SlotId(0), span(2));
+    campaign.sink().record(TrialId::chosen(1), SlotId(0), telling(1));
+    campaign.sink().record(TrialId::chosen(1), SlotId(0), span(2));
     let mut reported = ReportedSpan::new(telling(1).trace, SpanId(9));
     reported.tags.push(("http.request.header.authorization".into(), "Bearer QSECRET-8-abcdef".into()));
-    assert!(campaign.sink().report(TrialId(1), SlotId(0), None, vec![reported.clone()]).await);
+    assert!(campaign.sink().report(TrialId::chosen(1), SlotId(0), None, vec![reported.clone()]).await);
     campaign
-        .put_log(TrialId(1), &"order-1".parse().unwrap(), "saw QSECRET-2-abcdef, password=QSECRET-9")
+        .put_log(TrialId::chosen(1), &"order-1".parse().unwrap(), "saw QSECRET-2-abcdef, password=QSECRET-9")
         .unwrap();
     let json = r#"{"output":"Cookie: sid=QSECRET-a; and QSECRET-2-abcdef","n":1}"#;
     let run = RunRecord {
-        trial: TrialId(1),
+        trial: TrialId::chosen(1),
         id: &"aa11.1".parse().unwrap(),
         outcome: "pass",
         started_us: 1,
@@ -78,7 +78,7 @@ async fn calls_are_written_without_their_secrets_and_restored_with_the_key() {
     let reader = campaign.reader().unwrap();
     assert_eq!(files_with(&folder.path().join(".faultscope"), "QSECRET"), [""; 0]);
 
-    let shown = &reader.spans_of(TrialId(1)).unwrap()[0];
+    let shown = &reader.spans_of(TrialId::chosen(1)).unwrap()[0];
     assert_eq!(shown.path, "/pay?token=[redacted]&page=2");
     let payload = shown.payload.as_deref().unwrap();
     assert_eq!(payload.request_headers[1].1, "*/*");
@@ -88,16 +88,16 @@ async fn calls_are_written_without_their_secrets_and_restored_with_the_key() {
         r#"{"user":"ann","password":"[redacted]","card":{"number":"[redacted]"}}"#
     );
     assert_eq!(payload.response_body, b"you sent [redacted]");
-    assert_eq!(reader.reported_in(TrialId(1)).unwrap()[0].span.tags[0].1, "[redacted]");
+    assert_eq!(reader.reported_in(TrialId::chosen(1)).unwrap()[0].span.tags[0].1, "[redacted]");
     assert_eq!(reader.runs().unwrap()[0].json, r#"{"n":1,"output":"Cookie: [redacted]"}"#);
 
     let key = Key::load(&place).unwrap().unwrap();
-    assert_eq!(reader.restored_spans_of(TrialId(1), &key).unwrap(), [telling(1), span(2)]);
+    assert_eq!(reader.restored_spans_of(TrialId::chosen(1), &key).unwrap(), [telling(1), span(2)]);
     assert_eq!(reader.restored_spans_of_trace(telling(1).trace, &key).unwrap()[0], telling(1));
     let reports = reader.restored_reports_of_trace(reported.trace, &key).unwrap();
     assert_eq!(reports[0].span, reported);
     let other = Key::load_or_make(&KeyPlace::at(folder.path().join("other.key"))).unwrap();
-    let refused = reader.restored_spans_of(TrialId(1), &other).unwrap_err();
+    let refused = reader.restored_spans_of(TrialId::chosen(1), &other).unwrap_err();
     assert_eq!(refused.kind, StoreErrorKind::NotPermitted);
     assert_eq!(refused.source.to_string(), "they were sealed with another key");
 }
@@ -107,13 +107,16 @@ fn dropped_secrets_are_forgotten_and_need_no_key() {
     let (folder, store) = store();
     let place = KeyPlace::at(folder.path().join("keys/secrets.key"));
     let campaign = store.campaign_with(meta("aa11-1", 1), options(&place, true)).unwrap();
-    campaign.sink().record(TrialId(1), SlotId(0), telling(1));
+    campaign.sink().record(TrialId::chosen(1), SlotId(0), telling(1));
     campaign.flush_blocking().unwrap();
     assert!(!place.path().exists());
     assert_eq!(files_with(&folder.path().join(".faultscope"), "QSECRET"), [""; 0]);
     let key = Key::load_or_make(&place).unwrap();
     let reader = campaign.reader().unwrap();
-    assert_eq!(reader.restored_spans_of(TrialId(1), &key).unwrap(), reader.spans_of(TrialId(1)).unwrap());
+    assert_eq!(
+        reader.restored_spans_of(TrialId::chosen(1), &key).unwrap(),
+        reader.spans_of(TrialId::chosen(1)).unwrap()
+    );
 }
 
 #[test]

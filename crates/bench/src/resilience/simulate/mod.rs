@@ -11,7 +11,8 @@ pub use systems::{System, SystemError};
 use std::time::Duration;
 
 use faultscope_model::outcome::{Ending, Signature};
-use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId};
+use faultscope_model::{DeltaSet, Outcome, SlotId};
+use faultscope_search::Ticket;
 
 use faultscope_search::resilience::Clues;
 use faultscope_search::{Search, SlotView, Standing};
@@ -38,7 +39,7 @@ pub fn explore(
     let mut explored = Explored::default();
     let views: Vec<SlotView> =
         (0..slots).map(|slot| SlotView { slot: SlotId(slot), current: None, busy: None }).collect();
-    let nothing: [TrialId; 0] = [];
+    let nothing: [Ticket; 0] = [];
     while !search.is_done() && explored.trials < most {
         let moves = search.plan(&views, &nothing);
         if moves.start.is_empty() {

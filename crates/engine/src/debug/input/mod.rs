@@ -10,11 +10,11 @@ use faultscope_model::event::Event;
 use faultscope_model::input::{Input, InputFormat, Stage};
 use faultscope_model::outcome::Signature;
 use faultscope_model::units::count;
-use faultscope_model::{Circumstance, DeltaSet, Outcome};
+use faultscope_model::{Circumstance, DeltaSet, Outcome, TrialRole};
 use faultscope_search::{Bayes, BayesOptions, Fixed, Problem, Proof, Search};
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{Driver, Ended, SearchAsks, TrialRole};
+use crate::driver::{Driver, Ended, SearchAsks};
 use crate::error::EngineError;
 use crate::session::Session;
 use parts::Parts;

@@ -1,5 +1,6 @@
 //! Looking things up by the names that people give them.
 
+use faultscope_model::CampaignKind;
 use faultscope_model::event::Event;
 use serde_json::json;
 
@@ -15,8 +16,9 @@ fn run_named(shelf: &Shelf, wanted: &str) -> Result<String, ViewError> {
 #[tokio::test]
 async fn a_run_by_its_id_its_campaign_or_last() {
     let shelf = Shelf::new();
-    let (older, newer) = (shelf.campaign("aa11-1", "test", 1), shelf.campaign("bb22-1", "test", 2));
-    let other = shelf.campaign_of("till", "cc33-1", "test", 3);
+    let (older, newer) =
+        (shelf.campaign("aa11-1", CampaignKind::Test, 1), shelf.campaign("bb22-1", CampaignKind::Test, 2));
+    let other = shelf.campaign_of("till", "cc33-1", CampaignKind::Test, 3);
     for number in [1, 2] {
         put_run(&older, number, &[]).await;
     }
@@ -43,9 +45,9 @@ async fn a_run_by_its_id_its_campaign_or_last() {
 async fn what_is_not_there_is_said_in_kinds() {
     let shelf = Shelf::new();
     assert!(matches!(run_named(&shelf, "last"), Err(ViewError::Empty(Subject::Run))));
-    let first = shelf.campaign("aa11-1", "test", 1);
+    let first = shelf.campaign("aa11-1", CampaignKind::Test, 1);
     put_run(&first, 1, &[]).await;
-    drop(shelf.campaign("aa22-1", "test", 2));
+    drop(shelf.campaign("aa22-1", CampaignKind::Test, 2));
     // A campaign without a run is passed over by `last`, and has none to show by itself.
     assert_eq!(run_named(&shelf, "last").unwrap(), "aa11.1");
     for wanted in ["zz", "aa11.9", "aa22", "../x", ""] {
@@ -66,7 +68,7 @@ async fn what_is_not_there_is_said_in_kinds() {
 #[tokio::test]
 async fn damage_keeps_its_kind() {
     let shelf = Shelf::new();
-    put_run(&shelf.campaign("aa11-1", "test", 1), 1, &[]).await;
+    put_run(&shelf.campaign("aa11-1", CampaignKind::Test, 1), 1, &[]).await;
     std::fs::write(shelf.state().join("campaigns/aa11-1/store.sqlite"), "not a database ".repeat(100))
         .unwrap();
     let Err(ViewError::Unreadable(error)) = run_named(&shelf, "aa") else { panic!("it is damaged") };
@@ -76,7 +78,7 @@ async fn damage_keeps_its_kind() {
 #[tokio::test]
 async fn a_debug_campaign_is_shown_by_the_run_with_its_cause() {
     let shelf = Shelf::new();
-    let campaign = shelf.campaign("dd11-1", "debug", 1);
+    let campaign = shelf.campaign("dd11-1", CampaignKind::Debug, 1);
     for number in 1..=3 {
         put_run(&campaign, number, &[]).await;
     }

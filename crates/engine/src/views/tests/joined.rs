@@ -1,7 +1,7 @@
 //! Metrics beside the spans they belong to, as of the start of each.
 
-use faultscope_model::SlotId;
 use faultscope_model::metrics::{Kind, Metric};
+use faultscope_model::{CampaignKind, SlotId};
 use faultscope_store::slices::Point;
 use serde_json::{Value, json};
 
@@ -104,7 +104,7 @@ async fn what_is_too_old_or_unknown_is_missing() {
 /// A run of two calls; before the second one the callee told something, and the platform measured it.
 async fn run_with(metrics: &MetricsWanted) -> RunView {
     let shelf = Shelf::new();
-    let campaign = shelf.campaign("aa11-1", "test", 1);
+    let campaign = shelf.campaign("aa11-1", CampaignKind::Test, 1);
     let late = faultscope_model::Span { start_us: T + 10 * SECOND, ..call(2, 2, None, "sender") };
     record(&campaign, 1, [call(1, 1, None, "sender"), late]);
     let jobs = points("jobs", "sender", Kind::Gauge, &[("service.instance.id", "sender-1")], &[(8, 1.0)]);

@@ -11,7 +11,7 @@ use faultscope_model::outcome::{Ending, Failure, TestResult};
 use faultscope_model::run::{Cost, Evidence};
 use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind};
 use faultscope_model::{
-    Circumstance, DeltaSet, InstanceId, Outcome, Run, SlotId, Span, SpanId, TraceId, TrialId,
+    CampaignKind, Circumstance, DeltaSet, InstanceId, Outcome, Run, SlotId, Span, SpanId, TraceId, TrialId,
 };
 use faultscope_store::slices::{Point, Series, SpanStore, SpanStoreOptions};
 use faultscope_store::{Campaign, CampaignMeta, RunRecord, Store};
@@ -50,17 +50,17 @@ impl Shelf {
     }
 
     /// A campaign of the shop; later ones are newer.
-    fn campaign(&self, id: &str, kind: &str, started_us: u64) -> Campaign {
+    fn campaign(&self, id: &str, kind: CampaignKind, started_us: u64) -> Campaign {
         self.campaign_of("shop", id, kind, started_us)
     }
 
-    fn campaign_of(&self, application: &str, id: &str, kind: &str, started_us: u64) -> Campaign {
+    fn campaign_of(&self, application: &str, id: &str, kind: CampaignKind, started_us: u64) -> Campaign {
         let meta = CampaignMeta {
             id: id.parse().unwrap(),
-            kind: kind.into(),
+            kind,
             application: application.into(),
             started_us,
-            command_line: vec!["faultscope".into(), kind.into()],
+            command_line: vec!["faultscope".into(), kind.to_string()],
             seed: 1,
         };
         self.store().campaign(meta).unwrap()
@@ -74,12 +74,12 @@ impl Shelf {
     }
 }
 
-fn trial(number: u64) -> TrialId {
-    TrialId(number)
+fn trial(number: u32) -> TrialId {
+    TrialId::chosen(number)
 }
 
 /// Stores a run of the tests that are named, of which some fail.
-async fn put_run(campaign: &Campaign, number: u64, tests: &[(&str, bool)]) -> Run {
+async fn put_run(campaign: &Campaign, number: u32, tests: &[(&str, bool)]) -> Run {
     let result = |(name, fails): &(&str, bool)| TestResult {
         test: (*name).to_owned(),
         took: std::time::Duration::ZERO,
@@ -128,7 +128,7 @@ fn call(trace: u128, id: u64, parent: Option<u64>, callee: &str) -> Span {
     }
 }
 
-fn record(campaign: &Campaign, number: u64, calls: impl IntoIterator<Item = Span>) {
+fn record(campaign: &Campaign, number: u32, calls: impl IntoIterator<Item = Span>) {
     let sink = campaign.sink();
     calls.into_iter().for_each(|call| sink.record(trial(number), SlotId(0), call));
 }

@@ -1,5 +1,6 @@
 //! Stored reports, and what displays work out of them.
 
+use faultscope_model::CampaignKind;
 use std::time::Duration;
 
 use faultscope_model::outcome::{Ending, Signature};
@@ -76,12 +77,12 @@ async fn the_newest_report_of_either_kind_or_the_one_that_is_named() {
     let shelf = Shelf::new();
     let error = find_report(&shelf.store(), "last").unwrap_err();
     assert_eq!(error.to_string(), "there is no finished debug campaign yet");
-    let debug = shelf.campaign("dd11-1", "debug", 1);
+    let debug = shelf.campaign("dd11-1", CampaignKind::Debug, 1);
     debug.put_report(&debug_report(Verdict::Stopped)).unwrap();
-    let resilience = shelf.campaign("ee22-1", "resilience", 2);
+    let resilience = shelf.campaign("ee22-1", CampaignKind::Resilience, 2);
     resilience.put_report(&resilience_report()).unwrap();
-    drop(shelf.campaign("ff33-1", "debug", 3));
-    drop(shelf.campaign("ab44-1", "test", 4));
+    drop(shelf.campaign("ff33-1", CampaignKind::Debug, 3));
+    drop(shelf.campaign("ab44-1", CampaignKind::Test, 4));
 
     let last = find_report(&shelf.store(), "last").unwrap();
     assert!(matches!(last, CampaignReport::Resilience(_)), "a campaign that still runs is passed over");

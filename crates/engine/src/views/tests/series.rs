@@ -1,7 +1,7 @@
 //! Metrics over time.
 
-use faultscope_model::SlotId;
 use faultscope_model::metrics::{Kind, Metric};
+use faultscope_model::{CampaignKind, SlotId};
 use serde_json::json;
 
 use super::{SECOND, Shelf, T, points, put_run, sampled, trial};
@@ -14,7 +14,7 @@ fn everything() -> MetricScope {
 /// What a platform measured, what the order told in a trial, and what the stock sent by itself.
 async fn measured() -> Shelf {
     let shelf = Shelf::new();
-    let campaign = shelf.campaign("aa11-1", "test", 1);
+    let campaign = shelf.campaign("aa11-1", CampaignKind::Test, 1);
     // Two processes of one name, one after the other: their counters start anew.
     let cpu = |second: u64, started: f64, cores: f64| {
         let values = [(Metric::CpuSeconds, cores), (Metric::StartTime, started)];
@@ -83,7 +83,7 @@ async fn a_series_is_named_by_its_instance_and_labels() {
 #[tokio::test]
 async fn one_series_of_several_campaigns_is_one_line() {
     let shelf = measured().await;
-    let later = shelf.campaign("bb22-1", "test", 2);
+    let later = shelf.campaign("bb22-1", CampaignKind::Test, 2);
     let cpu = sampled("order", T + 60 * SECOND, &[(Metric::CpuSeconds, 1.0)]);
     later.samples().write(trial(1), SlotId(0), &[cpu], &[]).unwrap();
     let found = show_metric(&shelf.archive(), "cpu.seconds", &everything()).unwrap();

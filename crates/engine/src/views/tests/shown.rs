@@ -1,8 +1,8 @@
 //! Runs, traces, services and edges as they are shown.
 
-use faultscope_model::Span;
 use faultscope_model::metrics::Metric;
 use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind, TraceQuery};
+use faultscope_model::{CampaignKind, Span};
 use serde_json::{Value, json};
 
 use super::{SECOND, Shelf, T, call, put_run, record, sampled, served, trial};
@@ -14,7 +14,7 @@ use crate::views::{
 /// A run in which the test asks the front, and the front asks the back in vain.
 async fn asked() -> Shelf {
     let shelf = Shelf::new();
-    let campaign = shelf.campaign("aa11-1", "test", 1);
+    let campaign = shelf.campaign("aa11-1", CampaignKind::Test, 1);
     let failing = Span { status: Some(503), ..call(0xab, 2, Some(1), "back") };
     record(&campaign, 1, [call(0xab, 1, None, "front"), failing, call(0xcd, 3, None, "back")]);
     put_run(&campaign, 1, &[("hello", true), ("again", false)]).await;
@@ -32,7 +32,7 @@ fn keys(value: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn campaigns_are_listed_with_their_runs_newest_first() {
     let shelf = asked().await;
-    drop(shelf.campaign("bb22-1", "debug", 2));
+    drop(shelf.campaign("bb22-1", CampaignKind::Debug, 2));
     let listed = list_runs(&shelf.archive(), 10).unwrap();
     let shown: Vec<_> = listed.iter().map(|one| (one.campaign.id.as_str(), one.runs.len())).collect();
     assert_eq!(shown, [("bb22-1", 0), ("aa11-1", 1)]);
@@ -74,7 +74,7 @@ async fn one_trace_of_a_run_with_or_without_reports() {
     let store = shelf.store();
     let campaign = store.resume(&"aa11-1".parse().unwrap(), Default::default()).unwrap();
     for number in [1, 2] {
-        let span = served(0xab, 10 + number, Some(1), "front");
+        let span = served(0xab, 10 + u64::from(number), Some(1), "front");
         let instance = Some(super::instance("front"));
         assert!(
             campaign.sink().report(trial(number), faultscope_model::SlotId(0), instance, vec![span]).await
@@ -161,7 +161,7 @@ async fn a_root_that_nobody_reported_has_its_place() {
 async fn services_are_listed_with_what_they_used_last() {
     let shelf = Shelf::new();
     shelf.ingest(reported(), Vec::new()).await;
-    let campaign = shelf.campaign("aa11-1", "test", 1);
+    let campaign = shelf.campaign("aa11-1", CampaignKind::Test, 1);
     let cpu = |seconds: u64, cores: f64| {
         let values = [(Metric::CpuSeconds, cores), (Metric::MemoryResident, 5.0)];
         sampled("Order", T + seconds * SECOND, &values)

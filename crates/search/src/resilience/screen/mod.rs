@@ -12,7 +12,8 @@ mod hunt;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-use faultscope_model::{DeltaSet, Outcome, TrialId};
+use crate::Ticket;
+use faultscope_model::{DeltaSet, Outcome};
 
 use super::{Clues, Targets};
 use crate::ledger::{Ledger, Verdict};
@@ -50,7 +51,7 @@ pub struct Screen {
     /// How often a set passed.
     passes: HashMap<DeltaSet, u32>,
     blamed: HashMap<DeltaSet, Vec<usize>>,
-    clues: HashMap<TrialId, Clues>,
+    clues: HashMap<Ticket, Clues>,
     screens: VecDeque<DeltaSet>,
     hunt: Option<Hunt>,
     causes: Vec<Cause>,
@@ -213,7 +214,7 @@ impl Screen {
 }
 
 impl Search for Screen {
-    fn plan(&mut self, slots: &[SlotView], in_flight: &[TrialId]) -> Moves {
+    fn plan(&mut self, slots: &[SlotView], in_flight: &[Ticket]) -> Moves {
         let mut moves = Moves::default();
         self.slots = slots.len().max(1);
         self.round += 1;
@@ -222,7 +223,7 @@ impl Search for Screen {
             return moves;
         }
         let wanted = self.wanted();
-        let stale: Vec<TrialId> = self
+        let stale: Vec<Ticket> = self
             .ledger
             .running()
             .iter()
@@ -249,7 +250,7 @@ impl Search for Screen {
         moves
     }
 
-    fn record(&mut self, trial: TrialId, outcome: &Outcome, _cost: Duration) {
+    fn record(&mut self, trial: Ticket, outcome: &Outcome, _cost: Duration) {
         let clues = self.clues.remove(&trial);
         let Some(set) = self.ledger.finish(trial, outcome.into()) else {
             return;
@@ -261,7 +262,7 @@ impl Search for Screen {
         self.screens.is_empty() && self.hunt.is_none()
     }
 
-    fn hear(&mut self, trial: TrialId, clues: &Clues) {
+    fn hear(&mut self, trial: Ticket, clues: &Clues) {
         self.clues.insert(trial, clues.clone());
     }
 
@@ -275,7 +276,7 @@ impl Search for Screen {
         self.blamed.insert(set.clone(), actors);
     }
 
-    fn lose(&mut self, trial: TrialId) {
+    fn lose(&mut self, trial: Ticket) {
         self.ledger.drop(trial);
     }
 
