@@ -313,7 +313,7 @@ mod tests {
         early[2].start = vec![start(4, &short, 0)];
         let (search, early) = run(early, 4, 100.0);
         assert_eq!(search.seen[2], Some(Ticket(1)));
-        assert_eq!(early.misconduct.as_deref(), Some("starts trial-4 on a busy slot"));
+        assert_eq!(early.misconduct.as_deref(), Some("starts ticket 4 on a busy slot"));
     }
 
     #[test]
