@@ -113,8 +113,7 @@ impl Bed {
         stop: &CancellationToken,
     ) -> Result<ResilienceReport, EngineError> {
         let application = self.application();
-        let id =
-            if resume { Some(resilience::unfinished(&self.store(), &application, None)?) } else { None };
+        let id = if resume { Some(resilience::unfinished(&self.store(), &application, None)?) } else { None };
         let session = self.open_for(application, "resilience", id).await;
         let report = resilience::resilience(&session, options, stop).await;
         if let Ok(report) = &report {
@@ -245,8 +244,12 @@ pub(crate) fn defects(report: &ResilienceReport) -> Vec<String> {
 
 /// What a campaign found: the deltas of each cause.
 pub(crate) fn causes(report: &DebugReport) -> Vec<Vec<&str>> {
-    let names = report.causes.iter().map(|cause| cause.deltas.iter().map(|delta| delta.name.as_str()).collect());
-    let mut causes: Vec<Vec<&str>> = names.collect();
+    let mut causes: Vec<Vec<&str>> = Vec::new();
+    for cause in &report.causes {
+        let mut names: Vec<&str> = cause.deltas.iter().map(|delta| delta.name.as_str()).collect();
+        names.sort_unstable();
+        causes.push(names);
+    }
     causes.sort();
     causes
 }

@@ -35,8 +35,10 @@ async fn commands_end_in_every_way() {
     let tested = Bed::new(&file, platform).test(&[]).await;
     assert_eq!(tested.signature(), "complains: exit code 1: balance 3 != 4", "the first one that fails");
     let tests = &tested.run.evidence.tests;
-    let endings: Vec<String> =
-        tests.iter().map(|test| test.failure.as_ref().map_or(String::new(), |f| f.ending.to_string())).collect();
+    let endings: Vec<String> = tests
+        .iter()
+        .map(|test| test.failure.as_ref().map_or(String::new(), |f| f.ending.to_string()))
+        .collect();
     assert_eq!(endings, ["", "exit code 1", "exit code 101", "timed out", "exit code 127"]);
     assert_eq!(tested.results()[1].1.trim(), "balance 3 != 4");
     assert_eq!(tests[1].output, "begun\nbalance 3 != 4\n");

@@ -68,7 +68,8 @@ async fn imposed(bed: &Bed) -> Tested {
 
 /// Whom `desk` called, in the order of the answers: a gate releases a call after the answer of the one before.
 fn answered(tested: &Tested) -> Vec<String> {
-    let mut spans: Vec<&Span> = tested.spans.iter().filter(|span| span.caller.service.as_str() == "desk").collect();
+    let mut spans: Vec<&Span> =
+        tested.spans.iter().filter(|span| span.caller.service.as_str() == "desk").collect();
     spans.sort_by_key(|span| span.start_us + span.duration_us);
     spans.iter().map(|span| span.callee.to_string()).collect()
 }

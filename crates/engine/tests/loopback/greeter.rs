@@ -25,8 +25,9 @@ pub(crate) fn platform() -> Loopback {
 }
 
 async fn front(call: Call) -> io::Result<Reply> {
+    let greeting = call.instance.env("GREETING").unwrap_or("hello").to_owned();
     let word = |answer: http::Response<bytes::Bytes>| match answer.status().as_u16() {
-        200 => Reply::from(format!(r#"{{"said":"hello {}"}}"#, text(&answer))),
+        200 => Reply::from(format!(r#"{{"said":"{greeting} {}"}}"#, text(&answer))),
         status => Reply::from((502, format!("back says {status}: {}", text(&answer)))),
     };
     Ok(match call.path() {

@@ -5,6 +5,7 @@
 
 mod bed;
 mod commands;
+mod debugging;
 
 mod exits;
 mod gates;
@@ -12,6 +13,7 @@ mod greeter;
 mod people;
 mod perturbed;
 mod processes;
+mod resuming;
 
 mod shop;
 mod slots;

@@ -33,7 +33,8 @@ async fn up(bed: &Bed) -> Up {
     let service: ServiceName = "front".parse().unwrap();
     let (tell, opened) = oneshot::channel();
     let (until, cancel) = (CancellationToken::new(), CancellationToken::new());
-    let people = People::new(vec![PublishedPort { service, port: 8080, socket }], tell, until.clone()).unwrap();
+    let people =
+        People::new(vec![PublishedPort { service, port: 8080, socket }], tell, until.clone()).unwrap();
     let asked = TrialRequest { drive: Arc::new(people), ..request(&session, &[]) };
     let running = tokio::spawn({
         let (session, cancel) = (session.clone(), cancel.clone());
@@ -70,7 +71,8 @@ async fn what_people_do_is_a_run() {
     assert!(run.started_us > 1_700_000_000_000_000, "{}", run.started_us);
     assert_eq!((run.cost.created, run.cost.deploy.is_zero(), run.cost.tests.is_zero()), (2, false, false));
     assert!(run.cost.total >= run.cost.deploy + run.cost.tests);
-    let exits: Vec<_> = run.evidence.exits.iter().map(|exit| format!("{} {}", exit.instance, exit.reason)).collect();
+    let exits: Vec<_> =
+        run.evidence.exits.iter().map(|exit| format!("{} {}", exit.instance, exit.reason)).collect();
     assert_eq!(exits, ["front-1 exited with 7"]);
     let spans = up.session.spans_of(run.trial).await.unwrap();
     assert_eq!(
@@ -82,7 +84,8 @@ async fn what_people_do_is_a_run() {
         ]
     );
     close(up.session).await;
-    let stored = faultscope_engine::stored::runs(&bed.store().campaigns().unwrap()[0].reader().unwrap()).unwrap();
+    let stored =
+        faultscope_engine::stored::runs(&bed.store().campaigns().unwrap()[0].reader().unwrap()).unwrap();
     assert_eq!(stored.len(), 1, "and it is stored");
 }
 

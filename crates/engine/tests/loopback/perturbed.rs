@@ -41,7 +41,8 @@ async fn every_defect_is_found_blamed_and_shown_again() {
     let bed = shop(&[]).with(|options| options.slots = 2);
     let report = bed.resilience(ResilienceOptions::default()).await;
     assert_eq!(defects(&report), [TWICE, FORGOTTEN]);
-    let [TestReport { defects: found, missed, unstable: 0, flaky: None, trials, .. }] = &report.tests[..] else {
+    let [TestReport { defects: found, missed, unstable: 0, flaky: None, trials, .. }] = &report.tests[..]
+    else {
         panic!("{report:#?}")
     };
     assert!(missed.is_empty() && trials.unresolved == 0, "{report:#?}");
@@ -89,8 +90,10 @@ async fn what_callers_make_of_errors_is_judged() {
     // The stock is asked again although its answer was only lost, and nobody minds when the ledger fails.
     let bed = shop(&[("SHOP: \"\"", "SHOP: asks-again ignores-ledger")]).with(|options| options.slots = 2);
     let report = bed.resilience(kinds(&[Kind::Error, Kind::LostAnswer])).await;
-    let wanted =
-        ["error shop POST /buy > ledger PUT /entries/order-a", "lost_answer shop POST /buy > stock POST /take"];
+    let wanted = [
+        "error shop POST /buy > ledger PUT /entries/order-a",
+        "lost_answer shop POST /buy > stock POST /take",
+    ];
     assert_eq!(defects(&report), wanted, "{report:#?}");
     // Eight calls with two kinds each, alone and in pairs.
     let enumerated = 8 + 8 * 6 / 2;
@@ -126,10 +129,9 @@ async fn calls_that_overtake_one_another_are_tried() {
             String::new()
         }
     };
-    let platform = Loopback::new()
-        .service("log", log)
-        .service("clock", |_| async { "now" })
-        .program("both", |test: Test| async move {
+    let platform = Loopback::new().service("log", log).service("clock", |_| async { "now" }).program(
+        "both",
+        |test: Test| async move {
             let client = test.client();
             let second = async {
                 // A whole call later, so that the first one is there before.
@@ -139,7 +141,8 @@ async fn calls_that_overtake_one_another_are_tried() {
             tokio::try_join!(client.post("http://log/a", "a"), second)?;
             let order = text(&client.get("http://log/order").await?);
             if order == "ab" { Ok(()) } else { Err(io::Error::other(format!("the order is {order}"))) }
-        });
+        },
+    );
     let file = "name: log
 services:
   log: { command: [log], ports: [80] }
@@ -199,7 +202,8 @@ async fn a_degraded_answer_is_good_enough_where_the_file_says_so() {
     let options = || ResilienceOptions { most_together: 1, ..kinds(&[Kind::Error]) };
     let report = shop_with(&changed(&degraded, &REPAIRED), platform()).resilience(options()).await;
     assert_eq!(report.verdict, Verdict::Clean, "{report:#?}");
-    let strict = degraded.iter().map(|(from, to)| (*from, to.replace("status 502", "status 503"))).collect::<Vec<_>>();
+    let strict =
+        degraded.iter().map(|(from, to)| (*from, to.replace("status 502", "status 418"))).collect::<Vec<_>>();
     let report = shop_with(&changed(&strict, &REPAIRED), platform()).resilience(options()).await;
     assert_eq!(defects(&report).len(), 2, "{report:#?}");
 }
@@ -218,13 +222,14 @@ async fn a_test_that_fails_by_itself_is_refused() {
 async fn runs_without_perturbations_use_all_slots() {
     // Each of them waits for the other one.
     let both = Arc::new(Barrier::new(2));
-    let platform = Loopback::new().service("back", |_| async { "fine" }).program("meets", move |test: Test| {
-        let both = both.clone();
-        async move {
-            both.wait().await;
-            test.client().get("http://back/x").await.map(|_| ())
-        }
-    });
+    let platform =
+        Loopback::new().service("back", |_| async { "fine" }).program("meets", move |test: Test| {
+            let both = both.clone();
+            async move {
+                both.wait().await;
+                test.client().get("http://back/x").await.map(|_| ())
+            }
+        });
     let file = "name: meeting\nservices: { back: { command: [back], ports: [80] } }\ntests: [ { name: t, run: [meets], within: 20s } ]\n";
     let bed = Bed::new(file, platform).with(|options| options.slots = 2);
     let options = ResilienceOptions { most_trials: Some(0), ..kinds(&[Kind::Duplicate]) };

@@ -18,7 +18,7 @@ const DEFECT: &str = "duplicate a.Go/b.Go";
 
 /// A process with the actors `a`, `b` and `c`, of which the last one keeps its state. Everything it is asked to
 /// do to a message it does, when that is sent.
-struct Actors {
+pub(crate) struct Actors {
     asked: Vec<Perturbation>,
     done: Vec<Perturbation>,
     lines: Vec<String>,
@@ -80,12 +80,12 @@ fn broken() -> Result<(), String> {
 }
 
 /// A repeated message to `b` is a defect.
-fn fails_twice(actors: &Actors) -> Result<(), String> {
+pub(crate) fn fails_twice(actors: &Actors) -> Result<(), String> {
     if actors.did(DEFECT) { broken() } else { Ok(()) }
 }
 
 /// A process that plays, does something more, and ends as that says; the number counts its runs from 0.
-fn process(end: impl Fn(&mut Actors, u32) -> Result<(), String> + Send + Sync + 'static) -> Bed {
+pub(crate) fn process(end: impl Fn(&mut Actors, u32) -> Result<(), String> + Send + Sync + 'static) -> Bed {
     let (end, runs) = (Arc::new(end), Arc::new(AtomicU32::new(0)));
     let run = move |test: Test| {
         let (end, number) = (end.clone(), runs.fetch_add(1, Ordering::Relaxed));
@@ -116,7 +116,10 @@ async fn messages_are_perturbed_whatever_the_strategy() {
     let test = &report.tests[0];
     let candidates: Vec<_> = test.candidates.iter().map(|(kind, count)| (*kind, *count)).collect();
     assert_eq!(candidates, [(Kind::Duplicate, 3), (Kind::Restart, 1)]);
-    assert_eq!((&test.defects[0].blamed[..], test.defects[0].location.as_deref()), (&["b".to_owned()][..], Some("process.rs:7")));
+    assert_eq!(
+        (&test.defects[0].blamed[..], test.defects[0].location.as_deref()),
+        (&["b".to_owned()][..], Some("process.rs:7"))
+    );
     for strategy in [Strategy::RtR, Strategy::RtDd, Strategy::RtDdO] {
         let report = bed.resilience(ResilienceOptions { strategy, ..ResilienceOptions::default() }).await;
         assert_eq!(defects(&report), [DEFECT], "{strategy:?}");
@@ -131,7 +134,10 @@ async fn a_process_that_speaks_nonsense_shows_nothing() {
     }))
     .await;
     let Verdict::Unresolved { reason } = &report.verdict else { panic!("{report:#?}") };
-    assert!(reason.to_string().starts_with("the trace of the test's process cannot be read: line 11: "), "{reason}");
+    assert!(
+        reason.to_string().starts_with("the trace of the test's process cannot be read: line 11: "),
+        "{reason}"
+    );
     assert_eq!(report.tests[0].trials.all(), 1);
 
     let bed = process(|actors, _| {
@@ -207,7 +213,8 @@ async fn kinds_that_messages_do_not_know_are_refused_with_a_reason() {
 async fn a_test_that_fails_by_itself_at_times_is_measured() {
     // Every eighth run fails, whatever is done to it.
     let report =
-        usual(&process(|actors, n| if n % 8 == 0 { Err("by chance".into()) } else { fails_twice(actors) })).await;
+        usual(&process(|actors, n| if n % 8 == 0 { Err("by chance".into()) } else { fails_twice(actors) }))
+            .await;
     assert_eq!(defects(&report), [DEFECT]);
     assert_eq!(report.tests[0].flaky, Some(Flaky { failed: 1, tried: 8, must_fail: 3 }));
 }

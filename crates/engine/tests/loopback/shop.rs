@@ -56,12 +56,7 @@ fn is(call: &Call, variable: &str, word: &str) -> bool {
 }
 
 /// Sends a request, and again where there was no good answer and attempts are left.
-async fn ask(
-    call: &Call,
-    method: Method,
-    url: &str,
-    bodies: &[&str],
-) -> io::Result<Response<Bytes>> {
+async fn ask(call: &Call, method: Method, url: &str, bodies: &[&str]) -> io::Result<Response<Bytes>> {
     let mut last = Err(io::Error::other("nothing was sent"));
     for body in bodies {
         let request = Request::builder().method(&method).uri(url).header("content-length", body.len());

@@ -46,8 +46,7 @@ async fn nobody_guesses_between_two_requests() {
             let both = both.clone();
             async move {
                 both.wait().await;
-                let client =
-                    if call.path() == "/alone" { call.instance.client() } else { call.client() };
+                let client = if call.path() == "/alone" { call.instance.client() } else { call.client() };
                 client.get("http://back:8081/word").await
             }
         })
@@ -99,8 +98,10 @@ tests: [ { name: t, http: { get: \"http://front:8080/\" } } ]
     let mut traces = Vec::new();
     for (run, word) in done.runs.iter().zip(&words) {
         let spans = session.spans_of(run.trial).await.unwrap();
-        let wanted =
-            ["test-1 -> front-1 GET / 200 root".to_owned(), format!("front-1 -> back-1 GET /{word} 200 propagated")];
+        let wanted = [
+            "test-1 -> front-1 GET / 200 root".to_owned(),
+            format!("front-1 -> back-1 GET /{word} 200 propagated"),
+        ];
         assert_eq!((calls(&spans), run.evidence.spans), (wanted.to_vec(), 2), "{}", run.id);
         assert_eq!(session.edges_of(run.trial).await.unwrap().len(), 2);
         traces.push(spans[0].trace);
@@ -125,7 +126,8 @@ failing: {{ nodes: 2, instances: {{ back: 3 }} }}
     for number in 1..=3 {
         let name = format!("back-{number}");
         let is_it = |span: &&Span| {
-            span.caller.to_string() == "test-1" && span.callee_instance.as_ref().is_some_and(|id| id.to_string() == name)
+            span.caller.to_string() == "test-1"
+                && span.callee_instance.as_ref().is_some_and(|id| id.to_string() == name)
         };
         assert_eq!(tested.spans.iter().filter(is_it).count(), 2, "{name}: {:#?}", tested.calls());
     }
@@ -140,7 +142,8 @@ failing: {{ nodes: 2, instances: {{ back: 3 }} }}
 async fn as_much_is_recorded_as_is_wanted() {
     let tests = "tests: [ { name: hello, http: { get: \"http://front:8080/hello\" } } ]\n";
     let of = async |record: &str| {
-        let tested = greeter(&format!("{tests}record: {{ tracing: off, secrets: drop, {record} }}\n")).test(&[]).await;
+        let tested =
+            greeter(&format!("{tests}record: {{ tracing: off, secrets: drop, {record} }}\n")).test(&[]).await;
         tested.spans[1].payload.clone()
     };
     assert!(of("level: timing").await.is_none());
@@ -155,7 +158,11 @@ async fn as_much_is_recorded_as_is_wanted() {
 async fn no_result_holds_a_secret() {
     let platform = Loopback::new()
         .service("order", |call: Call| async move {
-            let key = call.request.headers().get("x-api-key").map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
+            let key = call
+                .request
+                .headers()
+                .get("x-api-key")
+                .map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
             let key = key.unwrap_or_default();
             call.instance.say(format!("login with {key}"));
             if call.path() == "/end" {
@@ -164,7 +171,8 @@ async fn no_result_holds_a_secret() {
             Reply::from((418, format!("{{\"you\":\"{key}\"}}")))
         })
         .program("asks", |test: Test| async move {
-            let request = http::Request::builder().uri("http://order:8080/pay").header("x-api-key", "QSECRET-1234");
+            let request =
+                http::Request::builder().uri("http://order:8080/pay").header("x-api-key", "QSECRET-1234");
             let answer = test.client().send(request.body(Default::default()).unwrap()).await.unwrap();
             test.say(text(&answer));
             Err::<(), _>(format!("refused {}", text(&answer)))
@@ -216,12 +224,17 @@ record: { tracing: off, metrics: 1h, secrets: drop }
     let history = History::new(reader.samples_of(Some(trial)).unwrap());
     let summaries = history.summaries();
     let [used] = &summaries[..] else { panic!("{summaries:?}") };
-    assert_eq!((used.instance.to_string().as_str(), used.samples), ("worker-1", 2), "at its start and at its end");
+    assert_eq!(
+        (used.instance.to_string().as_str(), used.samples),
+        ("worker-1", 2),
+        "at its start and at its end"
+    );
     let memory = history.points(&used.instance, Metric::MemoryWorkingSet);
     assert!(memory[1].1 >= memory[0].1 + f64::from(1 << 20), "{memory:?}");
     assert!(used.network_sent.is_some_and(|bytes| bytes >= 1000.0), "the mesh knows what it sent: {used:?}");
     let services = std::collections::BTreeSet::from(["worker".to_owned()]);
-    let query = SeriesQuery { services: &services, names: &|name| name == "jobs_total", between: (0, u64::MAX >> 1) };
+    let query =
+        SeriesQuery { services: &services, names: &|name| name == "jobs_total", between: (0, u64::MAX >> 1) };
     let told = reader.told_in(trial, &query).unwrap();
     let values: Vec<f64> = told.series.values().flat_map(|points| points.values().copied()).collect();
     assert_eq!(values, [0.0, 1.0], "before the work and after it");

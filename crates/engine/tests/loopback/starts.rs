@@ -51,7 +51,10 @@ async fn every_way_not_to_come_up_has_its_reason() {
         let tested = bed(mode).test(&["config back.env.MODE", "config back.memory"]).await;
         assert_eq!(tested.reason(), format!("back-1 did not become ready: {reason}"));
         assert_eq!(tested.exits(), [format!("back-1 {reason}")]);
-        assert!(tested.run.evidence.tests.is_empty() && tested.spans.is_empty(), "{mode}: nothing was tested");
+        assert!(
+            tested.run.evidence.tests.is_empty() && tested.spans.is_empty(),
+            "{mode}: nothing was tested"
+        );
         let lines = tested.run.evidence.logs.values().next().expect("its last lines");
         assert_eq!(lines[0], "reading settings", "{mode}");
         assert_eq!(lines.get(1).map(String::as_str), (mode == "dies").then_some("no database"));
