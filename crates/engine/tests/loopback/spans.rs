@@ -1,12 +1,14 @@
 //! What is recorded of a trial: its calls and their causes, samples, reports of services, and no secrets.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 
 use faultscope_model::metrics::{History, Metric};
 use faultscope_model::span::Parentage;
 use faultscope_model::{Run, Span};
 use faultscope_platform::loopback::{Call, Loopback, Reply, Test};
 use faultscope_store::slices::SeriesQuery;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Barrier;
 use tokio_util::sync::CancellationToken;
 
@@ -279,4 +281,41 @@ record: { metrics: off, secrets: drop }
         assert_eq!((own.trial, own.span.trace.to_string()), (*trial, spans[0].trace.to_string()));
     }
     close(session).await;
+}
+
+/// As a pool of database connections: nobody closes them, so each ends with its deployment.
+#[tokio::test]
+async fn a_connection_that_outlives_its_trial_belongs_to_it() {
+    let pool = Arc::new(Mutex::new(Vec::new()));
+    let platform = Loopback::new()
+        .tcp_service("database", |_, mut stream| async move {
+            let (mut read, mut write) = stream.split();
+            let _ = tokio::io::copy(&mut read, &mut write).await;
+        })
+        .service("front", move |call: Call| {
+            let pool = pool.clone();
+            async move {
+                let mut stream = call.client().connect("database", 5432).await?;
+                stream.write_all(b"hello").await?;
+                stream.read_exact(&mut [0; 5]).await?;
+                pool.lock().unwrap().push(stream);
+                io::Result::Ok("connected")
+            }
+        });
+    let file = "name: pool
+services:
+  front: { command: [front], ports: [80] }
+  database: { command: [database], ports: [5432], protocol: tcp }
+tests: [ { name: t, http: { get: \"http://front/\" } } ]
+";
+    let bed = Bed::new(file, platform);
+    let session = bed.open().await;
+    let asked = (0..3).map(|_| request(&session, &[])).collect();
+    let done = run(&session, asked, &CancellationToken::new()).await;
+    close(session).await;
+    let reader = bed.store().campaigns().unwrap()[0].reader().unwrap();
+    for run in &done.runs {
+        let kinds: Vec<_> = reader.spans_of(run.trial).unwrap().iter().map(Span::operation).collect();
+        assert_eq!((kinds.join(", "), run.evidence.spans), ("GET /, connection".into(), 1), "{}", run.id);
+    }
 }
