@@ -1,8 +1,10 @@
 //! Tests that are commands: how they end, what they say, what they are given, which cases they report.
 
+use faultscope_engine::find_cases;
 use faultscope_platform::loopback::Test;
+use tokio_util::sync::CancellationToken;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, close, request, run};
 use crate::greeter::{greeter, platform};
 
 const ONE: &str = "name: one\nservices: { back: { command: [back], ports: [8081] } }\n";
@@ -130,4 +132,33 @@ async fn calls_of_commands_are_seen() {
         tested.calls(),
         ["test-1 -> front-1 GET /hello 200 root", "front-1 -> back-1 GET /word 200 propagated"]
     );
+}
+
+#[tokio::test]
+async fn listed_cases_run_alone_whatever_lists_them() {
+    let runner = |test: Test| async move {
+        let case = &test.args()[0];
+        if case.ends_with("sells[two 2]") { Err(format!("no {case}")) } else { Ok(()) }
+    };
+    for (kind, form) in [("lines", "%s"), ("cargo", "shop::%s: test"), ("pytest", "tests/shop.py::%s")] {
+        let list = form.replace("%s", "opens") + "\\n" + &form.replace("%s", "sells[two 2]") + "\\n";
+        let file = format!(
+            "{ONE}tests: [ {{ discover: {kind}, list: [printf, \"{list}\"], each: [runner, '{{case}}'] }} ]\n",
+            list = list.replace('\\', "\\\\")
+        );
+        let bed = Bed::new(&file, platform().program("runner", runner));
+        let mut application = bed.application();
+        find_cases(&mut application, bed.folder.path()).await.unwrap();
+        let session = bed.open_for(application, "test", None).await;
+        let done = run(&session, vec![request(&session, &[])], &CancellationToken::new()).await;
+        let tests = &done.runs[0].evidence.tests;
+        let results: Vec<_> = tests.iter().map(|test| (test.test.as_str(), test.failure.is_some())).collect();
+        let name = |case: &str| form.trim_end_matches(": test").replace("%s", case);
+        assert_eq!(
+            results,
+            [(name("opens").as_str(), false), (name("sells[two 2]").as_str(), true)],
+            "{kind}"
+        );
+        close(session).await;
+    }
 }

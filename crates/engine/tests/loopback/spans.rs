@@ -319,3 +319,26 @@ tests: [ { name: t, http: { get: \"http://front/\" } } ]
         assert_eq!((kinds.join(", "), run.evidence.spans), ("GET /, connection".into(), 1), "{}", run.id);
     }
 }
+
+#[tokio::test]
+async fn services_are_told_where_to_report_unless_the_file_says_otherwise() {
+    let told = async |record: &str| {
+        let platform = Loopback::new().service("front", |call: Call| async move {
+            let names = call.instance.plan().env.keys().filter(|name| name.contains("ENDPOINT"));
+            names.cloned().collect::<Vec<_>>().join(" ")
+        });
+        let file = format!(
+            "name: told\nservices: {{ front: {{ command: [front], ports: [80] }} }}\n\
+             tests: [ {{ name: t, http: {{ get: \"http://front/\" }} }} ]\nrecord: {{ secrets: drop, {record} }}\n"
+        );
+        Bed::new(&file, platform).test(&[]).await.run.evidence.tests.remove(0).output
+    };
+    assert_eq!(told("tracing: off").await, "");
+    let both = told("tracing: on").await;
+    assert!(
+        both.contains("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") && both.contains("OTLP_METRICS_ENDPOINT"),
+        "{both}"
+    );
+    let spans_only = told("tracing: on, metrics: off").await;
+    assert!(spans_only.contains("OTLP_TRACES_ENDPOINT") && !spans_only.contains("METRICS"), "{spans_only}");
+}
