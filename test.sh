@@ -13,6 +13,11 @@ export RUST_BACKTRACE=1
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-20261116}
 echo "property tests draw from seed $PROPTEST_RNG_SEED (PROPTEST_RNG_SEED)"
 
+# Tests that need these say it too, but cargo hides what a passing test says.
+[ -d ../shared/data/zipkin ] || echo "LEFT OUT: the ten real traces; ../shared/data/zipkin is not here"
+[ -f ../shared/data/actor-topologies.json ] ||
+  echo "LEFT OUT: the paper's actor systems; ../shared/data/actor-topologies.json is not here"
+
 say() { printf '\n== %s\n' "$*"; }
 
 need_packages() {
@@ -122,7 +127,6 @@ container_tests() {
 exporters() {
   need_packages npm:npm java:default-jre-headless mvn:maven
   if ! python3 -c 'import ensurepip' 2>/dev/null; then need_packages no-ensurepip:python3-venv; fi
-  if [ ! -d ../shared/data/zipkin ]; then echo "LEFT OUT: the ten real traces; ../shared/data/zipkin is not here"; fi
   crates/cli/tests/exporters/install.sh target/exporters
   cargo test --quiet --workspace --test exporters -- --ignored
 }

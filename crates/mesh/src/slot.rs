@@ -46,6 +46,8 @@ pub(crate) struct Slot {
     scene: Mutex<Arc<Scene>>,
     listeners: Mutex<BTreeMap<ListenerKey, Vec<(Protocol, AbortHandle)>>>,
     connections: Mutex<HashMap<u64, AbortHandle>>,
+    /// Tells that a connection is gone.
+    left: Notify,
     connected: AtomicU64,
     changes: watch::Sender<()>,
     lost: AtomicU64,
@@ -89,6 +91,7 @@ impl MeshSlot {
             scene: Mutex::new(Arc::new(Scene::new(empty_wiring(id)))),
             listeners: Mutex::default(),
             connections: Mutex::default(),
+            left: Notify::new(),
             connected: AtomicU64::new(0),
             changes: watch::Sender::new(()),
             lost: AtomicU64::new(0),
@@ -179,11 +182,22 @@ impl MeshSlot {
         tokio::time::timeout(within, quiet).await.is_ok()
     }
 
-    /// Drops all proxied connections at once.
-    pub fn reset_connections(&self) {
-        let connections = std::mem::take(&mut *lock(&self.slot.connections));
-        for connection in connections.into_values() {
-            connection.abort();
+    /// Drops all proxied connections at once; returns when what was seen of them is recorded.
+    pub async fn reset_connections(&self) {
+        let dropped: Vec<u64> = {
+            let connections = lock(&self.slot.connections);
+            connections.values().for_each(AbortHandle::abort);
+            connections.keys().copied().collect()
+        };
+        loop {
+            let mut left = std::pin::pin!(self.slot.left.notified());
+            // Registered before the look, so that no change is missed.
+            left.as_mut().enable();
+            let is_left = |number: &u64| !lock(&self.slot.connections).contains_key(number);
+            if dropped.iter().all(is_left) {
+                return;
+            }
+            left.await;
         }
     }
 
@@ -243,6 +257,7 @@ struct Leave {
 impl Drop for Leave {
     fn drop(&mut self) {
         lock(&self.slot.connections).remove(&self.number);
+        self.slot.left.notify_waiters();
     }
 }
 

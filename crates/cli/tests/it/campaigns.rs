@@ -63,13 +63,6 @@ fn fail_fast_cancels_the_others() {
 }
 
 #[test]
-fn sentinels_repeat_what_is_known() {
-    let words = ["test", "--repeat", "3", "--sentinel-every", "1", "--json"];
-    let json = tool_with(&cells()).run(words).expect(0).json();
-    assert_eq!(json["passed"], 3, "sentinels are not counted");
-}
-
-#[test]
 fn sentinels_notice_a_changed_environment() {
     // It passes once: what it leaves on the machine itself is not part of any circumstance.
     let mark = format!("/dev/shm/faultscope-test-{}", std::process::id());

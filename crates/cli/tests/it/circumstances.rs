@@ -68,33 +68,6 @@ fn single_deltas() {
 }
 
 #[test]
-fn instances_are_balanced() {
-    let steps = "      - { get: \"http://front:8080/hello\" }\n".repeat(9);
-    let fixture = cells().replace("failing:", &format!("  - name: nine\n    steps:\n{steps}failing:"));
-    let run = tool_with(&fixture).tested(["--set", "instances.back=3", "--test", "nine"], 0);
-    for instance in ["back-1", "back-2", "back-3"] {
-        let calls = run.spans_to("back").iter().filter(|s| s["callee_instance"] == instance).count();
-        assert_eq!(calls, 3, "{instance}");
-    }
-}
-
-#[test]
-fn links_between_nodes_add_latency() {
-    let fixture = cells().replace("failing:", "links: [ { latency: 40ms } ]\nfailing:");
-    let tool = tool_with(&fixture);
-    let took = |run: &faultscope_testkit::RunView| {
-        let span = run.spans_to("back")[0];
-        (span["duration_us"].as_u64().unwrap(), span["caller_node"] != span["callee_node"])
-    };
-    let (alone, apart) = took(&tool.tested(["--set", "nodes=1"], 0));
-    assert!(!apart);
-    let (linked, apart) = took(&tool.tested(["--set", "nodes=2"], 0));
-    assert!(apart, "neighbours land on different nodes");
-    // Forty each way; how long the call itself takes is left to the machine.
-    assert!(linked >= 80_000, "{linked} us with the link, {alone} us without");
-}
-
-#[test]
 fn a_memory_limit_kills_and_is_named() {
     let fixture = cells().replace(
         "failing:",

@@ -149,20 +149,6 @@ fn the_input_of_a_test_is_looked_for_beside_its_own_file() {
 }
 
 #[test]
-fn a_missing_service_is_a_delta() {
-    let (tool, good) = plain();
-    let (before, rest) = good.split_once("  back:\n").unwrap();
-    let (_, after) = rest.split_once("tests:\n").unwrap();
-    tool.write("bad.yaml", &format!("{before}tests:\n{after}"));
-    let report = tool.json(["debug", "--good", "faultscope.yaml", "--bad", "bad.yaml"], 1);
-    let cause = &report["causes"][0]["deltas"][0];
-    assert_eq!(
-        (&cause["name"], &cause["from"], &cause["to"]),
-        (&"service back".into(), &"present".into(), &"absent".into())
-    );
-}
-
-#[test]
 fn compose_projects() {
     let tool = tool();
     let file = |tag: &str, extra: &str| {

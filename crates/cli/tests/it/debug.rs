@@ -203,14 +203,11 @@ fn all_causes() {
         "config: { back: { env.WORD: \"moon\", memory: 64MiB }, front: { env.GREETING: \"bye\", env.D: \"1\" } }",
     );
     let tool = tool_with(&both);
-    let report = tool.json(["debug", "--all", "--slots", "2"], 1);
-    let causes = report["causes"].as_array().unwrap();
-    let mut found: Vec<_> = causes.iter().map(|c| names(&c["deltas"])).collect();
-    found.sort();
-    assert_eq!(found, [["config back.env.WORD"], ["config front.env.GREETING"]]);
-    assert_eq!(report["none_left"], true);
-    let text = tool.run(["debug", "--all", "--quiet"]).expect(1).stdout;
+    let text = tool.run(["debug", "--all", "--quiet", "--slots", "2"]).expect(1).stdout;
     assert!(text.contains("2 causes; any of them alone makes the test fail:"), "{text}");
+    for cause in ["config back.env.WORD: unset -> moon", "config front.env.GREETING: unset -> bye"] {
+        assert!(text.contains(cause), "{text}");
+    }
     assert!(text.contains("No cause is left: with all other deltas together the test passes"), "{text}");
 }
 

@@ -1,7 +1,6 @@
 //! What is looked into beyond the cause: boundaries of numbers, smaller inputs.
 
 use faultscope_testkit::{Faultscope, nothing_left};
-use insta::assert_snapshot;
 use serde_json::Value;
 
 use crate::tool;
@@ -86,21 +85,6 @@ fn a_number_has_a_boundary() {
 }
 
 #[test]
-fn a_number_that_was_not_set_is_looked_for_on_both_sides() {
-    let tool = till(LIMIT, FAILING);
-    let text = tool.read("faultscope.yaml").replace("simplest: { config: { till: { env.LIMIT: 30 } } }", "");
-    tool.write("faultscope.yaml", &text);
-    let output = tool.run(["debug", "--boundary", "--slots", "2"]).expect(1);
-    assert!(
-        output
-            .stdout
-            .contains("Where it starts:\n  till.env.LIMIT: fails from 121, passes at 120 and below\n"),
-        "{}",
-        output.stdout
-    );
-}
-
-#[test]
 fn steps_are_reduced() {
     let tool = till(ORDER, FAILING);
     let reports = ["--report", "html=out.html", "--report", "md=out.md"];
@@ -121,45 +105,4 @@ fn steps_are_reduced() {
         std::fs::read_to_string(input["file"].as_str().unwrap()).unwrap(),
         input["text"].as_str().unwrap()
     );
-}
-
-#[test]
-fn a_file_is_reduced_where_there_is_no_delta() {
-    let test = r#"  - { name: import, run: ["sh", "import.sh", "{input}"], input: orders.json, failure: "bad order" }"#;
-    let tool = till(test, "");
-    let orders: Vec<Value> = (0..40)
-        .map(|n| serde_json::json!({"id": n, "code": format!("E{n}x"), "lines": [{"sku": "a", "count": n}]}))
-        .collect();
-    tool.write("orders.json", &serde_json::json!({"version": 3, "orders": orders}).to_string());
-    tool.write("import.sh", "if grep -q '\"code\":\"E17' \"$1\"; then echo \"bad order\" >&2; exit 1; fi\n");
-    let running = tool.start(["debug", "--input", "--slots", "2", "--json"]);
-    let id = running.id();
-    let report = running.wait().expect(8).json();
-    nothing_left(id, &tool.folder());
-    assert_eq!(report["input"]["text"], r#"{"orders":[{"code":"E17"}]}"#);
-    assert!(report["input"]["trials"].as_u64().unwrap() < 90, "{}", report["input"]);
-    assert!(tool.read("orders.json").contains("E39x"), "the file itself stays");
-    // Without `--input` the test reads its own file.
-    tool.tested::<&str>([], 1);
-}
-
-#[test]
-fn inputs_that_cannot_be_reduced() {
-    let test = r#"  - { name: import, run: ["sh", "-c", "exit 1", "{input}"], input: { file: orders.json, format: json } }"#;
-    let tool = till(test, "");
-    tool.write("orders.json", "{ not json");
-    let output = tool.run(["debug", "--input"]).expect(8);
-    assert!(output.stdout.contains("(orders.json) cannot be reduced: it is not JSON"), "{}", output.stdout);
-    let wrong = till(&test.replace("\"{input}\"", "\"x\""), "");
-    assert_snapshot!(wrong.run(["check"]).exact(), @"
-    exit code 3
-    --- stderr
-    error: faultscope.yaml:8: tests.0.input: `{input}` in `run` or `env` says where the path of the file goes
-    ");
-    let wrong = till(&LIMIT.replace("name: limit,", "name: limit, input: a.json,"), "");
-    assert_snapshot!(wrong.run(["check"]).exact(), @"
-    exit code 3
-    --- stderr
-    error: faultscope.yaml:8: tests.0.input: only a test with `run` has an `input`; steps are their own
-    ");
 }

@@ -59,15 +59,13 @@ fn shown_again(tool: &Faultscope, words: &[&str]) -> String {
 }
 
 #[test]
-fn cases_of_every_kind_are_shown_again() {
+fn listed_and_reported_cases_are_shown_again() {
     let listed = |kind: &str, form: &str| {
         format!(
             "  - {{ discover: {kind}, list: [python3, runner.py, a, list, '{form}'], each: [python3, runner.py, a, '{{case}}'] }}\n"
         )
     };
     let all = [
-        (listed("lines", "{}"), "sells[two 2]"),
-        (listed("cargo", "shop::{}: test"), "shop::sells[two 2]"),
         (listed("pytest", "tests/shop.py::{}"), "tests/shop.py::sells[two 2]"),
         (
             "  - { discover: junit, run: [python3, runner.py, shop, report, '{out}'] }\n".to_owned(),
@@ -117,8 +115,6 @@ fn defects_of_discovered_tests_are_shown_again() {
     let run = "[python3, runner.py, a, '{case}']";
     let all = [
         format!("  - {{ discover: lines, list: [echo, opens], each: {run}, degraded: '' }}\n"),
-        format!("  - {{ discover: cargo, list: [echo, 'shop::opens: test'], each: {run}, degraded: '' }}\n"),
-        format!("  - {{ discover: pytest, list: [echo, 'shop.py::opens'], each: {run}, degraded: '' }}\n"),
         "  - { discover: junit, run: [python3, runner.py, shop, report, '{out}'], degraded: '' }\n"
             .to_owned(),
     ];

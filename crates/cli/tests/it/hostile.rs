@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -128,9 +129,11 @@ fn bombs_and_giants_take_bounded_memory() {
     };
     let oversized = vec![b' '; 40 << 20];
     let packed = "content-encoding: gzip\r\n";
+    let answered = AtomicU32::new(0);
     thread::scope(|scope| {
         for n in 0..40 {
             let (server, bomb, giant, oversized) = (&server.sender, &bomb, &giant, &oversized);
+            let answered = &answered;
             scope.spawn(move || {
                 let answer = match n % 5 {
                     0 => server.post("/api/v2/spans", packed, bomb),
@@ -149,6 +152,7 @@ fn bombs_and_giants_take_bounded_memory() {
                 };
                 // Where much is still on its way, the connection may be cut before the answer is read.
                 let Some((status, text)) = answer else { return };
+                answered.fetch_add(1, Ordering::Relaxed);
                 assert!(matches!(status, 413 | 429), "{n}: {status} {text}");
                 assert!(text.len() > 10, "{n}: it does not say why");
             });
@@ -162,6 +166,7 @@ fn bombs_and_giants_take_bounded_memory() {
             });
         }
     });
+    assert!(answered.into_inner() > 0, "nobody was told why");
     let peak = server.peak();
     assert!(peak < 900, "it took {peak} MiB");
     // Those who mean well are heard again.

@@ -153,24 +153,3 @@ fn calls_and_reported_spans_are_one_tree() {
     server.interrupt();
     server.wait().expect(0);
 }
-
-#[test]
-fn services_are_left_alone_where_tracing_is_off() {
-    let print =
-        r#"python3 -c "import os; print(sorted(k for k in os.environ if k.startswith(('OTEL', 'ZIPKIN'))))""#;
-    let file = |tracing: &str| {
-        format!(
-            "name: quiet\nservices:\n  a: {{ command: [\"sh\", \"-c\", '{print} >&2; exit 3'], ports: [80] }}\n{tracing}tests:\n  - {{ name: t, http: {{ get: \"http://a/\" }} }}\n",
-            print = print.replace('\'', "''")
-        )
-    };
-    let off = tool_with(&python().application(&file("record: { tracing: off }\n"))).run(["test"]);
-    assert!(off.stdout.contains("[]") || off.stderr.contains("[]"), "{}{}", off.stdout, off.stderr);
-    let on = tool_with(&python().application(&file(""))).run(["test"]);
-    let said = format!("{}{}", on.stdout, on.stderr);
-    assert!(said.contains("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), "{said}");
-    assert!(said.contains("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"), "{said}");
-    let spans_only = tool_with(&python().application(&file("record: { metrics: off }\n"))).run(["test"]);
-    let said = format!("{}{}", spans_only.stdout, spans_only.stderr);
-    assert!(said.contains("OTLP_TRACES_ENDPOINT") && !said.contains("OTLP_METRICS_ENDPOINT"), "{said}");
-}

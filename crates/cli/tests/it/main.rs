@@ -10,7 +10,6 @@ mod check_errors;
 mod circumstances;
 mod clients;
 mod compare;
-mod confirmed;
 mod debug;
 mod deeper;
 mod discovered;

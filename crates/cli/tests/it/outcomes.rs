@@ -135,15 +135,6 @@ fn nothing_leaves() {
 }
 
 #[test]
-fn a_test_whose_program_is_missing() {
-    let tool = tool_with(&with_tests("  - { name: nowhere, run: [\"no-such-program\"] }\n"));
-    let shown = tool.run(["test"]).shown();
-    // The test fails as a shell would say it; the trial is judged and stored.
-    assert!(shown.starts_with("exit code 1"), "{shown}");
-    assert!(shown.contains("exit code 127") && shown.contains("no such program: no-such-program"), "{shown}");
-}
-
-#[test]
 fn published_ports_are_found_on_localhost() {
     let curl = |port: u16| format!(r#"["curl", "-sf", "-m", "20", "http://localhost:{port}/hello"]"#);
     let (published, own) = (curl(18080), curl(8080));
@@ -175,81 +166,6 @@ fn traces_of_different_runs_have_different_ids() {
     let last = ids[1].as_str().unwrap();
     assert!(shown.contains(last), "{last} is not in {shown}");
     assert_eq!(tool.run(["traces", "show", &last[..12]]).expect(0).exact(), shown);
-}
-
-#[test]
-fn steps_save_and_expect() {
-    let tool = tool_with(&with_tests(
-        r#"  - name: two steps
-    steps:
-      - { get: "http://back:8081/word", expect: { headers: { content-type: "application/json.*" } }, save: { word: word } }
-      - { get: "http://front:8080/hello", expect: { json: { said: "hello ${word}" } } }
-  - name: no such path
-    http: { get: "http://front:8080/nowhere" }
-  - name: such a path
-    http: { get: "http://front:8080/nowhere", expect: { status: 404 } }
-  - name: nothing to save
-    http: { get: "http://front:8080/hello", save: { x: a.b } }
-"#,
-    ));
-    assert_snapshot!(tool.run(["test"]).shown(), @r#"
-    exit code 1
-    --- stdout
-    run <run>.1 fail: 2 of 4 tests passed, 7 calls seen, ready after <time>, took <time>
-      pass  two steps <time>
-      FAIL  no such path <time>
-            step 1
-            | GET http://front:8080/nowhere: status 404
-            answer:
-            | {"error":"there is no operation GET /nowhere","kind":"unknown","operation":"GET /nowhere","service":"front"}
-      pass  such a path <time>
-      FAIL  nothing to save <time>
-            step 1
-            | GET http://front:8080/hello: the answer has no `a.b` to save
-            answer:
-            | {"by":"back-1","said":"hello world"}
-    see the calls with `faultscope runs show <run>.1`
-    "#);
-}
-
-#[test]
-fn discovered_cases() {
-    let tool =
-        tool_with(&with_tests("  - { discover: junit, run: [\"python3\", \"suite.py\", \"{out}\"] }\n"));
-    tool.write(
-        "suite.py",
-        r#"import sys
-open(sys.argv[1], "w").write('''<testsuite>
-<testcase classname="shop" name="opens" time="0.25"/>
-<testcase classname="shop" name="closes"><failure message="still open at 12:30:00">trace</failure></testcase>
-<testcase classname="shop" name="sleeps"><skipped/></testcase>
-</testsuite>''')
-sys.exit(1)
-"#,
-    );
-    assert_snapshot!(tool.run(["test"]).shown(), @"
-    exit code 1
-    --- stdout
-    run <run>.1 fail: 1 of 2 tests passed, 0 calls seen, ready after <time>, took <time>
-      pass  shop.opens <time>
-      FAIL  shop.closes <time>
-            failed
-            | still open at 12:30:00
-    see the calls with `faultscope runs show <run>.1`
-    ");
-    let json = tool.last_run().json;
-    assert_eq!(json["run"]["outcome"]["signature"]["message"], "still open at <time>");
-    tool.write("suite.py", "raise SystemExit('no suite today')");
-    assert_snapshot!(tool.run(["test"]).shown(), @"
-    exit code 1
-    --- stdout
-    run <run>.1 fail: 0 of 1 test passed, 0 calls seen, ready after <time>, took <time>
-      FAIL  discovered-1 <time>
-            exit code 1
-            | no report: No such file or directory (os error 2)
-            | no suite today
-    see the calls with `faultscope runs show <run>.1`
-    ");
 }
 
 /// A test runner that lists and runs its cases as pytest does.
@@ -293,21 +209,6 @@ fn cases_that_are_listed_run_alone() {
     let broken = tool.run(["test"]).expect(3);
     assert!(broken.stderr.contains("no module named shop"), "{}", broken.stderr);
     assert!(tool.run(["check"]).expect(0).stdout.contains("no module named shop"));
-}
-
-#[test]
-fn a_pattern_chooses_what_the_failure_is() {
-    let tool = tool_with(&with_tests(
-        r#"  - name: pay
-    run: ["sh", "-c", "echo started at $$; echo balance 3 != 4; echo done with $$; exit 1"]
-    failure: "balance .* != .*"
-"#,
-    ));
-    let json = tool.json(["test"], 1);
-    assert_eq!(
-        json["runs"][0]["outcome"]["signature"],
-        serde_json::json!({ "test": "pay", "ending": { "code": 1 }, "message": "balance 3 != 4" })
-    );
 }
 
 #[test]

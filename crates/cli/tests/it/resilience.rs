@@ -5,6 +5,8 @@ use insta::assert_snapshot;
 
 use crate::{tool, tool_with};
 
+const DEFECT: &str = "duplicate a.Go/b.Go";
+
 const CELLS: &str = r#"
 version: 1
 services:
@@ -52,10 +54,6 @@ services:
         steps:
           - find: { from: entries, as: all }
           - respond: { body: { sum: "{sum(all, 'amount')}" } }
-  kept-ledger:
-    port: 8082
-    store: { kind: file, path: data/ledger.json }
-    operations: *ledger
 "#;
 
 const SHOP: &str = r#"
@@ -88,15 +86,7 @@ fn shop() -> Fixture {
     cells().file("cells.yaml", CELLS).application(SHOP)
 }
 
-/// The same without defects.
-fn repaired() -> Fixture {
-    shop()
-        .replace("CAREFUL: \"false\"", "CAREFUL: \"true\"")
-        .replace("--service, ledger]", "--service, kept-ledger]")
-        .replace("durable: true", "durable: [data/]")
-}
-
-pub(crate) fn defects(report: &serde_json::Value) -> Vec<String> {
+fn defects(report: &serde_json::Value) -> Vec<String> {
     let defects = report["tests"][0]["defects"].as_array().unwrap();
     let name =
         |p: &serde_json::Value| format!("{} {}", p["kind"].as_str().unwrap(), p["target"].as_str().unwrap());
@@ -145,27 +135,6 @@ fn every_defect_of_services_is_found_and_can_be_shown_again() {
 }
 
 #[test]
-fn what_callers_make_of_errors_is_judged_by_test_and_invariants() {
-    // The stock is asked again although its answer was only lost, and the ledger is not missed when it fails.
-    let careless = CELLS
-        .replace(
-            "body: { id: \"{body.id}\" }, as: took }",
-            "body: { id: \"{body.id}\" }, as: took, retries: 1 }",
-        )
-        .replace("body: { amount: 7 }, retries: 1 }", "body: { amount: 7 }, on_error: ignore }");
-    let tool = tool_with(&shop().file("cells.yaml", &careless));
-    let report = tool.json(["resilience", "--kinds", "error,lost_answer", "--slots", "2"], 1);
-    let expected = [
-        "error shop POST /buy > ledger PUT /entries/order-a",
-        "lost_answer shop POST /buy > stock POST /take",
-    ];
-    assert_eq!(defects(&report), expected);
-    let trials = &report["tests"][0]["trials"];
-    let enumerated = 8 + 8 * 6 / 2;
-    assert!(2 * trials["changing"].as_u64().unwrap() <= enumerated, "{trials}");
-}
-
-#[test]
 fn grpc_calls_are_perturbed() {
     let fixture = grpc(env!("CARGO_TARGET_TMPDIR")).replace("[50051]", "[50051], durable: true");
     let run = ["resilience", "--all-deliveries", "--kinds", "duplicate,restart"];
@@ -175,38 +144,6 @@ fn grpc_calls_are_perturbed() {
     let missed: Vec<_> = test["missed"].as_array().into_iter().flatten().collect();
     assert!(missed.iter().all(|m| m["why"] == "answer_goes_on"), "{missed:?}");
     assert!(test["candidates"]["restart"].as_u64().unwrap() >= 2, "{test}");
-}
-
-#[test]
-fn repaired_services_are_clean() {
-    let report = tool_with(&repaired()).json(["resilience"], 0);
-    assert_eq!(report["verdict"]["kind"], "clean", "{report}");
-    let test = &report["tests"][0];
-    assert!(test["missed"].is_null(), "{test}");
-    assert_eq!(test["candidates"]["error_first"], 1, "the call with a retry was found out");
-}
-
-#[test]
-fn a_command_that_was_told_of_an_error_fails_honestly() {
-    let buy = "import json, urllib.request\nbody = json.dumps({'id': 'order-a'}).encode()\n\
-               urllib.request.urlopen(urllib.request.Request('http://shop:8080/buy', body))\n";
-    let steps = &SHOP[SHOP.find("    steps:").unwrap()..SHOP.find("invariants:").unwrap()];
-    let of = |test: &str| repaired().file("buy.py", buy).replace(steps, test);
-    let run = ["resilience", "--kinds", "error,duplicate", "--together", "1"];
-    let report = tool_with(&of("    run: [python3, buy.py]\n")).json(run, 0);
-    let notes = report["tests"][0]["notes"].to_string();
-    assert!(notes.contains("which is honest") && notes.contains("shop POST /buy"), "{report}");
-    assert!(report["warnings"].is_null(), "{report}");
-    let strict = of("    run: [python3, buy.py]\n    degraded: \"\"\n")
-        .replace("durable: [data/]", "durable: [dta/]")
-        .replace("\"POST /take\": at", "\"POST /takee\": at");
-    let report = tool_with(&strict).json(run, 1);
-    assert_eq!(defects(&report).len(), 2, "{report}");
-    let warnings = report["warnings"].to_string();
-    assert!(
-        warnings.contains("`POST /takee`") && warnings.contains("stock: no test led to anything"),
-        "{warnings}"
-    );
 }
 
 #[test]
@@ -227,6 +164,7 @@ fn what_is_not_there_is_not_applied() {
 
     For more information, try '--help'.
     ");
+    tool.run(["resilience", "--command", ""]).expect(2);
 }
 
 #[test]
@@ -243,7 +181,7 @@ fn a_test_that_fails_by_itself_is_refused() {
 }
 
 /// A test process that speaks the formats: `a` tells `b` and `c`; a repeated `b` is a defect.
-pub(crate) const PROCESS: &str = r#"
+const PROCESS: &str = r#"
 import json, os, sys
 asked = json.load(open(os.environ["FAULTSCOPE_PERTURB"]))["perturbations"]
 trace = open(os.environ["FAULTSCOPE_TRACE"], "w")
@@ -282,15 +220,13 @@ fn a_process_that_speaks_the_formats() {
     let tool = process("");
     let run = ["resilience", "--command", "python3 process.py"];
     let report = tool.json(run, 1);
-    assert_eq!(defects(&report), ["duplicate a.Go/b.Go"]);
+    assert_eq!(defects(&report), [DEFECT]);
     let test = &report["tests"][0];
     assert_eq!(test["candidates"], serde_json::json!({ "duplicate": 3, "restart": 1 }));
     assert_eq!(test["defects"][0]["blamed"], serde_json::json!(["b"]));
     assert_eq!(test["defects"][0]["location"], "process.py:7");
-    for strategy in ["rt-r", "rt-dd", "rt-dd-o"] {
-        let other = [&run[..], &["--strategy", strategy]].concat();
-        assert_eq!(defects(&tool.json(other, 1)), ["duplicate a.Go/b.Go"], "{strategy}");
-    }
+    let other = tool.json([&run[..], &["--strategy", "rt-dd"]].concat(), 1);
+    assert_eq!((&other["strategy"], defects(&other)), (&"rt-dd".into(), vec![DEFECT.to_owned()]));
 }
 
 #[test]
@@ -302,38 +238,18 @@ fn a_process_that_speaks_nonsense() {
     command: unresolved: the trace of the test's process cannot be read: line 11: expected ident at line 1 column 2
       1 trial (1 without perturbations); <time>
     ");
-    let tool = process("if asked: trace.write('nonsense\\n')");
-    let report = tool.json(["resilience", "--command", "python3 process.py", "--kinds", "restart"], 5);
-    let why = &report["tests"][0]["missed"][0]["why"];
-    let problem = why["trace_unreadable"]["problem"].as_str().unwrap();
-    assert!(problem.starts_with("line 12"), "{why}");
-    let tool = process("if asked: os.remove(os.environ['FAULTSCOPE_TRACE']); os.kill(os.getpid(), 9)");
-    assert_snapshot!(tool.run(["resilience", "-q", "--command", "python3 process.py", "--kinds", "restart"]).shown(), @"
-    exit code 5
-    --- stdout
-    command: unresolved: not applied: restart a.Go/c.Go (no such call or message came)
-      not applied: restart a.Go/c.Go (no such call or message came)
-      3 calls seen; 1 restart; 3 trials (2 without perturbations, 1 neutral, 1 unresolved); <time>
-    ");
 }
 
 #[test]
-fn a_test_that_hangs_or_dies_when_perturbed_shows_a_defect() {
-    // What comes after the first perturbation is never reached, so it cannot be applied.
+fn a_process_that_hangs_when_perturbed_is_ended() {
     let tool = process("");
     let process = tool.read("process.py");
-    let die = "bad.append((p[\"kind\"], to))";
-    assert!(process.contains(die));
-    tool.write("process.py", &process.replace(die, "print(\"dying\", flush=True); os._exit(139)"));
-    let run = ["resilience", "--command", "exec python3 process.py", "--kinds", "duplicate"];
-    let report = tool.json(run, 1);
-    let first = &report["tests"][0]["defects"][0];
-    assert_eq!(first["signature"]["ending"], serde_json::json!({ "code": 139 }), "{report}");
-    assert_eq!(first["signature"]["message"], "dying");
-    assert!(first["run"].is_string() && first["perturbations"][0]["target"] == "a.Go", "{first}");
+    let then = "bad.append((p[\"kind\"], to))";
+    assert!(process.contains(then));
     let file = tool.temporary().join("pid");
     let hang = format!("open({file:?}, \"w\").write(str(os.getpid())); import time; time.sleep(1000)");
-    tool.write("process.py", &process.replace(die, &hang));
+    tool.write("process.py", &process.replace(then, &hang));
+    let run = ["resilience", "--command", "exec python3 process.py", "--kinds", "duplicate"];
     let report = tool.json([&run[..], &["--within", "4s", "--budget", "1 trial"]].concat(), 7);
     let first = &report["tests"][0]["defects"][0];
     assert_eq!(first["signature"]["message"], "did not end within 4.0s", "{report}");
@@ -343,40 +259,13 @@ fn a_test_that_hangs_or_dies_when_perturbed_shows_a_defect() {
 }
 
 #[test]
-fn kinds_that_messages_do_not_know_are_refused_with_a_reason() {
-    let tool = process("");
-    let run = ["resilience", "--command", "python3 process.py"];
-    let report = tool.json([&run[..], &["--kinds", "lost_answer,error"]].concat(), 0);
-    assert_eq!(report["tests"][0]["notes"][0], "messages of actors know only duplicate and restart");
-    tool.run(["resilience", "--command", ""]).expect(2);
-}
-
-#[test]
 fn a_campaign_that_ran_out_of_trials_goes_on() {
     let tool = process("");
     let run = ["resilience", "--command", "python3 process.py"];
     let first = tool.json([&run[..], &["--budget", "1 trial"]].concat(), 7);
     assert_eq!(first["verdict"]["kind"], "out_of_budget");
     let rest = tool.json([&run[..], &["--resume"]].concat(), 1);
-    assert_eq!(defects(&rest), ["duplicate a.Go/b.Go"]);
+    assert_eq!(defects(&rest), [DEFECT]);
     assert_eq!(rest["tests"][0]["trials"]["earlier"], 1, "{rest}");
     tool.run([&run[..], &["--resume"]].concat()).expect(2);
-}
-
-#[test]
-fn a_test_that_fails_by_itself_at_times_is_measured() {
-    let tool = tool();
-    // Every eighth run fails, whatever is done to it.
-    let count = tool.temporary().join("count");
-    let mode = r#"
-count = int(open("COUNT").read()) if os.path.exists("COUNT") else 0
-open("COUNT", "w").write(str(count + 1))
-if count % 8 == 0: sys.exit("by chance")
-"#;
-    let mode = mode.replace("COUNT", &count.to_string_lossy());
-    tool.write("process.py", &PROCESS.replace("MODE", &mode));
-    let report = tool.json(["resilience", "--command", "python3 process.py"], 1);
-    assert_eq!(defects(&report), ["duplicate a.Go/b.Go"]);
-    let flaky = serde_json::json!({ "failed": 1, "tried": 8, "must_fail": 3 });
-    assert_eq!(report["tests"][0]["flaky"], flaky);
 }

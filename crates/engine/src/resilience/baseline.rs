@@ -65,9 +65,9 @@ pub(super) async fn baseline(
         let alone = || request(driver.session(), test, Vec::new(), false, BTreeSet::new());
         let trials: Vec<_> = (0..wanted).map(|_| (TrialRole::Baseline, alone())).collect();
         let Some(finished) = driver.run_all(trials).await? else { return Ok(Based::Stopped) };
+        *count += finished.len();
         for trial in finished {
             tried += 1;
-            *count += 1;
             let run = trial.run;
             match run.outcome {
                 Outcome::Pass => {

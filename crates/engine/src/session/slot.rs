@@ -69,7 +69,7 @@ impl Session {
 
     /// Removes everything of a trial from its slot.
     pub(crate) async fn clear(&self, lease: &Lease) -> Result<(), EngineError> {
-        lease.disconnect();
+        lease.disconnect().await;
         self.platform.clear_slot(lease.id()).await?;
         Ok(())
     }
@@ -89,10 +89,10 @@ impl Session {
 
 impl Slot {
     /// Stops listening and drops all connections that the mesh carries.
-    fn disconnect(&self) {
+    async fn disconnect(&self) {
         if let Some(mesh) = &self.mesh {
             mesh.close_listeners();
-            mesh.reset_connections();
+            mesh.reset_connections().await;
         }
         if let Some(collector) = &self.collector {
             collector.close();
@@ -105,7 +105,7 @@ impl Slot {
             return Ok(());
         }
         let _owned = self.owner.lock().await;
-        self.disconnect();
+        self.disconnect().await;
         Ok(platform.close_slot(self.id).await?)
     }
 }

@@ -41,11 +41,13 @@ impl Session {
         }
         let started = Instant::now();
         if let Some(mesh) = &slot.mesh {
-            mesh.reset_connections();
+            // What is still open is of the trial before, and is recorded there.
+            mesh.reset_connections().await;
         }
+        let reservation = self.platform.reserve(slot.id, &plan).await?;
+        // Instances of the trial before are gone by now, and with them whatever they called of their own accord.
         slot.recorder.begin(trial);
         slot.recorder.keep(request.drive.names_calls());
-        let reservation = self.platform.reserve(slot.id, &plan).await?;
         if let Some(mesh) = &slot.mesh {
             let record = self.options.record.unwrap_or(self.application.record.level);
             let (callers, endpoints) = (reservation.callers, reservation.endpoints);

@@ -74,7 +74,7 @@ async fn run(
         () = tell_flow(&slot, &line) => Ok(()),
     };
     slot.close_listeners();
-    slot.reset_connections();
+    slot.reset_connections().await;
     ended.map_err(MeshError::Control)
 }
 
@@ -99,7 +99,7 @@ async fn obey<R: AsyncRead + Unpin>(
                 }
             }
             Some(ToSidecar::Endpoints { endpoints }) => slot.set_endpoints(endpoints),
-            Some(ToSidecar::Reset) => slot.reset_connections(),
+            Some(ToSidecar::Reset) => slot.reset_connections().await,
             _ => {}
         }
     }

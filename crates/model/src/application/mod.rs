@@ -338,4 +338,6 @@ pub enum Constraint {
 }
 
 #[cfg(test)]
+mod mistakes;
+#[cfg(test)]
 mod tests;

@@ -28,7 +28,7 @@ const TRACES: [(&str, usize); 10] = [
 fn real_traces_are_read_written_and_understood() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/zipkin");
     if !folder.is_dir() {
-        eprintln!("left out: the real traces are not at hand");
+        eprintln!("LEFT OUT: the ten real traces are not here ({})", folder.display());
         return;
     }
     let limits = Limits::default();
