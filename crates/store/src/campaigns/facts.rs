@@ -61,7 +61,9 @@ fn change(fields: &mut Map<String, Value>) {
         start.insert("reason".into(), json!(reason));
     }
     for missed in objects(fields.get_mut("missed")) {
-        if let Some(why) = missed.get("why").and_then(Value::as_str) {
+        let why =
+            missed.get("why").filter(|why| serde_json::from_value::<NotApplied>((*why).clone()).is_err());
+        if let Some(why) = why.and_then(Value::as_str) {
             let why = NotApplied::from_words(why);
             missed.insert("why".into(), json!(why));
         }
