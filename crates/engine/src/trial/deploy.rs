@@ -70,7 +70,7 @@ impl Session {
             if let PlatformEvent::Ready { instance } = event {
                 ready += 1;
                 let all = plan.instances.len();
-                self.events.emit(Event::InstanceReady { trial: trial, instance, ready, all });
+                self.events.emit(Event::InstanceReady { trial, instance, ready, all });
             }
         };
         let applied = loop {
