@@ -159,9 +159,6 @@ pub struct Evidence {
     /// The last lines of instances that ended or that belong to a failing trial.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub logs: BTreeMap<InstanceId, Vec<String>>,
-    /// Why it is unresolved or invalid, beyond the tests.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
 }
 
 /// An instance that ended by itself.

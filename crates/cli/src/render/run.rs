@@ -90,7 +90,7 @@ pub(crate) fn endings(run: &Run, most_lines: usize, printer: &Printer) {
     }
 }
 
-/// What else a run left: gates, rules, notes, and under what it ran.
+/// What else a run left: gates, rules, and under what it ran.
 pub(crate) fn evidence(run: &Run, printer: &Printer) {
     let evidence = &run.evidence;
     for gate in &evidence.gates {
@@ -115,9 +115,6 @@ pub(crate) fn evidence(run: &Run, printer: &Printer) {
         for missed in perturbed.missed.iter().take(MOST_ASKED) {
             printer.line(format!("  not applied: {} ({})", missed.perturbation, missed.why));
         }
-    }
-    for note in &evidence.notes {
-        printer.line(format!("  note: {note}"));
     }
     if evidence.spans_dropped > 0 {
         printer.line(format!(

@@ -88,8 +88,8 @@ fn memory_runs_out() {
     let run = tool.tested(["--platform", "docker", "--set", "config.back.memory=32MiB"], 1);
     let exits = &run.json["run"]["evidence"]["exits"];
     assert_eq!(
-        (exits[0]["instance"].as_str(), exits[0]["reason"].as_str()),
-        (Some("back-1"), Some("killed: out of memory")),
+        (exits[0]["instance"].as_str(), exits[0]["reason"]["kind"].as_str()),
+        (Some("back-1"), Some("out_of_memory")),
         "{exits}"
     );
 }

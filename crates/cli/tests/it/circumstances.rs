@@ -78,7 +78,7 @@ fn a_memory_limit_kills_and_is_named() {
     let run = tool.tested(["--test", "heap", "--set", "config.back.memory=32MiB"], 1);
     assert_eq!(
         run.json["run"]["evidence"]["exits"],
-        serde_json::json!([{ "instance": "back-1", "reason": "killed: out of memory" }])
+        serde_json::json!([{ "instance": "back-1", "reason": { "kind": "out_of_memory" } }])
     );
     assert_snapshot!(tool.run(["runs", "show"]).shown(), @r#"
     exit code 0

@@ -73,7 +73,7 @@ fn started(tool: &Faultscope) -> Vec<String> {
     let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     events
         .map(|mut line| line["event"].take())
-        .filter(|e| e["kind"] == "trial_started" && e["trial"].as_u64().unwrap() < 1 << 32)
+        .filter(|e| e["kind"] == "trial_started" && e["trial"].as_str().unwrap().parse::<u32>().is_ok())
         .map(|e| e["deltas"].to_string())
         .collect()
 }

@@ -63,7 +63,6 @@ fn a_trial_that_cannot_be_judged() {
       back-1 exited with 3
       last lines of back-1:
         | the disk is on fire
-      note: back-1 did not become ready: exited with 3
     ");
 }
 

@@ -236,7 +236,7 @@ fn a_process_that_speaks_nonsense() {
     exit code 5
     --- stdout
     command: unresolved: the trace of the test's process cannot be read: line 11: expected ident at line 1 column 2
-      1 trial (1 without perturbations); <time>
+      2 trials (2 without perturbations); <time>
     ");
 }
 

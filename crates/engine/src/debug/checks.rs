@@ -118,7 +118,7 @@ impl Checker<'_> {
         loop {
             for run in news {
                 if let Err(verdict) = self.tally.add(driver.session(), run, self.named) {
-                    return Ok(Calibrated::Refused(verdict));
+                    return Ok(Calibrated::Refused(*verdict));
                 }
             }
             match self.decide(repeat) {
@@ -226,7 +226,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, session: &Session, run: Run, named: Option<&str>) -> Result<(), Verdict> {
+    fn add(&mut self, session: &Session, run: Run, named: Option<&str>) -> Result<(), Box<Verdict>> {
         self.seen += 1;
         let start = run.evidence.start_failure();
         if matches!(run.outcome, Outcome::Unresolved { .. }) && start.is_none() {
@@ -267,14 +267,14 @@ impl Tally {
 }
 
 /// The failure to look for: that of the named test, or of the only test that fails with all deltas.
-fn wanted(signatures: &[Signature], named: Option<&str>) -> Result<Signature, Verdict> {
+fn wanted(signatures: &[Signature], named: Option<&str>) -> Result<Signature, Box<Verdict>> {
     match (signatures, named) {
         ([only], None) => Ok(only.clone()),
         ([only], Some(name)) if only.test == name => Ok(only.clone()),
-        (several, _) => Err(Verdict::OtherTestsFail {
+        (several, _) => Err(Box::new(Verdict::OtherTestsFail {
             named: named.map(ToOwned::to_owned),
             failing: several.iter().map(|s| s.test.clone()).collect(),
-        }),
+        })),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::session::{Lease, Session};
 pub(super) enum Deployed {
     Ready(Deployment, Duration),
     /// The circumstance itself keeps an instance from starting.
-    NotReady(Evidence, Unresolved),
+    NotReady(Box<(Evidence, Unresolved)>),
 }
 
 impl Session {
@@ -94,7 +94,7 @@ impl Session {
                 let why = Unresolved::NotReady { instance: instance.clone(), reason: reason.clone() };
                 evidence.exits.push(InstanceExit { instance: instance.clone(), reason, start: Some(ending) });
                 evidence.logs.insert(instance, last_lines);
-                Ok(Deployed::NotReady(evidence, why))
+                Ok(Deployed::NotReady(Box::new((evidence, why))))
             }
             Err(error) => Err(error.into()),
         }

@@ -29,8 +29,7 @@ impl Session {
                 redactor.redact(&mut failure.message);
             }
         }
-        let lines = evidence.logs.values_mut().flatten();
-        evidence.notes.iter_mut().chain(lines).for_each(|text| redactor.redact(text));
+        evidence.logs.values_mut().flatten().for_each(|line| redactor.redact(line));
         Ok(())
     }
 

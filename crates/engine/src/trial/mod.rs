@@ -162,7 +162,10 @@ impl Session {
         let mut sampler = None;
         let mut not_ready = None;
         match self.deploy(lease, trial, request, seed, cancel).await? {
-            Deployed::NotReady(found, reason) => (evidence, not_ready) = (found, Some(reason)),
+            Deployed::NotReady(found) => {
+                let (found, reason) = *found;
+                (evidence, not_ready) = (found, Some(reason));
+            }
             Deployed::Ready(deployment, took) => {
                 cost = Cost::of_deployment(took, deployment.created, deployment.destroyed, deployment.kept);
                 self.events.emit(Event::TrialDeployed { trial, took });
