@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::exit_reason::ExitReason;
-use crate::ids::{CampaignId, CampaignKind, InstanceId, RunId, SlotId, TrialId};
+use crate::ids::{CampaignId, InstanceId, RunId, SlotId};
 use crate::outcome::Outcome;
 use crate::space::DeltaSet;
+use crate::trial_id::{CampaignKind, TrialId};
 
 /// Something that happened in a campaign.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

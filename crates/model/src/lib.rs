@@ -29,6 +29,7 @@ pub mod series;
 pub mod space;
 pub mod span;
 pub mod trace;
+mod trial_id;
 pub mod units;
 pub mod wiring;
 
@@ -36,10 +37,7 @@ pub use application::Application;
 pub use call_error::CallError;
 pub use circumstance::Circumstance;
 pub use exit_reason::ExitReason;
-pub use ids::{
-    CampaignId, CampaignKind, InstanceId, NodeId, RunId, ServiceName, SlotId, SpanId, TraceId, TrialId,
-    TrialRole,
-};
+pub use ids::{CampaignId, InstanceId, NodeId, RunId, ServiceName, SlotId, SpanId, TraceId};
 pub use not_applied::{NotApplied, RestartError};
 pub use operation::OperationPattern;
 pub use outcome::Outcome;
@@ -48,3 +46,4 @@ pub use record::{Record, SecretRules, Tracing};
 pub use run::Run;
 pub use space::{DeltaSet, Space};
 pub use span::Span;
+pub use trial_id::{CampaignKind, TrialId, TrialRole};

@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::circumstance::Circumstance;
 use crate::digest::Digest;
 use crate::exit_reason::ExitReason;
-use crate::ids::{InstanceId, RunId, SlotId, TrialId};
+use crate::ids::{InstanceId, RunId, SlotId};
 use crate::not_applied::NotApplied;
 use crate::outcome::{Outcome, Signature, StartEnding, TestResult};
 use crate::perturbation::{Perturbation, TargetId};
 use crate::series::GateReport;
 use crate::space::DeltaSet;
+use crate::trial_id::TrialId;
 
 /// The stored record of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
