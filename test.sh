@@ -132,7 +132,25 @@ exporters() {
 }
 
 release() { cargo build --release --quiet; }
-demo() { ./target/release/faultscope demo --into "$(mktemp -d)/demo"; }
+
+# As an ordinary user with the usual limit of open files, since that is who types the README's first command.
+demo() {
+  local folder
+  folder=$(mktemp -d /tmp/faultscope-demo.XXXXXX)
+  cp target/release/faultscope "$folder/"
+  (
+    trap 'rm -rf "$folder"' EXIT
+    ulimit -Sn 1024
+    if [ "$(id -u)" = 0 ]; then
+      chown -R 65534:65534 "$folder"
+      cd /
+      HOME="$folder" setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all \
+        "$folder/faultscope" demo --into "$folder/demo"
+    else
+      "$folder/faultscope" demo --into "$folder/demo"
+    fi
+  )
+}
 
 wanted=("$@")
 slow=()

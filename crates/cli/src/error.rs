@@ -9,6 +9,9 @@ use faultscope_store::{StoreError, StoreErrorKind};
 
 use crate::exit::Exit;
 
+/// The limit of open files that is suggested at least: what systemd gives its services as hard limit is far above.
+const LEAST_SUGGESTED: u64 = 4096;
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A command that could not do its work.
@@ -93,6 +96,15 @@ impl From<PlatformError> for CommandError {
             PlatformErrorKind::BadPlan => Self { exit: Exit::Spec, ..base },
             PlatformErrorKind::Infrastructure => Self { exit: Exit::Environment, ..base },
             PlatformErrorKind::Cancelled => Self { exit: Exit::Interrupted, ..base },
+            PlatformErrorKind::OpenFiles { needed, limit } => Self {
+                exit: Exit::Environment,
+                causes: vec![format!("about {needed} are needed, and the hard limit is {limit}")],
+                hint: Some(format!(
+                    "raise the limit of this shell with `sudo prlimit --pid $$ --nofile={0}:{0}`, or use fewer --slots",
+                    needed.next_power_of_two().max(LEAST_SUGGESTED)
+                )),
+                ..base
+            },
             PlatformErrorKind::Unavailable | PlatformErrorKind::Unsupported => base,
         }
     }

@@ -38,6 +38,7 @@ pub fn main() -> ExitCode {
         let printer = Printer::new(false, args::Color::Never, false);
         return finish(commands::cell::run(words.split_off(2)), &printer);
     }
+    faultscope_platform::process::open_files::raise_limit();
     let json = words.iter().any(|word| word == "--json");
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,

@@ -40,6 +40,13 @@ pub enum PlatformErrorKind {
     },
     /// The plan itself cannot be carried out (no such program, a port declared twice, a template unknown).
     BadPlan,
+    /// This user may not open as many files as the plan needs.
+    OpenFiles {
+        /// About how many the tool would have open, what is open already included.
+        needed: u64,
+        /// How many it may.
+        limit: u64,
+    },
     /// It was asked to stop.
     Cancelled,
     /// The machine refused (disk full, no file descriptors, a vanished process): the trial is invalid.

@@ -71,6 +71,13 @@ impl Faultscope {
         self
     }
 
+    /// Runs the tool with these limits of open files; call it last.
+    pub fn open_files(mut self, soft: u64, hard: u64) -> Self {
+        let limited = ["prlimit".into(), format!("--nofile={soft}:{hard}").into()];
+        self.before.splice(0..0, limited);
+        self
+    }
+
     /// The application's folder, in which the tool runs.
     pub fn folder(&self) -> PathBuf {
         self.folder.path().join("app")

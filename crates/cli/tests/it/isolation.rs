@@ -32,6 +32,39 @@ fn by_ports() {
 }
 
 #[test]
+fn services_and_tests_get_the_limit_of_open_files_that_the_user_had() {
+    let fixture = python().application(
+        r#"name: files
+services:
+  files:
+    command: ["sh", "-c", "echo $(ulimit -Sn) $(ulimit -Hn) > limit; exec python3 -m http.server 8080"]
+    ports: [8080]
+tests:
+  - { name: service, http: { get: "http://files:8080/limit", expect: { body: "^512 8192\\n$" } } }
+  - { name: test, run: ["sh", "-c", "test $(ulimit -Sn) = 512"] }
+"#,
+    );
+    for isolation in ["netns", "ports"] {
+        tool_with(&fixture).open_files(512, 8192).run(["test", "--isolation", isolation]).expect(0);
+    }
+}
+
+#[test]
+fn a_hard_limit_of_open_files_that_is_too_low_is_named_before_anything_starts() {
+    let tool = tool_with(&cells()).open_files(90, 90);
+    let shown = tool.run(["test"]).shown();
+    let about = regex::Regex::new(r"about \d+ are needed").unwrap();
+    assert_snapshot!(about.replace(&shown, "about N are needed"), @"
+    exit code 6
+    --- stderr
+    error: process: cannot open files for 2 instances
+      because: about N are needed, and the hard limit is 90
+
+    hint: raise the limit of this shell with `sudo prlimit --pid $$ --nofile=4096:4096`, or use fewer --slots
+    ");
+}
+
+#[test]
 fn names_in_programs_are_warned_of_where_ports_stand_for_networks() {
     let program = "import urllib.request as r; print(r.urlopen('http://stock:8081/').status)";
     let fixture = python().file("ask.py", program).application(

@@ -30,6 +30,7 @@ impl Slot {
     /// Ends what the plan does not keep, makes networks and opens listeners.
     pub(crate) async fn reserve(&self, plan: &Plan) -> Result<Reservation, PlatformError> {
         let _turn = self.turn.lock().await;
+        self.check_open_files(plan)?;
         let stage = self.stage();
         let destroyed = self.end_others(&stage, plan).await;
         self.destroyed.fetch_add(destroyed, Ordering::AcqRel);

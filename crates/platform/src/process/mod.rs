@@ -14,6 +14,7 @@ mod files;
 pub mod launch;
 mod life;
 mod link;
+pub mod open_files;
 mod ports;
 mod readable;
 mod reap;

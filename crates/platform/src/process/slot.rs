@@ -20,7 +20,7 @@ use super::life::Life;
 use super::specs::AUTHORITY;
 use super::stage::Stage;
 use super::wire::{PlaceSpec, Request};
-use super::{Shared, files, reap, trouble};
+use super::{Shared, files, open_files, reap, trouble};
 use crate::{PlatformError, PlatformEvent, SlotSpec, Snapshot};
 
 /// Events kept for a receiver that is slow to look.
@@ -48,6 +48,8 @@ pub(crate) struct Slot {
     layers: Mutex<Layers>,
     restores: Mutex<BTreeMap<InstanceId, Snapshot>>,
     keys: AtomicU64,
+    /// Open files that the plans of this slot were found to need.
+    files_counted: AtomicU64,
     /// Instances that `reserve` ended, to be counted by the next `apply`.
     pub(crate) destroyed: AtomicUsize,
     /// One change of what runs at a time.
@@ -85,6 +87,7 @@ impl Slot {
             layers: Mutex::new(Layers::Copies { template: None }),
             restores: Mutex::default(),
             keys: AtomicU64::new(1),
+            files_counted: AtomicU64::new(0),
             destroyed: AtomicUsize::new(0),
             turn: tokio::sync::Mutex::new(()),
             spec,
@@ -145,6 +148,13 @@ impl Slot {
     /// The control group of one start of an instance.
     pub(crate) fn group(&self, name: &str, limits: &Limits) -> io::Result<Option<Group>> {
         self.shared.limiter.group(&self.spec.label, name, limits)
+    }
+
+    /// Refuses a plan for which this user may not open enough files.
+    pub(crate) fn check_open_files(&self, plan: &Plan) -> Result<(), PlatformError> {
+        let counted = self.files_counted.load(Ordering::Acquire);
+        self.files_counted.store(open_files::check(plan, self.isolated, counted)?, Ordering::Release);
+        Ok(())
     }
 
     /// Makes the network of a place, unless it is there.

@@ -13,7 +13,7 @@ use super::life::Life;
 use super::slot::Slot;
 use super::stage::Stage;
 use super::wire::{InitSpec, View};
-use super::{farm, files, ports, reap};
+use super::{farm, files, open_files, ports, reap};
 use crate::Execution;
 use crate::types::LimitsBy;
 
@@ -52,6 +52,7 @@ impl Slot {
             cgroups: group.map(Group::join_files).unwrap_or_default(),
             view,
             memory: plan.limits.memory.filter(|_| by_rlimit).map(|m| m.0),
+            open_files: open_files::limit_for_services(),
         })
     }
 
@@ -64,8 +65,8 @@ impl Slot {
         }
         let within = relative(&run.directory, "")?;
         let (view, directory) = self.place_data(stage, &test, own, &within, Vec::new())?;
-        let name = test.to_string();
-        Ok(InitSpec { name, command, env, directory, cgroups: Vec::new(), view, memory: None })
+        let (name, open_files) = (test.to_string(), open_files::limit_for_services());
+        Ok(InitSpec { name, command, env, directory, cgroups: Vec::new(), view, memory: None, open_files })
     }
 
     /// How a command is started inside a running instance, whose view of the disk is there already.
@@ -87,6 +88,7 @@ impl Slot {
             cgroups: life.group.as_ref().map(Group::join_files).unwrap_or_default(),
             view: None,
             memory: None,
+            open_files: open_files::limit_for_services(),
         }
     }
 

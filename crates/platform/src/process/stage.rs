@@ -15,8 +15,10 @@ use super::life::Life;
 use super::ports::Layout;
 use super::wire::Request;
 
-/// Sockets fetched at once: most calls then need no word with the agent.
-const SOCKETS_AT_ONCE: usize = 16;
+/// Sockets fetched at once. A place that is called often gets twice as many each time, so that most calls need no
+/// word with the agent; the many that are hardly called hold few descriptors.
+const FIRST_SOCKETS: usize = 2;
+const MOST_SOCKETS: usize = 16;
 
 /// One agent and what it holds.
 #[derive(Debug)]
@@ -24,9 +26,24 @@ pub(crate) struct Stage {
     pub(crate) agent: Arc<AgentProcess>,
     addresses: Mutex<Addresses>,
     lives: Mutex<BTreeMap<InstanceId, Arc<Life>>>,
-    sockets: Mutex<HashMap<String, Vec<OwnedFd>>>,
+    sockets: Mutex<HashMap<String, SpareSockets>>,
     /// Ports of this plan, where there are no networks.
     layout: Mutex<Option<Arc<Layout>>>,
+}
+
+/// Unconnected sockets of a place.
+#[derive(Debug, Default)]
+struct SpareSockets {
+    unused: Vec<OwnedFd>,
+    fetched_last: usize,
+}
+
+impl SpareSockets {
+    /// How many to fetch next.
+    fn next_batch(&mut self) -> usize {
+        self.fetched_last = (2 * self.fetched_last).clamp(FIRST_SOCKETS, MOST_SOCKETS);
+        self.fetched_last
+    }
 }
 
 impl Stage {
@@ -92,14 +109,18 @@ impl Stage {
     }
 
     async fn socket(&self, place: &str) -> io::Result<OwnedFd> {
-        let cached = lock(&self.sockets).get_mut(place).and_then(Vec::pop);
-        if let Some(socket) = cached {
-            return Ok(socket);
-        }
-        let request = Request::Sockets { place: place.to_owned(), count: SOCKETS_AT_ONCE };
+        let count = {
+            let mut sockets = lock(&self.sockets);
+            let spare = sockets.entry(place.to_owned()).or_default();
+            match spare.unused.pop() {
+                Some(socket) => return Ok(socket),
+                None => spare.next_batch(),
+            }
+        };
+        let request = Request::Sockets { place: place.to_owned(), count };
         let mut sockets = self.agent.link.ask(request, &[]).await?;
         let socket = sockets.pop().ok_or_else(|| io::Error::other("the agent sent no socket"))?;
-        lock(&self.sockets).entry(place.to_owned()).or_default().append(&mut sockets);
+        lock(&self.sockets).entry(place.to_owned()).or_default().unused.append(&mut sockets);
         Ok(socket)
     }
 }

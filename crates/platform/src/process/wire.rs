@@ -101,6 +101,8 @@ pub(crate) struct InitSpec {
     pub(crate) view: Option<View>,
     /// Bytes of address space, where no control group limits.
     pub(crate) memory: Option<u64>,
+    /// The soft limit of open files, where the tool has raised its own.
+    pub(crate) open_files: Option<u64>,
 }
 
 /// What an instance sees of the disk.

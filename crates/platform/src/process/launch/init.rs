@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus, kill_process,
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getrlimit, kill_process,
     set_parent_process_death_signal, setrlimit,
 };
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
@@ -122,6 +122,11 @@ fn prepare(spec: &InitSpec, alone: bool) -> Result<Signals, Trouble> {
     if spec.memory.is_some() {
         let limits = Rlimit { current: spec.memory, maximum: spec.memory };
         setrlimit(Resource::As, limits).map_err(|e| trouble("set resource limits", e))?;
+    }
+    if let Some(soft) = spec.open_files {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let limits = Rlimit { current: Some(maximum.map_or(soft, |hard| soft.min(hard))), maximum };
+        setrlimit(Resource::Nofile, limits).map_err(|e| trouble("set resource limits", e))?;
     }
     Ok(signals)
 }
