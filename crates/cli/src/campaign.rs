@@ -29,6 +29,7 @@ pub(crate) struct Opening<'a> {
     resume: Option<CampaignId>,
     /// How long the longest test may take; a trial gets time around it.
     longest_test: Duration,
+    up_at_least: Duration,
 }
 
 /// What a trial may take beside its tests: starts, `setup`, exporters, clearing away.
@@ -46,6 +47,7 @@ impl<'a> Opening<'a> {
             sentinel_every: 0,
             resume: None,
             longest_test: Duration::ZERO,
+            up_at_least: Duration::ZERO,
         }
     }
 
@@ -69,10 +71,15 @@ impl<'a> Opening<'a> {
         Self { longest_test: within, ..self }
     }
 
+    pub(crate) fn up_at_least(self, up_at_least: Duration) -> Self {
+        Self { up_at_least, ..self }
+    }
+
     fn options(&self, project: &Project) -> Result<SessionOptions, CommandError> {
         let mut options = project.session(self.purpose, self.seed, self.record)?;
         options.slots = self.slots;
         options.sentinel_every = self.sentinel_every;
+        options.up_at_least = self.up_at_least;
         options.resume.clone_from(&self.resume);
         options.trial_within = options.trial_within.max(self.longest_test + AROUND_TESTS);
         Ok(options)

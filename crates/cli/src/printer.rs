@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use faultscope_engine::views::plain;
 use owo_colors::{OwoColorize, Style};
 use serde::Serialize;
 
@@ -74,7 +75,8 @@ impl Printer {
             let _ = writeln!(out, "  because: {cause}");
         }
         for line in &error.lines {
-            let _ = writeln!(out, "  | {line}");
+            // A service's own words: they must not move the cursor.
+            let _ = writeln!(out, "  | {}", plain(line));
         }
         if let Some(hint) = &error.hint {
             let _ = writeln!(out, "\n{} {hint}", self.err_style("hint:", Style::new().cyan().bold()));

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use faultscope_engine::debug::Costs;
 use faultscope_engine::testing::run_trial;
 use faultscope_engine::{Cases, Session, Tests, TrialRequest};
+use faultscope_model::application::Service;
+use faultscope_model::plan::Probe;
+use faultscope_model::run::InstanceExit;
 use faultscope_model::space::Delta;
 use faultscope_model::span::Parentage;
 use faultscope_model::units::{count, show_duration};
-use faultscope_model::{CampaignKind, DeltaSet, Outcome, Run, ServiceName, Span};
+use faultscope_model::{CampaignKind, DeltaSet, InstanceId, Outcome, Run, ServiceName, Span};
 use serde::Serialize;
 
 use crate::args::{CheckArgs, Global};
@@ -18,7 +22,12 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project::Project;
+use crate::render;
 use crate::render::table::Table;
+
+/// How long the application is up at least, where a service shows by nothing that it works: interpreters need a
+/// moment before they fail.
+const WATCHED: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Serialize)]
 struct Checked {
@@ -55,6 +64,11 @@ struct Probed {
     run: String,
     outcome: Outcome,
     calls: u64,
+    /// Instances that ended by themselves.
+    exits: Vec<InstanceExit>,
+    /// The last lines that these printed.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    logs: BTreeMap<InstanceId, Vec<String>>,
     /// Services that made calls without handing on the context, and how many.
     not_propagating: BTreeMap<String, u64>,
     /// Services that were seen to hand it on.
@@ -135,6 +149,7 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
     }
     let Some(probe) = &checked.probe else { return };
     printer.line(format!("\nprobe: {} seen, outcome {}", count(probe.calls, "call"), probe.outcome.word()));
+    render::run::ended(&probe.exits, &probe.logs, render::run::MESSAGE_LINES, printer);
     if let Outcome::Unresolved { reason } = &probe.outcome {
         printer.line(format!("{} {reason}", printer.bad("not probed:")));
     } else if probe.calls == 0 {
@@ -179,7 +194,10 @@ async fn probe(
     global: &Global,
     printer: &Printer,
 ) -> Result<Probed, CommandError> {
-    let opening = Opening::new(CampaignKind::Probe, &args.target, 1);
+    let shows_nothing = |service: &Service| service.ready.probe == Probe::Started;
+    let watched =
+        if project.application.services.values().any(shows_nothing) { WATCHED } else { Duration::ZERO };
+    let opening = Opening::new(CampaignKind::Probe, &args.target, 1).up_at_least(watched);
     let campaign = RunningCampaign::open(project, opening, global, printer).await?;
     let request = TrialRequest {
         deltas: DeltaSet::new(),
@@ -227,6 +245,8 @@ fn summarize(project: &Project, run: Run, spans: &[Span]) -> Probed {
         run: run.id.to_string(),
         calls: run.evidence.spans,
         outcome: run.outcome,
+        exits: run.evidence.exits,
+        logs: run.evidence.logs,
         not_propagating,
         propagating: propagating.into_iter().collect(),
         of_unknown_cause,

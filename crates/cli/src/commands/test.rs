@@ -75,9 +75,7 @@ fn exit_of(tested: &Tested) -> Exit {
 fn show(tested: &Tested, printer: &Printer) {
     for run in &tested.runs {
         render::run::tests(run, printer);
-        if run.outcome != Outcome::Pass {
-            render::run::endings(run, render::run::MESSAGE_LINES, printer);
-        }
+        render::run::endings(run, render::run::MESSAGE_LINES, printer);
     }
     let trials = tested.runs.len();
     if trials > 1 {

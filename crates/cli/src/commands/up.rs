@@ -4,10 +4,11 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
 use faultscope_engine::testing::keep_up;
+use faultscope_engine::views::plain;
 use faultscope_engine::{EngineError, People, Published, PublishedPort, Session, TrialRequest};
 use faultscope_model::event::Event;
 use faultscope_model::outcome::StartEnding;
-use faultscope_model::{CampaignKind, Run, ServiceName, units};
+use faultscope_model::{CampaignKind, Run, ServiceName, SlotId, units};
 use faultscope_platform::{PlatformError, PlatformErrorKind};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project::Project;
+use crate::render;
 use crate::render::table::Table;
 
 pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
@@ -35,6 +37,8 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let people = People::new(ports, opened, until.clone())
         .map_err(|e| CommandError::internal("a socket has no address").because(e))?;
     let request = TrialRequest { deltas: set, circumstance, drive: Arc::new(people), wanted: None };
+    // Before the trial starts: a service may end before everything is up.
+    let mut events = campaign.session.events().subscribe();
     let mut trial = tokio::spawn({
         let (session, cancel) = (campaign.session.clone(), cancel.clone());
         async move { keep_up(&session, request, &cancel).await }
@@ -58,7 +62,6 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     };
     campaign.end_progress().await;
     show(&published, &campaign.session, printer)?;
-    let mut events = campaign.session.events().subscribe();
     let time_is_up = async {
         match within {
             Some(within) => tokio::time::sleep(within).await,
@@ -73,7 +76,10 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
             () = &mut time_is_up, if !until.is_cancelled() => until.cancel(),
             Ok(event) = events.recv() => {
                 if let Event::InstanceExited { instance, reason, .. } = &*event {
-                    printer.warn(format!("{instance} ended: {reason}"));
+                    let lines = campaign.session.last_lines(SlotId(0), instance).await;
+                    let shown = &lines[lines.len().saturating_sub(render::run::MESSAGE_LINES)..];
+                    let shown: String = shown.iter().map(|line| format!("\n  | {}", plain(line))).collect();
+                    printer.warn(format!("{instance} {reason}{shown}"));
                 }
             }
         }

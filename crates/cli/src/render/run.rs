@@ -1,9 +1,12 @@
 //! A run: its tests and what it left behind.
 
-use faultscope_engine::views::RunTests;
+use std::collections::BTreeMap;
+
+use faultscope_engine::views::{RunTests, plain};
 use faultscope_model::outcome::Ending;
+use faultscope_model::run::InstanceExit;
 use faultscope_model::units::{count, show_duration};
-use faultscope_model::{Outcome, Run};
+use faultscope_model::{InstanceId, Outcome, Run};
 
 use crate::printer::Printer;
 
@@ -52,13 +55,13 @@ pub(crate) fn tests(run: &Run, printer: &Printer) {
             printer.line(format!("        {}", failure.ending));
             let lines: Vec<_> = failure.message.lines().filter(|l| !l.trim().is_empty()).collect();
             for line in &lines[lines.len().saturating_sub(MESSAGE_LINES)..] {
-                printer.line(format!("        | {line}"));
+                printer.line(format!("        | {}", plain(line)));
             }
             // The output of steps is what the last one was answered; a command's is in its message.
             if matches!(failure.ending, Ending::Step(_)) && !test.output.trim().is_empty() {
                 printer.line("        answer:");
                 for line in test.output.lines().take(ANSWER_LINES) {
-                    printer.line(format!("        | {}", shorten(line)));
+                    printer.line(format!("        | {}", shorten(&plain(line))));
                 }
             }
         }
@@ -75,17 +78,29 @@ fn shorten(line: &str) -> String {
 
 /// Which instances ended by themselves, and the last lines of each.
 pub(crate) fn endings(run: &Run, most_lines: usize, printer: &Printer) {
-    let evidence = &run.evidence;
-    for exit in &evidence.exits {
-        printer.line(format!("  {} {}", printer.strong(&exit.instance.to_string()), exit.reason));
+    ended(&run.evidence.exits, &run.evidence.logs, most_lines, printer);
+}
+
+/// Instances that ended by themselves, and the last lines of each.
+pub(crate) fn ended(
+    exits: &[InstanceExit],
+    logs: &BTreeMap<InstanceId, Vec<String>>,
+    most_lines: usize,
+    printer: &Printer,
+) {
+    for InstanceExit { instance, reason, .. } in exits {
+        let reason = plain(&reason.to_string());
+        printer.line(format!("  {} {reason}", printer.strong(&instance.to_string())));
     }
-    for (instance, lines) in &evidence.logs {
+    for (instance, lines) in logs {
         if lines.is_empty() {
+            // Whoever looks for a reason should not have to wonder whether it was lost.
+            printer.line(format!("  {instance} printed nothing"));
             continue;
         }
         printer.line(format!("  last lines of {instance}:"));
         for line in &lines[lines.len().saturating_sub(most_lines)..] {
-            printer.line(format!("    | {line}"));
+            printer.line(format!("    | {}", plain(line)));
         }
     }
 }

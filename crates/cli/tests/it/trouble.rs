@@ -1,6 +1,6 @@
 //! Services that do not do what they should: the tool names which, and gives their last lines.
 
-use faultscope_testkit::{cells, free_port};
+use faultscope_testkit::{Fixture, cells, free_port};
 use insta::assert_snapshot;
 
 use crate::{published, tool_with};
@@ -30,6 +30,57 @@ fn a_service_that_dies_at_its_start() {
       | reading settings
       | no database
     ");
+}
+
+/// Cells and a service without ports that ends at once, which nobody calls.
+fn with_worker(script: &str) -> Fixture {
+    let worker = format!("services:\n  worker: {{ command: [\"sh\", \"-c\", \"{script}\"] }}\n");
+    published(free_port()).replace("services:\n", &worker)
+}
+
+#[test]
+fn a_service_that_nobody_needs_and_that_ends_at_once() {
+    let tool = tool_with(&with_worker("echo no queue >&2; exit 4"));
+    assert_snapshot!(tool.run(["test"]).shown(), @"
+    exit code 0
+    --- stdout
+    run <run>.1 pass: 1 of 1 test passed, 2 calls seen, ready after <time>, took <time>
+      pass  hello <time>
+      worker-1 exited with 4
+      last lines of worker-1:
+        | no queue
+    see the calls with `faultscope runs show <run>.1`
+    ");
+    let probed = tool.run(["check", "--probe"]).expect(0).stdout;
+    let probed: Vec<&str> = probed.lines().skip_while(|line| !line.starts_with("probe:")).skip(1).collect();
+    assert_snapshot!(probed[..3].join("\n"), @"
+      worker-1 exited with 4
+      last lines of worker-1:
+        | no queue
+    ");
+    let json = tool.json(["check", "--probe"], 0);
+    assert_eq!(json["probe"]["exits"][0]["reason"], serde_json::json!({ "kind": "exited", "code": 4 }));
+    let mut up = tool.start(["up"]);
+    up.wait_for_line("warning: worker-1 exited with 4");
+    up.wait_for_line("no queue");
+    up.interrupt();
+    up.wait().expect(0);
+}
+
+#[test]
+fn a_service_that_ends_without_a_word_and_without_an_error() {
+    let tool = tool_with(&with_worker("sleep 0.3"));
+    let probed = tool.run(["check", "--probe"]).expect(0).stdout;
+    let said: Vec<&str> = probed.lines().filter(|line| line.contains("worker-1")).collect();
+    assert_eq!(said, ["  worker-1 exited with 0", "  worker-1 printed nothing"]);
+}
+
+#[test]
+fn what_a_service_prints_cannot_steer_the_terminal() {
+    let tool = tool_with(&with_worker("printf '\\\\033[2Jgone\\\\033]0;title\\\\007\\\\n'; exit 1"));
+    let shown = tool.run(["test"]).expect(0).stdout;
+    assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}'), "{shown:?}");
+    assert!(shown.contains("    |  [2Jgone ]0;title"), "{shown}");
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn says_when_a_service_ends() {
     let answer = Command::new("curl").args(["-s", &format!("http://127.0.0.1:{port}/end")]).status().unwrap();
     // 52: nothing was answered.
     assert_eq!(answer.code(), Some(52));
-    let line = running.wait_for_line("front-1 ended");
+    let line = running.wait_for_line("front-1 exited with");
     assert!(line.contains('7'), "{line}");
     running.interrupt();
     running.wait().expect(0);

@@ -32,6 +32,8 @@ pub struct SessionOptions {
     pub mesh_workers: usize,
     /// How long a whole trial may take before it counts as spoiled.
     pub trial_within: Duration,
+    /// How long an application stays up at least, so that services are noticed that end soon after their start.
+    pub up_at_least: Duration,
     /// How many times a spoiled trial is repeated before the campaign gives up.
     pub retries: u32,
     /// After how many trials a known circumstance is repeated; 0 for never.
@@ -56,6 +58,7 @@ impl SessionOptions {
             mesh_workers: 1,
             // Longer than any sensible test suite; a trial that hangs must not hold its slot for ever.
             trial_within: Duration::from_secs(600),
+            up_at_least: Duration::ZERO,
             // An agent that dies once is bad luck, one that dies four times in a row is a broken machine.
             retries: 3,
             sentinel_every: 0,

@@ -3,6 +3,7 @@
 use faultscope_model::event::Event;
 use faultscope_model::outcome::TestResult;
 use faultscope_model::run::{Evidence, Run};
+use faultscope_model::{InstanceId, SlotId};
 use faultscope_store::RunRecord;
 
 use super::Driven;
@@ -40,13 +41,17 @@ impl Session {
             if evidence.logs.contains_key(&instance) {
                 continue;
             }
-            if let Ok(mut lines) = self.platform.logs(lease.id(), &instance).await {
-                let surplus = lines.len().saturating_sub(LOG_LINES);
-                lines.drain(..surplus);
-                lines.iter_mut().for_each(|line| self.campaign.redactor().redact(line));
-                evidence.logs.insert(instance, lines);
-            }
+            let lines = self.last_lines(lease.id(), &instance).await;
+            evidence.logs.insert(instance, lines);
         }
+    }
+
+    /// The last lines that an instance printed, without secrets; none where the platform does not know it any more.
+    pub async fn last_lines(&self, slot: SlotId, instance: &InstanceId) -> Vec<String> {
+        let mut lines = self.platform.logs(slot, instance).await.unwrap_or_default();
+        lines.drain(..lines.len().saturating_sub(LOG_LINES));
+        lines.iter_mut().for_each(|line| self.campaign.redactor().redact(line));
+        lines
     }
 
     /// Stores a run and says so.

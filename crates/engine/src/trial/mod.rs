@@ -26,7 +26,7 @@ use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
 use faultscope_model::run::{Cost, Evidence, Run};
 use faultscope_model::series::GateOutcome;
-use faultscope_model::{Circumstance, DeltaSet, Outcome, TrialId};
+use faultscope_model::{Circumstance, DeltaSet, TrialId};
 use faultscope_platform::{PlatformErrorKind, PlatformEvent};
 use tokio::sync::broadcast::Receiver;
 use tokio::time::Instant;
@@ -196,9 +196,7 @@ impl Session {
         let Refined { outcome, perturbed } = request.drive.refine(&facts, judged);
         evidence.tests = driven.tests;
         keep_reports(&mut evidence, reports);
-        if outcome != Outcome::Pass {
-            self.add_logs(lease, &mut evidence).await;
-        }
+        self.add_logs(lease, &mut evidence).await;
         cost.total = self.platform.virtual_time(lease.id()).unwrap_or_else(|| started.elapsed());
         let run = Run {
             id: self.run_id(trial)?,
@@ -226,6 +224,14 @@ impl Session {
         news: &mut Receiver<PlatformEvent>,
         evidence: &mut Evidence,
     ) -> Result<Driven, EngineError> {
+        let up_at_least = tokio::time::sleep(self.options.up_at_least);
+        let drive = async {
+            let driven = drive.await;
+            if driven.is_ok() {
+                up_at_least.await;
+            }
+            driven
+        };
         tokio::pin!(drive);
         loop {
             tokio::select! {
