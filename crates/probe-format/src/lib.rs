@@ -4,11 +4,12 @@
 //! so that adapters for other languages can be written; `docs/guide/actors.md` describes them.
 //!
 //! Adapters are compiled into the test crates of users, so this crate depends on nothing of the tool and
-//! only on what reads and writes JSON.
+//! only on what reads and writes JSON, and on SHA-256.
 
 mod perturbation;
 mod perturbation_file;
 mod target;
+mod target_text;
 mod trace_file;
 
 pub use perturbation::{InvalidPerturbation, Kind, Perturbation};

@@ -100,6 +100,44 @@ pub struct Perturbation {
     pub target: TargetId,
 }
 
+/// Writes perturbations with their targets as text, the form of the files that adapters read and write.
+pub(crate) mod as_text {
+    use serde::{Serialize, Serializer};
+
+    use super::{Kind, Perturbation, TargetId};
+
+    #[derive(Serialize)]
+    struct Written<'a> {
+        kind: Kind,
+        #[serde(serialize_with = "crate::target::as_text::serialize")]
+        target: &'a TargetId,
+    }
+
+    impl<'a> From<&'a Perturbation> for Written<'a> {
+        fn from(perturbation: &'a Perturbation) -> Self {
+            Self { kind: perturbation.kind, target: &perturbation.target }
+        }
+    }
+
+    pub(crate) fn serialize<S: Serializer>(
+        perturbation: &Perturbation,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        Written::from(perturbation).serialize(serializer)
+    }
+
+    pub(crate) mod list {
+        use super::{Perturbation, Serializer, Written};
+
+        pub(crate) fn serialize<S: Serializer>(
+            perturbations: &[Perturbation],
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            serializer.collect_seq(perturbations.iter().map(Written::from))
+        }
+    }
+}
+
 impl FromStr for Perturbation {
     type Err = InvalidPerturbation;
 

@@ -11,6 +11,7 @@ pub struct Configuration {
     /// The version of the format.
     pub faultscope_perturb: u32,
     /// What to do; all of it.
+    #[serde(serialize_with = "crate::perturbation::as_text::list::serialize")]
     pub perturbations: Vec<Perturbation>,
 }
 
@@ -47,6 +48,7 @@ mod tests {
             let perturbation = |name: &String| Perturbation { kind: Kind::Restart, target: name.as_str().into() };
             let written = Configuration::new(names.iter().map(perturbation).collect());
             let text = serde_json::to_string(&written).unwrap();
+            prop_assert!(names.iter().all(|name| text.contains(name.as_str())), "adapters find their own names");
             prop_assert_eq!(Configuration::read(&text).unwrap(), written);
         }
     }

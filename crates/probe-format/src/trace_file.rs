@@ -38,7 +38,11 @@ pub enum Event {
         /// Whether it may arrive more than once.
         at_least_once: bool,
         /// How it is known again; where an adapter leaves it out, it follows from the numbers.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            serialize_with = "crate::target::as_text::option::serialize"
+        )]
         target: Option<TargetId>,
     },
     /// A message was handled.
@@ -52,7 +56,8 @@ pub enum Event {
     },
     /// A perturbation was carried out.
     Applied {
-        /// Which.
+        /// What was done, and to which message.
+        #[serde(serialize_with = "crate::perturbation::as_text::serialize")]
         perturbation: Perturbation,
     },
     /// An assertion about an actor failed.

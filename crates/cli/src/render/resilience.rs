@@ -118,7 +118,7 @@ fn show(defect: &Defect, number: usize, printer: &Printer) {
     printer.line(format!("  {}{together}:", printer.strong(&format!("defect {number}"))));
     for perturbation in &defect.perturbations {
         let kind = format!("{:<11}", perturbation.kind);
-        printer.line(format!("    {} {}", printer.bad(&kind), plain(perturbation.target.as_str())));
+        printer.line(format!("    {} {}", printer.bad(&kind), plain(&perturbation.target.to_string())));
     }
     for also in defect.also.iter().take(MOST_ALSO) {
         printer.line(format!("    also: {}", plain(&named(also))));

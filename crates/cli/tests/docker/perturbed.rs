@@ -1,5 +1,6 @@
 //! Tests perturbed where services run in containers: a container that takes another's place has forgotten.
 
+use faultscope_model::perturbation::Perturbation;
 use faultscope_testkit::cells;
 
 use crate::tool_with;
@@ -47,9 +48,9 @@ fn defects_are_found_in_containers() {
     let test = &report["tests"][0];
     let defects = test["defects"].as_array().unwrap();
     assert_eq!(defects.len(), 1, "{report:#}");
-    let found = &defects[0]["perturbations"][0];
-    assert_eq!((found["kind"].as_str(), &found["target"]), (Some("restart"), &TARGET.into()), "{report:#}");
-    let found = format!("restart {TARGET}");
+    let found: Perturbation = serde_json::from_value(defects[0]["perturbations"][0].clone()).unwrap();
+    let found = found.to_string();
+    assert_eq!(found, format!("restart {TARGET}"), "{report:#}");
     tool.run(["resilience", "--platform", "docker", "--reproduce", &found]).expect(1);
 }
 

@@ -1,5 +1,6 @@
 //! The seeded defects of the booking sample, live: each is found, and nothing else; the sound one is clean.
 
+use faultscope_model::perturbation::Perturbation;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -34,7 +35,7 @@ fn found(name: &str) -> Value {
     let code = i32::from(!wanted.is_empty());
     let report = tool.json(["resilience", &case.file, "--slots", "2", "--kinds", &case.quick], code);
     let test = &report["tests"][0];
-    let shown = |p: &Value| format!("{} {}", p["kind"].as_str().unwrap(), p["target"].as_str().unwrap());
+    let shown = |p: &Value| serde_json::from_value::<Perturbation>(p.clone()).unwrap().to_string();
     let names = |set: &Value| {
         let mut names: Vec<_> = set.as_array().unwrap().iter().map(shown).collect();
         names.sort();

@@ -1,5 +1,6 @@
 //! `faultscope resilience`: services through the mesh, and processes that speak the JSON formats.
 
+use faultscope_model::perturbation::Perturbation;
 use faultscope_testkit::{Faultscope, Fixture, cells, grpc};
 use insta::assert_snapshot;
 
@@ -88,8 +89,7 @@ fn shop() -> Fixture {
 
 fn defects(report: &serde_json::Value) -> Vec<String> {
     let defects = report["tests"][0]["defects"].as_array().unwrap();
-    let name =
-        |p: &serde_json::Value| format!("{} {}", p["kind"].as_str().unwrap(), p["target"].as_str().unwrap());
+    let name = |p: &serde_json::Value| serde_json::from_value::<Perturbation>(p.clone()).unwrap().to_string();
     let names = |defect: &serde_json::Value| {
         let names: Vec<_> = defect["perturbations"].as_array().unwrap().iter().map(name).collect();
         names.join(" + ")

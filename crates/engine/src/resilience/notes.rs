@@ -92,7 +92,7 @@ pub(super) fn left_alone(
     }
     let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
     for span in &seen.spans {
-        if span.target.as_ref().is_some_and(|target| target.as_str().starts_with('(')) {
+        if span.target.as_ref().is_some_and(|target| target.service_of_origin().is_some()) {
             *unknown.entry(span.caller.service.to_string()).or_default() += 1;
         }
     }

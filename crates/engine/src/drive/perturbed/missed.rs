@@ -57,11 +57,9 @@ pub(super) fn missed(
 fn why(perturbation: &Perturbation, trace: &TrialTrace) -> NotApplied {
     let is_it = |event: &Event| matches!(event, Event::Send { target: Some(target), .. } if *target == perturbation.target);
     let known = matches!(perturbation.kind, Kind::Duplicate | Kind::Restart);
-    // Names of calls have a method in them, set off by a space.
-    let is_message = !perturbation.target.as_str().contains(' ');
     if let Some(problem) = &trace.unreadable {
         NotApplied::TraceUnreadable { problem: problem.clone() }
-    } else if is_message && !known {
+    } else if perturbation.target.is_message() && !known {
         NotApplied::UnknownToActors
     } else if trace.messages.iter().any(is_it) {
         NotApplied::AdapterSilent
