@@ -1,4 +1,4 @@
-//! At-least-once delivery with confirmation, and its other side: handling once.
+//! At-least-once delivery with confirmation, and deduplication on the receiving side.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,13 +27,13 @@ impl<M> Default for Deliveries<M> {
 }
 
 impl<M: Clone> Deliveries<M> {
-    /// None yet.
+    /// Without open deliveries.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a message with a number of its own; it is to be sent now, and again until it is confirmed.
-    /// Made again in the same order after a restart, messages have the same numbers.
+    /// Creates a message with its own number; it is to be sent now, and again until it is confirmed.
+    /// Created again in the same order after a restart, messages have the same numbers.
     pub fn deliver(&mut self, to: &str, make: impl FnOnce(u64) -> M) -> (u64, M) {
         let id = self.next;
         self.next += 1;
@@ -42,36 +42,36 @@ impl<M: Clone> Deliveries<M> {
         (id, message)
     }
 
-    /// Takes a confirmation; whether the delivery was open.
+    /// Handles a confirmation; returns whether the delivery was open.
     pub fn confirm(&mut self, id: u64) -> bool {
         self.open.remove(&id).is_some()
     }
 
-    /// What has to be sent again: number, receiver, message.
+    /// The messages to send again: number, receiver, message.
     pub fn unconfirmed(&self) -> impl Iterator<Item = (u64, &str, &M)> {
         self.open.iter().map(|(id, (to, message))| (*id, to.as_str(), message))
     }
 }
 
-/// The deliveries that a receiver has handled.
+/// The deliveries that a receiver has already handled.
 ///
 /// ```
-/// let mut seen = faultscope_journal::Seen::new();
-/// assert!(seen.first("order", 1));
-/// assert!(!seen.first("order", 1), "the same delivery again");
-/// assert!(seen.first("payment", 1), "another sender has its own numbers");
+/// let mut seen = faultscope_journal::HandledDeliveries::new();
+/// assert!(seen.insert("order", 1));
+/// assert!(!seen.insert("order", 1), "the same delivery again");
+/// assert!(seen.insert("payment", 1), "another sender has its own numbers");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seen(BTreeMap<String, BTreeSet<u64>>);
+pub struct HandledDeliveries(BTreeMap<String, BTreeSet<u64>>);
 
-impl Seen {
-    /// None yet.
+impl HandledDeliveries {
+    /// Without any delivery.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether a delivery is seen for the first time.
-    pub fn first(&mut self, sender: &str, id: u64) -> bool {
+    /// Records a delivery and returns whether it is new.
+    pub fn insert(&mut self, sender: &str, id: u64) -> bool {
         match self.0.get_mut(sender) {
             Some(seen) => seen.insert(id),
             None => self.0.entry(sender.to_owned()).or_default().insert(id),
@@ -89,7 +89,7 @@ mod tests {
         /// Whatever is confirmed, lost and sent again, everything arrives, and counts once.
         #[test]
         fn everything_arrives_and_counts_once(losses in proptest::collection::vec(any::<bool>(), 1..200)) {
-            let (mut deliveries, mut seen, mut sum) = (Deliveries::new(), Seen::new(), 0);
+            let (mut deliveries, mut seen, mut sum) = (Deliveries::new(), HandledDeliveries::new(), 0);
             let count = 20;
             for _ in 0..count {
                 deliveries.deliver("b", |id| id);
@@ -101,7 +101,7 @@ mod tests {
                     if losses.next() == Some(true) {
                         continue;
                     }
-                    if seen.first("a", id) {
+                    if seen.insert("a", id) {
                         sum += id;
                     }
                     if losses.next() == Some(false) {

@@ -1,8 +1,8 @@
-//! What actors need to survive a restart and a lost message, usable without anything else of Faultscope.
+//! What actors need to survive restarts and lost messages, usable without the rest of Faultscope.
 //!
-//! A [`Journal`] keeps the events of every entity, in memory or in a file; [`Persistent`] is a state that
+//! A [`Journal`] stores the events of every entity, in memory or in a file; [`Persistent`] is a state that
 //! is rebuilt from them. [`Deliveries`] remembers messages until they are confirmed, so that they are
-//! delivered at least once; [`Seen`] lets a receiver handle each of them once.
+//! delivered at least once; [`HandledDeliveries`] lets a receiver handle each of them once.
 //!
 //! ```
 //! use faultscope_journal::{Journal, Persistent};
@@ -18,7 +18,7 @@
 
 mod delivery;
 
-pub use delivery::{Deliveries, Seen};
+pub use delivery::{Deliveries, HandledDeliveries};
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -29,18 +29,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What can go wrong with a journal.
+/// Errors of a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file cannot be read or written.
     #[error("cannot use the journal's file")]
     File(#[from] io::Error),
-    /// A line of the file is no event of this type.
-    #[error("line {line} of the journal is no event")]
+    /// A line of the file is not an event of this type.
+    #[error("line {line} of the journal is not an event")]
     Event {
-        /// Which line, from 1.
+        /// From 1.
         line: usize,
-        /// Why.
+        /// Why it cannot be parsed.
         source: serde_json::Error,
     },
     /// An event cannot be written as JSON.
@@ -53,7 +53,7 @@ struct Inner<E> {
     file: Option<File>,
 }
 
-/// The events of all entities, each in its order. Clones share them.
+/// The events of all entities, each in order. Clones share them.
 pub struct Journal<E>(Arc<Mutex<Inner<E>>>);
 
 impl<E> Clone for Journal<E> {
@@ -75,17 +75,17 @@ impl<E> std::fmt::Debug for Journal<E> {
 }
 
 impl<E> Journal<E> {
-    /// In memory: it survives restarts of actors, not of the process.
+    /// In memory: survives restarts of actors, but not of the process.
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(Inner { events: HashMap::new(), file: None })))
     }
 
-    /// How many events an entity has.
+    /// The number of events of an entity.
     pub fn len(&self, entity: &str) -> usize {
         self.lock().events.get(entity).map_or(0, Vec::len)
     }
 
-    /// Whether an entity has none.
+    /// Whether an entity has no events.
     pub fn is_empty(&self, entity: &str) -> bool {
         self.len(entity) == 0
     }
@@ -98,13 +98,13 @@ impl<E> Journal<E> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<E>> {
-        // What is held is only changed by whole events.
+        // A panic cannot leave half an event, so a poisoned lock is fine.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<E: Serialize> Journal<E> {
-    /// Adds an event of an entity; it is in the file when this returns.
+    /// Appends an event of an entity; it is in the file when this returns.
     pub fn append(&self, entity: &str, event: E) -> Result<(), JournalError> {
         let mut inner = self.lock();
         if let Some(file) = &mut inner.file {
@@ -119,7 +119,7 @@ impl<E: Serialize> Journal<E> {
 }
 
 impl<E: Serialize + DeserializeOwned> Journal<E> {
-    /// In a file, one event in a line; a last line that was cut off by a crash is taken away.
+    /// In a file, one event per line; an incomplete last line, left by a crash, is removed.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let mut events: HashMap<String, Vec<E>> = HashMap::new();
@@ -154,13 +154,13 @@ pub struct Persistent<S, E, F> {
 }
 
 impl<S, E: Serialize, F: Fn(&mut S, &E)> Persistent<S, E, F> {
-    /// The state of an entity after all its events, or the given one when it has none.
+    /// Rebuilds the state of an entity from its events, starting with the given one.
     pub fn recover(journal: &Journal<E>, entity: &str, mut state: S, apply: F) -> Result<Self, JournalError> {
         journal.replay(entity, |event| apply(&mut state, event));
         Ok(Self { journal: journal.clone(), entity: entity.to_owned(), state, apply })
     }
 
-    /// Keeps an event, then changes the state by it.
+    /// Stores an event, then applies it to the state.
     pub fn persist(&mut self, event: E) -> Result<(), JournalError>
     where
         E: Clone,
@@ -170,7 +170,7 @@ impl<S, E: Serialize, F: Fn(&mut S, &E)> Persistent<S, E, F> {
         Ok(())
     }
 
-    /// The state.
+    /// The current state.
     pub fn state(&self) -> &S {
         &self.state
     }
@@ -206,6 +206,6 @@ mod tests {
         let path = folder.path().join("journal");
         std::fs::write(&path, "[\"a\",1]\nnonsense\n").unwrap();
         let error = Journal::<u32>::open(&path).unwrap_err();
-        assert_eq!(error.to_string(), "line 2 of the journal is no event");
+        assert_eq!(error.to_string(), "line 2 of the journal is not an event");
     }
 }

@@ -46,10 +46,10 @@ use kameo::mailbox::{self, MailboxReceiver, MailboxSender, Signal};
 use kameo::message::{BoxMessage, Message};
 use tracing::Instrument;
 
-/// Gives a message back with a copy of it.
+/// Copies a message; returns it with the copy.
 type Copier<A> = fn(BoxMessage<A>) -> (Option<BoxMessage<A>>, Option<BoxMessage<A>>);
 
-/// How an actor is spawned whose messages are recorded and perturbed.
+/// Spawns an actor whose messages are recorded and perturbed.
 pub struct Probed<A: Actor> {
     probe: Probe,
     name: String,
@@ -72,7 +72,7 @@ where
         Self { probe: probe.clone(), name: name.into(), persistent: false, copiers: HashMap::new() }
     }
 
-    /// Messages of this type may arrive more than once.
+    /// Declares that messages of this type may be delivered more than once.
     pub fn at_least_once<M: Clone + Send + 'static>(mut self) -> Self
     where
         A: Message<M>,
@@ -82,19 +82,19 @@ where
                 let copy: BoxMessage<A> = message.clone();
                 (Some(message), Some(copy))
             }
-            // Another message under the same name: it cannot be given back.
+            // Another message type under the same name cannot be copied.
             Err(_) => (None, None),
         });
         self
     }
 
-    /// Its state survives a restart: it reads it back in `on_start`.
+    /// Declares that its state survives a restart: it is restored in `on_start`.
     pub fn persistent(mut self) -> Self {
         self.persistent = true;
         self
     }
 
-    /// Spawns the actor. Its mailbox is not bounded: what is held back must not hold up senders.
+    /// Spawns the actor. Its mailbox is unbounded: what is held back must not block senders.
     pub fn spawn(self, args: A::Args) -> ActorRef<A> {
         self.probe.created(&self.name, self.persistent);
         // References send into the first mailbox, the actor reads from the second.
@@ -106,12 +106,12 @@ where
     }
 
     async fn pump(self, mut arriving: MailboxReceiver<A>, back: MailboxSender<A>, args: A::Args) {
-        // kameo keeps messages back until the actor has started, but not a restart: so they wait here.
+        // kameo holds back messages until the actor has started, but not after a restart: so they wait here.
         let mut early = Some(VecDeque::new());
         loop {
             let signal = tokio::select! {
                 signal = arriving.recv() => signal,
-                // The actor is gone: with the pump the front mailbox closes, which tells all who wait.
+                // The actor is gone: when the pump ends, the front mailbox closes, which informs all senders.
                 () = back.closed() => return,
             };
             let Some(signal) = signal else {
@@ -140,7 +140,7 @@ where
         }
     }
 
-    /// Passes a message on, twice if that is wanted, and a restart behind it.
+    /// Forwards a message, twice if it is to be duplicated, followed by a restart if it is to be.
     async fn pass(&self, signal: Signal<A>, back: &MailboxSender<A>, args: &A::Args) -> bool {
         let Signal::Message { message, actor_ref, reply, sent_within_actor, message_name, caller_span } =
             signal
@@ -180,7 +180,7 @@ where
                 actor_ref: actor_ref.clone(),
                 callback: Box::new(move |state: &mut A, _| {
                     async move {
-                        // An actor that cannot start again stays as it was; its test will tell.
+                        // An actor that cannot restart keeps its state; its test will show that.
                         if let Ok(fresh) = A::on_start(args, myself).await {
                             *state = fresh;
                         }

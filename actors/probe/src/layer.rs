@@ -17,7 +17,7 @@ use crate::{ProbeError, Shared};
 /// The target of the probe's own spans.
 const TARGET: &str = "faultscope";
 
-/// The span in which kameo handles a message; it follows from the one that the adapter gave it.
+/// The span in which kameo handles a message; it follows from the one that the adapter passed.
 const KAMEO: &str = "actor.handle_message";
 
 /// What a span stands for: a turn of an actor, or the test.
@@ -79,7 +79,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Watch {
     }
 }
 
-/// What a test that installs its own tracing subscriber has to add to it.
+/// The layer that a test with its own tracing subscriber has to add to it.
 ///
 /// ```no_run
 /// use tracing_subscriber::prelude::*;
@@ -94,11 +94,11 @@ fn is_wanted(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && (metadata.target() == TARGET || metadata.name() == KAMEO)
 }
 
-/// Makes sure that spans are seen.
+/// Installs a subscriber unless the test has one.
 pub(crate) fn install() -> Result<(), ProbeError> {
     static INSTALLED: OnceLock<bool> = OnceLock::new();
     let seen = INSTALLED.get_or_init(|| {
-        // When the test has a subscriber of its own this changes nothing.
+        // Has no effect if the test has its own subscriber.
         let _ = tracing_subscriber::registry().with(layer()).try_init();
         // A span that the layer does not see stays in the list after its end.
         let span = tracing::info_span!(target: TARGET, parent: None, "check");

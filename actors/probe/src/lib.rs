@@ -1,11 +1,11 @@
-//! Records what the actors of a test do and perturbs it: the part that all adapters share.
+//! Records and perturbs the messages of a test's actors: the part that all adapters share.
 //!
 //! A [`Probe`] belongs to one run of a test. It knows which message caused which by a span that travels
 //! with every message, which actor frameworks already carry from sender to receiver. As long as a message
-//! is under way it holds its sender's span, so that the number of open spans is the number of messages in
-//! flight: [`Probe::quiet`] waits for none, without sleeping.
+//! is in flight it holds its sender's span, so that the number of open spans is the number of messages in
+//! flight: [`Probe::quiet`] waits until there are none, without sleeping.
 //!
-//! By environment variables a test process is told which perturbations to carry out and where to write
+//! Environment variables tell a test process which perturbations to apply and where to write
 //! its trace; `docs/guide/actors.md` describes the files.
 
 mod layer;
@@ -27,14 +27,14 @@ use layer::Origin;
 use tokio::sync::watch;
 use tracing::{Instrument, Span};
 
-/// What keeps a probe from starting.
+/// Why a probe cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The file with the perturbations cannot be read.
     #[error("cannot read the perturbations in `{0}`")]
     Read(String, #[source] io::Error),
-    /// It is not of the format.
-    #[error("the perturbations in `{0}` are not of the format")]
+    /// The file does not have the expected format.
+    #[error("`{0}` is not a perturbation file")]
     Format(String, #[source] FormatError),
     /// The trace cannot be written.
     #[error("cannot write the trace to `{0}`")]
@@ -50,14 +50,14 @@ pub struct Probe(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// How many messages and turns are under way.
+    /// The number of messages and turns in flight.
     open: watch::Sender<usize>,
 }
 
 #[derive(Default)]
 struct State {
     events: Vec<Event>,
-    /// What is to be done, and whether it was.
+    /// The requested perturbations, and whether each was applied.
     wanted: HashMap<Perturbation, bool>,
     ordinals: HashMap<(TargetId, String, String), u32>,
     sends: u64,
@@ -81,7 +81,7 @@ impl Probe {
         Ok(Self(Arc::new(Shared { state, open: watch::Sender::new(0) })))
     }
 
-    /// Starts a run as the environment says: without it, nothing is perturbed and no trace is written.
+    /// Starts a run as configured by the environment: without it, nothing is perturbed and no trace is written.
     pub fn from_env(adapter: &str) -> Result<Self, ProbeError> {
         let mut configuration = Configuration::new(Vec::new());
         if let Ok(path) = std::env::var(PERTURBATION_FILE) {
@@ -95,7 +95,7 @@ impl Probe {
         Ok(probe)
     }
 
-    /// Writes every event to a file from now on, at once, so that a test that is killed leaves its trace.
+    /// Writes every event to a file from now on, unbuffered, so that a killed test leaves its trace.
     pub fn write_to(&self, path: &Path, adapter: &str) -> io::Result<()> {
         let mut file = File::create(path)?;
         let head = TraceHead { faultscope_trace: FORMAT, adapter: adapter.to_owned() };
@@ -104,17 +104,17 @@ impl Probe {
         Ok(())
     }
 
-    /// Does something of the test itself: what it sends has the test as its cause.
+    /// Runs something on behalf of the test: messages it sends have the test as their cause.
     pub fn act<T>(&self, act: impl FnOnce() -> T) -> T {
         self.root().in_scope(act)
     }
 
-    /// The same for what has to be awaited.
+    /// As [`Self::act`], for futures.
     pub async fn run<F: Future>(&self, run: F) -> F::Output {
         run.instrument(self.root()).await
     }
 
-    /// The message that is handled where this is called, with `+` behind it in a second handling or in a
+    /// The message that is being handled by the caller, followed by `+` in a second handling or in a
     /// restart; none outside of actors. For samples and tests that are broken on purpose.
     pub fn handling() -> Option<TargetId> {
         layer::origin(Span::current().id().as_ref()).map(|origin| origin.target)
@@ -129,18 +129,18 @@ impl Probe {
         })
     }
 
-    /// Waits until no message is under way and no actor works. Not inside [`Self::run`], which counts.
+    /// Waits until no message is in flight and no actor works. Not inside [`Self::run`], which counts.
     pub async fn quiet(&self) {
-        // The sender lives as long as this probe, so that waiting cannot end otherwise.
+        // The sender lives as long as this probe, so waiting cannot fail.
         let _ = self.0.open.subscribe().wait_for(|open| *open == 0).await;
     }
 
-    /// Notes that an assertion about an actor failed.
+    /// Records that an assertion about an actor failed.
     pub fn blame(&self, actor: &str, message: &str) {
         self.note(Event::Blame { actor: actor.to_owned(), message: message.to_owned() });
     }
 
-    /// Asserts something about an actor: a failure is noted with the actor, then the test panics with the
+    /// Asserts something about an actor: a failure is recorded with the actor, then the test panics with the
     /// actor's name in the message.
     #[track_caller]
     pub fn assert_eq<T: PartialEq + fmt::Debug>(&self, actor: &str, found: &T, expected: &T) {
@@ -151,12 +151,12 @@ impl Probe {
         }
     }
 
-    /// Everything that happened so far.
+    /// All events so far.
     pub fn events(&self) -> Vec<Event> {
         self.lock().events.clone()
     }
 
-    /// What was asked for and not carried out so far.
+    /// The requested perturbations that have not been applied so far.
     pub fn missed(&self) -> Vec<Perturbation> {
         let state = self.lock();
         let mut missed: Vec<Perturbation> =
@@ -165,12 +165,12 @@ impl Probe {
         missed
     }
 
-    /// Why events are missing in the file, if they are.
+    /// The error because of which events are missing in the file, if any.
     pub fn lost(&self) -> Option<io::Error> {
         self.lock().lost.take()
     }
 
-    /// For adapters: an actor came to be.
+    /// For adapters: an actor was created.
     pub fn created(&self, child: &str, persistent: bool) {
         let parent = layer::origin(Span::current().id().as_ref()).and_then(|origin| origin.actor);
         self.note(Event::Create { parent, child: child.to_owned(), persistent });
@@ -255,19 +255,19 @@ impl Turn {
         &self.span
     }
 
-    /// Whether this is to be done to the message.
+    /// Whether this perturbation is requested for the message.
     pub fn is_wanted(&self, kind: Kind) -> bool {
         let wanted = Perturbation { kind, target: self.target.clone() };
         self.probe.lock().wanted.contains_key(&wanted)
     }
 
-    /// The message is handled a second time.
+    /// Records that the message is handled a second time.
     pub fn again(&self) -> Self {
         self.applied(Kind::Duplicate);
         self.probe.turn(self.to.clone(), self.send, self.target.again())
     }
 
-    /// The actor is restarted after the message; the span is the one to do it in.
+    /// Records that the actor is restarted after the message; returns the span for the restart.
     pub fn restarted(&self) -> Span {
         self.applied(Kind::Restart);
         let probe = Arc::downgrade(&self.probe.0);

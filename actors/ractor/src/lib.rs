@@ -80,27 +80,27 @@ impl<A: Actor> Probed<A> {
         }
     }
 
-    /// The names of its messages, so that reports can tell them apart.
+    /// Sets the names of its messages, which distinguish them in reports.
     pub fn named(mut self, message_name: fn(&A::Msg) -> &'static str) -> Self {
         self.message_name = message_name;
         self
     }
 
-    /// A copy of each message that may arrive more than once; those with a reply port cannot be copied.
+    /// Copies messages that may be delivered more than once; those with a reply port cannot be copied.
     pub fn at_least_once(mut self, copy: fn(&A::Msg) -> Option<A::Msg>) -> Self {
         self.copy = copy;
         self
     }
 
-    /// Its state survives a restart: it reads it back in `pre_start`.
+    /// Declares that its state survives a restart: it is restored in `pre_start`.
     pub fn persistent(mut self) -> Self {
         self.persistent = true;
         self
     }
 
-    /// A restart kills it, as a crash does: its reference and its mailbox are gone, and it is up to its
-    /// supervisor to spawn it anew. The supervisor must be probed too, so that [`Probe::quiet`] waits for
-    /// it. Without this a restart builds the state anew behind the same reference, as Akka does.
+    /// Makes a restart kill it, as a crash does: its reference and its mailbox are gone, and its
+    /// supervisor has to spawn it again. The supervisor must be probed too, so that [`Probe::quiet`] waits for
+    /// it. Without this a restart rebuilds the state behind the same reference, as Akka does.
     pub fn hard(mut self) -> Self {
         self.hard = true;
         self
@@ -111,7 +111,7 @@ impl<A: Actor> Probed<A> {
 pub struct ProbedState<A: Actor> {
     state: A::State,
     arguments: A::Arguments,
-    /// As long as it lives its children's restarts wait for it.
+    /// While it lives, restarts of its children wait for it.
     _listed: Listed,
 }
 

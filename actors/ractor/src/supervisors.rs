@@ -1,4 +1,4 @@
-//! Restarts that wait for a supervisor: until it has heard of its child's end, the test is not quiet.
+//! Restarts that wait for a supervisor: until it has been informed of its child's end, the test is not quiet.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use ractor::{ActorCell, ActorId};
 use tracing::Span;
 
-/// For every probed actor that lives, the restarts of its children that it has not heard of.
+/// For every living probed actor, the restarts of its children that it has not handled.
 type Waiting = HashMap<ActorId, HashMap<ActorId, Span>>;
 
 fn waiting() -> MutexGuard<'static, Waiting> {
@@ -14,7 +14,7 @@ fn waiting() -> MutexGuard<'static, Waiting> {
     WAITING.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A probed actor that lives. With it goes what waits for it, so that nobody waits for a dead supervisor.
+/// A living probed actor. Dropping it removes what waits for it, so that nobody waits for a dead supervisor.
 pub(crate) struct Listed(ActorId);
 
 impl Listed {
@@ -26,13 +26,13 @@ impl Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        // Closing spans takes other locks, so this one is let go first.
+        // Closing spans takes other locks, so this one is released first.
         let spans = waiting().remove(&self.0);
         drop(spans);
     }
 }
 
-/// Keeps the span of a restart for the actor's supervisor, if that is probed.
+/// Stores the span of a restart for the actor's supervisor, if that is probed.
 pub(crate) fn hold(actor: &ActorCell, span: Span) {
     if let Some(supervisor) = actor.try_get_supervisor()
         && let Some(children) = waiting().get_mut(&supervisor.get_id())

@@ -1,12 +1,12 @@
-//! What the two actors of the paper's Listing 1 do, without their framework.
+//! The two actors of the paper's Listing 1, without their framework.
 
-use faultscope_journal::{Deliveries, Journal, Seen};
+use faultscope_journal::{Deliveries, HandledDeliveries, Journal};
 use serde::Serialize;
 
 /// How many numbers are summed up.
 pub(crate) const NUMBERS: u64 = 10;
 
-/// What the delivering actor keeps.
+/// What the delivering actor persists.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) enum Kept {
     /// A number is to be delivered.
@@ -23,7 +23,7 @@ pub(crate) struct Delivering {
 }
 
 impl Delivering {
-    /// Reads back what was kept.
+    /// Restores the persisted state.
     pub(crate) fn recover(journal: &Journal<Kept>) -> Self {
         let mut deliveries = Deliveries::new();
         journal.replay("gda", |event| match event {
@@ -37,31 +37,31 @@ impl Delivering {
         Self { journal: journal.clone(), deliveries }
     }
 
-    /// What a restart has to send again: number and amount.
+    /// The deliveries to send again after a restart: number and amount.
     pub(crate) fn unconfirmed(&self) -> Vec<(u64, u64)> {
         self.deliveries.unconfirmed().map(|(id, _, amount)| (id, *amount)).collect()
     }
 
-    /// Takes a number; gives its delivery.
+    /// Accepts a number; returns its delivery.
     pub(crate) fn plus(&mut self, amount: u64) -> u64 {
         // In memory nothing can fail.
         let _ = self.journal.append("gda", Kept::Plus(amount));
         self.deliveries.deliver("accumulator", |_| amount).0
     }
 
-    /// Takes a confirmation.
+    /// Handles a confirmation.
     pub(crate) fn confirm(&mut self, id: u64) {
         let _ = self.journal.append("gda", Kept::Confirmed(id));
         self.deliveries.confirm(id);
     }
 }
 
-/// The actor that sums up. As in the listing it does not remember what it has seen, unless repaired.
+/// The actor that sums up. As in the listing it does not deduplicate, unless repaired.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Accumulator {
     pub(crate) repaired: bool,
     pub(crate) sum: u64,
-    seen: Seen,
+    seen: HandledDeliveries,
 }
 
 impl Accumulator {
@@ -70,7 +70,7 @@ impl Accumulator {
     }
 
     pub(crate) fn count(&mut self, id: u64, amount: u64) {
-        if self.seen.first("gda", id) || !self.repaired {
+        if self.seen.insert("gda", id) || !self.repaired {
             self.sum += amount;
         }
     }

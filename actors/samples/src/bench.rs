@@ -1,6 +1,6 @@
-//! The bench's side of real actors: one line of JSON asks for a search or for a single run, one line answers.
+//! The benchmark's protocol with real actors: one line of JSON requests a search or a single run, one line answers.
 //!
-//! `faultscope bench resilience` starts this program once for each core and hands out what is to be done,
+//! `faultscope bench resilience` starts this program once per core and distributes the work,
 //! so that the tool itself needs no actor framework.
 
 use std::io::{self, BufRead, Write};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::{Faults, Sample, trial};
 
 /// The longest line that is read.
-const MOST_LINE: u64 = 64 << 20;
+const MAX_LINE: u64 = 64 << 20;
 
 /// Answers until there are no more lines.
 pub fn serve(input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<()> {
@@ -24,7 +24,7 @@ pub fn serve(input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<()> 
     let mut line = String::new();
     loop {
         line.clear();
-        if io::Read::take(&mut *input, MOST_LINE).read_line(&mut line)? == 0 {
+        if io::Read::take(&mut *input, MAX_LINE).read_line(&mut line)? == 0 {
             return Ok(());
         }
         let answer = match serde_json::from_str(&line) {
@@ -84,7 +84,7 @@ pub fn run(framework: Framework, mutant: &Mutant, set: &DeltaSet) -> (Outcome, C
 
 fn time(framework: Framework, sound: &Mutant, count: usize) -> Answer {
     let all = sound.targets.perturbations(&sound.targets.full());
-    // Spread over the run, as a part of all perturbations in any search is.
+    // Spread over the run, as in any subset that a search tries.
     let step = all.len().checked_div(count).unwrap_or(1).max(1);
     let chosen: Vec<Perturbation> = all.into_iter().step_by(step).take(count).collect();
     let sample = Sample::Counters(sound.system().clone(), Faults::default());

@@ -1,26 +1,26 @@
-//! What an actor of the generated systems does, without its framework (section 5.1 of the paper).
+//! An actor of the generated systems, without its framework (section 5.1 of the paper).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use faultscope_journal::{Deliveries, Journal, Seen};
+use faultscope_journal::{Deliveries, HandledDeliveries, Journal};
 use faultscope_probe::Probe;
 use faultscope_probe_format::{Kind, TargetId};
 use serde::Serialize;
 
 use crate::Faults;
 
-/// What is wrong with one actor.
+/// The defect of one actor.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Broken {
-    /// In what; none for a sound actor.
+    /// Its kind; none for a sound actor.
     pub(crate) defect: Option<Kind>,
-    /// The second handling, or restart, that alone shows it.
+    /// The only second handling, or restart, that triggers it.
     trigger: Option<TargetId>,
     pair: Option<Arc<Pair>>,
 }
 
-/// Two second handlings, or restarts, that a system does not bear together.
+/// Two second handlings, or restarts, that a system does not tolerate together.
 #[derive(Debug)]
 pub(crate) struct Pair {
     targets: [TargetId; 2],
@@ -63,14 +63,14 @@ impl Broken {
     }
 }
 
-/// What an actor keeps.
+/// What an actor persists.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) enum Kept {
     /// An update came from a sender under its number.
     Updated(String, u64),
     /// A delivery was confirmed.
     Confirmed(u64),
-    /// The counter was lost, and what is lost stays lost.
+    /// The counter was lost, and stays lost.
     Lost,
 }
 
@@ -82,12 +82,12 @@ pub(crate) struct Counter {
     broken: Broken,
     successors: usize,
     counter: u64,
-    seen: Seen,
+    seen: HandledDeliveries,
     deliveries: Deliveries<usize>,
 }
 
 impl Counter {
-    /// Reads back what was kept. With a defect in persistence the counter is not counted again.
+    /// Restores the persisted state. With a defect in persistence the counter is not restored.
     pub(crate) fn recover(name: &str, journal: &Journal<Kept>, broken: &Broken, successors: usize) -> Self {
         let (name, kept, broken) = (name.to_owned(), journal.clone(), broken.clone());
         broken.note();
@@ -95,9 +95,9 @@ impl Counter {
             // In memory nothing can fail.
             let _ = journal.append(&name, Kept::Lost);
         }
-        let (seen, deliveries) = (Seen::new(), Deliveries::new());
+        let (seen, deliveries) = (HandledDeliveries::new(), Deliveries::new());
         let mut counter = Self { name, journal: kept, broken, successors, counter: 0, seen, deliveries };
-        // Without a trigger every update is taken without a look, so that all of them count again.
+        // Without a trigger no update is deduplicated, so all of them count again.
         let careless = counter.broken.trigger.is_none() && counter.broken.defect == Some(Kind::Duplicate);
         let mut events = Vec::new();
         journal.replay(&counter.name, |event| events.push(event.clone()));
@@ -115,7 +115,7 @@ impl Counter {
         counter
     }
 
-    /// Takes an update; gives the numbers under which to tell each successor.
+    /// Handles an update; returns the delivery numbers for the successors.
     pub(crate) fn update(&mut self, sender: &str, id: u64) -> Vec<u64> {
         // In memory nothing can fail.
         let _ = self.journal.append(&self.name, Kept::Updated(sender.to_owned(), id));
@@ -125,14 +125,14 @@ impl Counter {
     }
 
     fn apply(&mut self, sender: &str, id: u64, careless: bool) -> Vec<u64> {
-        if !self.seen.first(sender, id) && !careless {
+        if !self.seen.insert(sender, id) && !careless {
             return Vec::new();
         }
         self.counter += 1;
         (0..self.successors).map(|to| self.deliveries.deliver(&self.name, |_| to).0).collect()
     }
 
-    /// Takes a confirmation.
+    /// Handles a confirmation.
     pub(crate) fn confirm(&mut self, id: u64) {
         let _ = self.journal.append(&self.name, Kept::Confirmed(id));
         self.deliveries.confirm(id);

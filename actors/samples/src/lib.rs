@@ -18,27 +18,27 @@ use faultscope_probe::{Probe, ProbeError};
 use faultscope_probe_format::{Configuration, Event, Perturbation, TargetId};
 use faultscope_search::resilience::{Clues, Targets};
 
-/// What is run.
+/// The sample to run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sample {
-    /// Actors that count and pass on, and what is wrong with them.
+    /// Actors that count and forward, and their defects.
     Counters(System, Faults),
-    /// Listing 1: ten numbers are delivered at least once and summed up. The sum is wrong when one comes
-    /// twice, unless the receiver remembers what it has seen.
+    /// Listing 1: ten numbers are delivered at least once and summed up. The sum is wrong if one is delivered
+    /// twice, unless the receiver deduplicates.
     Accumulator {
-        /// Whether it does.
+        /// Whether the receiver deduplicates.
         repaired: bool,
     },
 }
 
-/// What is wrong with a system of counting actors.
+/// The defects of a system of counting actors.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Faults {
     /// Actors with a defect in what the system is tested for.
     pub actors: Vec<usize>,
-    /// The only message whose perturbation shows it; any at these actors does when there is none.
+    /// The only message whose perturbation triggers it; if none, any at these actors does.
     pub trigger: Option<TargetId>,
-    /// Two messages whose perturbations are not borne together.
+    /// Two messages whose perturbations are not tolerated together.
     pub pair: Option<[TargetId; 2]>,
 }
 
@@ -49,18 +49,18 @@ impl Faults {
     }
 }
 
-/// What a run showed.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
-    /// The actors whose assertions failed, in order, with what was found and expected.
+    /// The actors whose assertions failed, in order, with the actual and the expected value.
     pub wrong: Vec<(String, u64, u64)>,
-    /// What was asked for and not carried out.
+    /// The requested perturbations that had no effect.
     pub missed: Vec<Perturbation>,
-    /// Everything that happened.
+    /// All events.
     pub events: Vec<Event>,
 }
 
-/// Runs a sample under a probe and gives the assertions that fail.
+/// Runs a sample under a probe and returns the failed assertions.
 pub async fn run(framework: Framework, sample: &Sample, probe: &Probe) -> Vec<(String, u64, u64)> {
     let found = match (framework, sample) {
         (Framework::Ractor, Sample::Counters(system, faults)) => {
@@ -71,7 +71,7 @@ pub async fn run(framework: Framework, sample: &Sample, probe: &Probe) -> Vec<(S
         (Framework::Kameo, Sample::Accumulator { repaired }) => on_kameo::sum(probe, *repaired).await,
     };
     let expected: Vec<u64> = match sample {
-        // What a pair breaks is no counter: the last value is 1 then.
+        // A pair does not affect a counter: the last value is 1 then.
         Sample::Counters(system, _) => system.ways().iter().map(|&ways| ways as u64).chain([0]).collect(),
         Sample::Accumulator { .. } => vec![(1..=accumulator::NUMBERS).sum()],
     };
@@ -82,7 +82,7 @@ pub async fn run(framework: Framework, sample: &Sample, probe: &Probe) -> Vec<(S
         .collect()
 }
 
-/// Runs one perturbed test in this process, on a runtime of its own.
+/// Runs one perturbed test in this process, on its own runtime.
 pub fn trial(
     framework: Framework,
     sample: &Sample,
@@ -99,7 +99,7 @@ pub fn trial(
 }
 
 impl Trial {
-    /// The outcome and the clues for a search over these targets, by what the test asserts.
+    /// The outcome and the clues for a search over these targets, depending on what the test asserts.
     pub fn judged(&self, targets: &Targets, asserted: Asserted) -> (Outcome, Clues) {
         let told = match asserted {
             Asserted::First => 1,

@@ -1,5 +1,5 @@
-//! Runs one sample as a test of its own process: perturbed as the environment says, tracing where it
-//! says, and failing with the actor's name.
+//! Runs one sample as a test in its own process: perturbed and traced as the environment says,
+//! and failing with the actor's name.
 #![allow(clippy::print_stderr, reason = "it is a program")]
 
 use std::process::ExitCode;

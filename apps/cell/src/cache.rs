@@ -1,4 +1,4 @@
-//! Cached values: of the instance, or in Redis for all instances.
+//! Cached values: per instance, or in Redis for all instances.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,14 +9,14 @@ use tokio::time::{Duration, Instant};
 use crate::resp::{Connection, Reply};
 use crate::store::StoreError;
 
-/// A place for cached values.
+/// A cache in memory or in Redis.
 #[derive(Debug)]
 pub(crate) enum Cache {
     Memory(Mutex<Entries>),
     Redis { connection: Connection, prefix: String },
 }
 
-/// The entries of one instance; the oldest makes room for a new one.
+/// The entries of one instance; the oldest is evicted.
 #[derive(Debug)]
 pub(crate) struct Entries {
     capacity: usize,
@@ -51,7 +51,7 @@ impl Cache {
         }
     }
 
-    /// Keeps a value for a time, or until it is removed.
+    /// Stores a value for a time, or until it is removed.
     pub(crate) async fn put(&self, key: &str, value: Value, ttl: Option<Duration>) -> Result<(), StoreError> {
         match self {
             Self::Memory(entries) => {
@@ -59,7 +59,7 @@ impl Cache {
             }
             Self::Redis { connection, prefix } => {
                 let (key, value) = (format!("{prefix}:cache:{key}"), value.to_string());
-                // Redis refuses a life of zero.
+                // Redis rejects a TTL of zero.
                 let life = ttl.map(|ttl| ttl.as_millis().max(1).to_string());
                 match &life {
                     Some(life) => command(connection, &["SET", &key, &value, "PX", life]).await?,

@@ -21,7 +21,7 @@ use crate::spec::{self, Service, Spec, Steps};
 use crate::store::Command;
 use crate::{CellError, interpret, work};
 
-/// Most threads of one cell.
+/// The most threads of one cell.
 const MAXIMUM_THREADS: usize = 256;
 
 /// Ends the process; tests replace it.
@@ -54,7 +54,7 @@ pub struct Cell {
     running: tokio::sync::watch::Sender<usize>,
 }
 
-/// An operation or branch that runs.
+/// Counts a running operation or branch until it is dropped.
 pub(crate) struct Running(Arc<Cell>);
 
 /// A request matched to an operation.
@@ -66,7 +66,7 @@ pub(crate) struct Matched {
 }
 
 impl Cell {
-    /// Builds the instance of one service; the other services of the spec are forgotten but for their addresses.
+    /// Builds the instance of one service; of the other services of the spec only the addresses are kept.
     pub fn new(spec: Spec, name: &str, environment: &BTreeMap<String, String>) -> Result<Self, CellError> {
         let mut callees = BTreeMap::new();
         for (callee, service) in spec.services.iter() {
@@ -158,7 +158,7 @@ impl Cell {
         self.port
     }
 
-    /// How many threads do blocking work.
+    /// The number of threads for blocking work.
     pub fn threads(&self) -> usize {
         self.workers.available_permits()
     }
@@ -192,7 +192,7 @@ impl Cell {
         result.map(|_| ()).map_err(|failure| failed(failure.message))
     }
 
-    /// Notes that an operation or branch runs, until the guard is dropped.
+    /// Counts an operation or branch as running until the guard is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> Running {
         self.running.send_modify(|n_running| *n_running += 1);
         Running(Arc::clone(self))
@@ -200,7 +200,7 @@ impl Cell {
 
     /// Waits until no operation or branch runs.
     pub(crate) async fn idle(&self) {
-        // The sender is this cell's own, so it cannot be gone.
+        // The sender belongs to this cell, so it cannot be gone.
         let _ = self.running.subscribe().wait_for(|n_running| *n_running == 0).await;
     }
 
@@ -236,7 +236,7 @@ impl Cell {
         *counter = counter.saturating_add(by);
     }
 
-    /// Keeps memory as long as the process lives.
+    /// Keeps memory allocated as long as the process lives.
     pub(crate) fn keep(&self, memory: Vec<u8>) {
         self.kept_memory.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
     }

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::{Duration, timeout};
 
-/// Idle connections that are kept per callee.
+/// The most idle connections per callee.
 const MAXIMUM_IDLE: usize = 8;
 
 type Sender = SendRequest<Full<Bytes>>;
@@ -45,7 +45,7 @@ pub(crate) struct Outgoing {
     pub(crate) body: Bytes,
 }
 
-/// Why a call has no answer.
+/// Why a call has no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error("no answer within {0:?}")]
@@ -113,7 +113,7 @@ impl Client {
         Self { callees, body_limit }
     }
 
-    /// Makes one attempt and reads the whole answer.
+    /// Makes one attempt and reads the whole response.
     pub(crate) async fn send(
         &self,
         service: &str,
@@ -142,7 +142,7 @@ impl Client {
             };
             match sender.try_send_request(request).await {
                 Ok(response) => break (response, sender),
-                // Only a request that never left may be sent again: the callee must not see it twice.
+                // Only a request that was never sent may be repeated: the callee must not see it twice.
                 Err(mut error) => match error.take_message() {
                     Some(unsent) if !fresh => request = unsent,
                     _ => return Err(error.into_error().into()),

@@ -1,4 +1,4 @@
-//! Why a cell cannot run.
+//! Errors that keep a cell from running.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub enum CellError {
         /// Why.
         source: io::Error,
     },
-    /// The spec is wrong.
+    /// The spec is invalid.
     #[error("{path} is not a spec", path = path.display())]
     Spec {
         /// The file.
@@ -28,7 +28,7 @@ pub enum CellError {
     /// The spec has no such service.
     #[error("the spec has no service `{0}`")]
     NoService(String),
-    /// An environment variable has a value that cannot be used.
+    /// An environment variable has an invalid value.
     #[error("environment variable {variable}: {message}")]
     Environment {
         /// The variable.
@@ -44,7 +44,7 @@ pub enum CellError {
         /// Why.
         source: EvaluationError,
     },
-    /// An operation has a name that is no route.
+    /// The name of an operation is not a route.
     #[error("operation `{route}`: {message}")]
     Route {
         /// The name.
@@ -60,7 +60,7 @@ pub enum CellError {
         /// Why.
         message: String,
     },
-    /// The port cannot be had.
+    /// The port cannot be bound.
     #[error("cannot listen on port {port}")]
     Listen {
         /// The port.
@@ -68,7 +68,7 @@ pub enum CellError {
         /// Why.
         source: io::Error,
     },
-    /// The system gives no event loop or signals.
+    /// There is no event loop or no signal handler.
     #[error("cannot start the runtime")]
     Runtime(#[source] io::Error),
 }

@@ -65,7 +65,7 @@ enum Operator {
 }
 
 impl Expression {
-    /// Reads an expression; braces around the whole of it are allowed.
+    /// Parses an expression; braces around the whole of it are allowed.
     pub fn parse(source: &str) -> Result<Self, ParseError> {
         let trimmed = source.trim();
         let inner = trimmed.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(trimmed);
@@ -77,12 +77,12 @@ impl Expression {
         evaluate::evaluate(&self.0, names)
     }
 
-    /// Shows every name it reads to `visit`: the root, and the first field where that is fixed.
+    /// Calls `visit` with every name it reads: the root, and the first field if that is fixed.
     pub fn visit_names(&self, visit: &mut dyn FnMut(&str, Option<&str>)) {
         visit_names(&self.0, visit);
     }
 
-    /// The value, if it does not depend on anything.
+    /// The value, if it is constant.
     pub(crate) fn literal(&self) -> Option<&Value> {
         match &self.0 {
             Node::Literal(value) => Some(value),

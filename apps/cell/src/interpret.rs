@@ -1,6 +1,6 @@
 //! Runs the steps of an operation.
 //!
-//! A line of execution is one `Scope` that runs steps in order; branches get a scope and a task of their own.
+//! A line of execution is one `Scope` that runs steps in order; branches get their own scope and task.
 
 mod calls;
 mod documents;
@@ -22,15 +22,15 @@ use crate::work;
 pub(crate) use documents::execute;
 pub(crate) use failure::{Answer, Failure};
 
-/// What steps lead to: an answer, the next step, or a failure.
+/// The result of steps: a response, none to continue, or a failure.
 type Outcome = Result<Option<Answer>, Failure>;
 
 type BoxedOutcome<'scope> = Pin<Box<dyn Future<Output = Outcome> + Send + 'scope>>;
 
-/// The exit code of a process that the kernel killed for its memory.
+/// The exit code of a process that the kernel killed because memory ran out.
 const OUT_OF_MEMORY: u8 = 137;
 
-/// Runs steps until one answers or fails.
+/// Runs steps until one responds or fails.
 pub(crate) fn run(steps: Steps, scope: &mut Scope) -> BoxedOutcome<'_> {
     // Boxed because steps contain steps.
     Box::pin(async move {
@@ -132,7 +132,7 @@ async fn allocate(memory: &Memory, scope: &Scope) -> Result<(), Failure> {
     let size = memory.allocate.evaluate(scope)?;
     let touch = memory.touch;
     let Some(allocated) = blocking(scope, move || work::allocate(size, touch)).await? else {
-        // Where a limit makes allocation fail instead of killing, the process ends all the same.
+        // If a limit makes allocation fail instead of killing, the process ends nevertheless.
         log(scope, "out of memory");
         (scope.cell.exit)(OUT_OF_MEMORY);
         return Err(Failure::new("memory", 500, format!("cannot allocate {size} bytes")));
@@ -198,7 +198,7 @@ fn answer(respond: &Respond, scope: &Scope) -> Result<Answer, Failure> {
 }
 
 fn status_code(status: usize) -> Result<StatusCode, Failure> {
-    // An informational status is no answer, and hyper refuses to send one.
+    // An informational status is not a response, and hyper refuses to send one.
     let code = u16::try_from(status).ok().filter(|status| *status >= 200);
     code.and_then(|status| StatusCode::from_u16(status).ok())
         .ok_or_else(|| Failure::new("expression", 500, format!("{status} is not a status")))

@@ -1,7 +1,7 @@
-//! A generic service that behaves as a small spec says.
+//! A generic service that behaves as a small spec describes.
 //!
-//! The samples are made of cells: one binary, one spec file, one process per instance. A cell knows nothing of
-//! Faultscope but a few names in its environment and headers, and it must stay small (8 MiB resident), because a
+//! The samples consist of cells: one binary, one spec file, one process per instance. A cell knows nothing of
+//! Faultscope except a few names in its environment and headers, and it must stay small (8 MiB resident), because a
 //! sample has dozens of them and a campaign runs several copies of a sample at once. `SPEC.md` is the reference.
 
 mod cache;

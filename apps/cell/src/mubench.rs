@@ -1,6 +1,6 @@
 //! Reads the work model of muBench (`workmodel.json`) as a spec.
 //!
-//! muBench burns processor time by computing digits of pi in Python; here the same digits cost the time they take
+//! muBench burns CPU time by computing digits of pi in Python; here the same digits cost the time they take
 //! there, so that a work model keeps its proportions. Groups of external services run at the same time, the
 //! services of a group one after the other, each with its probability.
 
@@ -99,7 +99,7 @@ pub(crate) fn is_workmodel(text: &str) -> bool {
     })
 }
 
-/// Reads a muBench work model.
+/// Parses a muBench work model.
 pub fn from_mubench(workmodel_json: &str) -> Result<Spec, SpecError> {
     if workmodel_json.len() > MAXIMUM_SPEC_BYTES {
         return Err(SpecError::TooLarge(workmodel_json.len()));
@@ -152,7 +152,7 @@ fn convert(service: &WorkService, paths: &Map<String, Value>, path: &Value) -> R
     Ok(json!({ "port": PORT, "pools": pools, "operations": { operation: { "steps": steps } } }))
 }
 
-/// Adds the steps of an internal function; answers the mean response size in kilobytes if it has one.
+/// Adds the steps of an internal function; returns the mean response size in kilobytes if it has one.
 fn internal(function: &str, parameters: &Value, steps: &mut Vec<Value>) -> Result<Option<f64>, String> {
     let wrong = |error: serde_json::Error| format!("{function}: {error}");
     match function {
@@ -181,7 +181,7 @@ fn load(loader: &Loader, steps: &mut Vec<Value>) {
     }
     if disk_stress.run {
         let size = disk_stress.disk_write_block_count.saturating_mul(disk_stress.disk_write_block_size);
-        // A name of its own per request, as muBench has it.
+        // A unique name per request, as in muBench.
         let path = format!("{{random(0, 1000000)}}-{}", disk_stress.tmp_file_name);
         steps.push(json!({ "disk": { "write": size, "path": path, "fsync": true } }));
     }
@@ -190,7 +190,7 @@ fn load(loader: &Loader, steps: &mut Vec<Value>) {
     }
 }
 
-/// Digits of pi on so many threads at once, each so many times.
+/// Digits of pi, `trials` times on each of `threads` threads.
 fn compute((low, high): (u32, u32), trials: u32, threads: usize) -> Value {
     let job = json!([
         { "let": { "digits": format!("{{random({low}, {high})}}") } },

@@ -1,4 +1,4 @@
-//! Where a cell keeps its documents and cached values.
+//! Where a cell stores its documents and cached values.
 
 use std::collections::BTreeMap;
 

@@ -44,7 +44,7 @@ impl Pool {
     }
 }
 
-/// A place in the queue, given back also when the waiting task is dropped.
+/// A place in the queue, released even if the waiting task is dropped.
 struct Place<'pool>(&'pool AtomicUsize);
 
 impl<'pool> Place<'pool> {
@@ -65,7 +65,7 @@ impl Drop for Place<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Locks(Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>);
 
-/// How many unused locks are kept before they are swept.
+/// How many unused locks are kept before they are removed.
 const SPARE_LOCKS: usize = 256;
 
 impl Locks {

@@ -13,10 +13,10 @@ use crate::server::serve;
 use crate::spec::{MAXIMUM_SPEC_BYTES, Spec, SpecError};
 use crate::{CellError, mubench};
 
-/// Stack of a thread for blocking work: it burns, touches and writes, nothing deep.
+/// Stack size of threads for blocking work, which has no deep recursion.
 const STACK: usize = 256 << 10;
 
-/// Threads beside the workers: looking up host names also blocks.
+/// Threads in addition to the workers: host name look-ups also block.
 const SPARE_THREADS: usize = 2;
 
 /// Which cell to run.
@@ -30,7 +30,7 @@ pub struct CellOptions {
     pub port: Option<u16>,
 }
 
-/// Runs a cell until it is told to end.
+/// Runs a cell until it gets a signal.
 pub fn run(options: CellOptions) -> Result<(), CellError> {
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

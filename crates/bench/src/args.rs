@@ -1,34 +1,34 @@
-//! What can be typed after `bench`.
+//! The options of `bench`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Which yardstick, and how its figures are judged.
+/// The benchmark to run, and how its figures are judged.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     #[command(subcommand)]
     pub(crate) yardstick: Yardstick,
-    /// Exit with 0 even when a goal is missed or the machine was too busy; the verdicts are printed all the same.
+    /// Exit with 0 even if a goal is missed or the machine was too busy; verdicts are still printed.
     #[arg(long, global = true)]
     pub(crate) report_only: bool,
-    /// Decides every random choice.
+    /// Seed of every random choice.
     #[arg(long, global = true, default_value_t = 1, value_name = "NUMBER")]
     pub(crate) seed: u64,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Yardstick {
-    /// The mesh against Envoy: requests for each CPU second, added latency.
+    /// The mesh against Envoy: requests per CPU second, added latency.
     ///
     /// Example: faultscope bench mesh --envoy /usr/bin/envoy --seconds 10
     /// Example: faultscope bench mesh --without envoy
     Mesh(MeshArgs),
-    /// How fast applications come up, and what the tool needs for it.
+    /// How fast applications start, and what the tool needs for it.
     ///
     /// Example: faultscope bench platform
     Platform,
-    /// How many spans the store takes over HTTP, and what they cost.
+    /// How many spans the store accepts over HTTP, and what they cost.
     ///
     /// Example: faultscope bench ingest --soak 10m --rate 10000
     /// Example: faultscope bench ingest --kills 100
@@ -50,10 +50,10 @@ pub(crate) enum Yardstick {
 
 #[derive(Debug, Args)]
 pub(crate) struct MeshArgs {
-    /// Seconds for each measurement.
+    /// Seconds per measurement.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) seconds: u64,
-    /// The Envoy program to compare with; looked for on the PATH and in FAULTSCOPE_ENVOY otherwise.
+    /// Path of Envoy; by default FAULTSCOPE_ENVOY, then the PATH.
     #[arg(long, env = "FAULTSCOPE_ENVOY", value_name = "PROGRAM")]
     pub(crate) envoy: Option<PathBuf>,
     /// Leave this peer out: its figures are printed as not compared.
@@ -61,7 +61,7 @@ pub(crate) struct MeshArgs {
     pub(crate) without: Vec<Peer>,
 }
 
-/// Something that the tool is compared with and that is not part of it.
+/// A program that the tool is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Peer {
     /// The Envoy proxy.
@@ -70,39 +70,39 @@ pub(crate) enum Peer {
 
 #[derive(Debug, Args)]
 pub(crate) struct IngestArgs {
-    /// Seconds for each measurement.
+    /// Seconds per measurement.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) seconds: u64,
     /// Send spans for this long and watch the memory of the server: `10m`.
     #[arg(long, value_name = "DURATION", conflicts_with = "kills")]
     pub(crate) soak: Option<String>,
-    /// Spans for each second while it soaks.
+    /// Spans per second while it soaks.
     #[arg(long, default_value_t = 10_000, requires = "soak", value_parser = clap::value_parser!(u64).range(1600..=1_000_000))]
     pub(crate) rate: u64,
-    /// Kill the server this many times while spans come in, and look for what it acknowledged.
+    /// Kill the server this many times while spans are sent, and check that all acknowledged spans are stored.
     #[arg(long, value_name = "TIMES")]
     pub(crate) kills: Option<u32>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DebugArgs {
-    /// Instances with known causes, one JSON object in a line, instead of drawing them from the seed.
+    /// Instances with known causes, one JSON object per line, instead of drawing them from the seed.
     #[arg(long, value_name = "FILE")]
     pub(crate) instances: Option<PathBuf>,
     /// Recorded results of other algorithms on the same instances, as CSV, to compare with.
     #[arg(long, value_name = "FILE", requires = "instances")]
     pub(crate) anchors: Option<PathBuf>,
-    /// All instances of every cell, not a sample that is done in minutes.
+    /// Run all instances of every cell instead of a sample that takes minutes.
     #[arg(long)]
     pub(crate) full: bool,
-    /// Also causes of other shapes and sizes and ten fresh seeds, by which no constant was chosen.
+    /// Also run held-out families, sizes and ten fresh seeds, which were not used to choose constants.
     #[arg(long)]
     pub(crate) hold_out: bool,
-    /// What cancelling a trial takes, as a share of its duration; the slot is busy meanwhile. Goals were recorded
-    /// with 0.
+    /// The time that cancelling a trial takes, as a share of its duration; the slot is busy meanwhile. Goals were
+    /// recorded with 0.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = parse_share)]
     pub(crate) cancel_share: f64,
-    /// Also the seeded cases of the sample system, with real processes.
+    /// Also run the seeded cases of the sample system, with real processes.
     #[arg(long)]
     pub(crate) live: bool,
 }
@@ -112,29 +112,29 @@ pub(crate) struct ResilienceArgs {
     /// Systems of actors, as a JSON list, instead of drawing them from the seed.
     #[arg(long, value_name = "FILE")]
     pub(crate) topologies: Option<PathBuf>,
-    /// Searches for each place of a defect.
+    /// Searches per position of a defect.
     #[arg(long, default_value_t = 10, value_name = "TIMES", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) repeats: u64,
-    /// Simulated actors instead of real ones.
+    /// Simulate actors instead of running real ones.
     #[arg(long)]
     pub(crate) simulated: bool,
-    /// The program with real actors; looked for beside this one and on the PATH otherwise.
+    /// The program with real actors; by default beside this one or on the PATH.
     #[arg(long, env = "FAULTSCOPE_ACTORS", value_name = "PROGRAM", conflicts_with = "simulated")]
     pub(crate) actors: Option<PathBuf>,
-    /// Also the booking cases of the sample system, with real services.
+    /// Also run the booking cases of the sample system, with real services.
     #[arg(long)]
     pub(crate) live: bool,
 }
 
-/// A process that a yardstick measures from outside.
+/// A process that a benchmark measures from outside.
 #[derive(Debug, Args)]
 pub struct BenchPartArgs {
-    /// Which part, as JSON.
+    /// The part as JSON.
     pub(crate) part: String,
 }
 
 impl BenchArgs {
-    /// Whether the exit code says nothing about the figures.
+    /// Whether the exit code ignores the figures.
     pub fn is_report_only(&self) -> bool {
         self.report_only
     }

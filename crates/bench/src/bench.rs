@@ -1,4 +1,4 @@
-//! `faultscope bench`: runs one yardstick and reports.
+//! `faultscope bench`: runs one benchmark and reports its figures.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use crate::load::LoadWatch;
 use crate::report::{Environment, Report, Table};
 use crate::{debug, ingest, mesh, platform, query, resilience};
 
-/// What the program that runs yardsticks lends them.
+/// What the running program provides to benchmarks.
 pub struct Host<'a> {
-    /// The built binary, which yardsticks start to measure it from outside.
+    /// The built binary, which benchmarks start to measure it from outside.
     pub program: PathBuf,
     /// Writes the sample application of the demo into a folder.
     pub write_sample: fn(&Path) -> io::Result<()>,
-    /// Says how far a measurement is.
+    /// Prints progress.
     pub talk: &'a (dyn Fn(&str) + Sync),
-    /// Cancelled when the user wants to stop.
+    /// Cancelled when the user interrupts.
     pub stop: CancellationToken,
 }
 
-/// What a yardstick measured, before the machine's load is added.
+/// What a benchmark measured, before the machine's load is added.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) figures: Vec<Figure>,
@@ -38,12 +38,12 @@ impl Host<'_> {
     }
 }
 
-/// Runs a yardstick.
+/// Runs a benchmark.
 pub async fn run(args: &BenchArgs, host: &Host<'_>) -> Result<Report, BenchError> {
     let seed = args.seed;
     let watch = LoadWatch::start().await;
     if watch.is_busy() {
-        host.talk("others use this machine: if they go on, the figures will be invalid");
+        host.talk("other processes are using this machine: if that continues, the figures will be invalid");
     }
     let (bench, measured) = match &args.yardstick {
         Yardstick::Mesh(args) => ("mesh", mesh::run(args, host).await?),

@@ -1,4 +1,4 @@
-//! The product's engine as yardsticks use it: the one place that opens sessions and runs campaigns.
+//! The engine as benchmarks use it: the one place that opens sessions and runs campaigns.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bench::Host;
 use crate::error::{BenchError, BenchErrorKind};
 
-/// Reads an application file, and gives the folder of the outermost file that it extends: paths are relative to it.
+/// Reads an application file, and returns the folder of the outermost file that it extends: paths are relative to it.
 pub(crate) fn read_application(file: &Path) -> Result<(Application, PathBuf), BenchError> {
     let broken =
         |path: &Path| BenchError::environment(format!("the sample cannot be read: {}", path.display()));
@@ -45,12 +45,12 @@ pub(crate) struct Campaign {
     stop: CancellationToken,
 }
 
-/// What `debug` answered.
+/// The answer of `debug`.
 pub(crate) struct Debugged {
-    /// The verdict, as its word in JSON.
+    /// The verdict as in JSON.
     pub(crate) verdict: String,
     pub(crate) summary: String,
-    /// The causes by the names of their deltas, sorted.
+    /// The causes by names of deltas, sorted.
     pub(crate) causes: Vec<Vec<String>>,
     pub(crate) none_left: bool,
     pub(crate) deltas: usize,
@@ -59,23 +59,23 @@ pub(crate) struct Debugged {
     pub(crate) took: Duration,
 }
 
-/// What `resilience` found in the one test of an application.
+/// The result of `resilience` for the one test of an application.
 pub(crate) struct Perturbed {
-    /// Whether it came to a verdict that fits what was found.
+    /// Whether its verdict matches what was found.
     pub(crate) judged: bool,
-    /// Every set of perturbations that fails, by their names, sorted.
+    /// Every failing set of perturbations by name, sorted.
     pub(crate) found: Vec<Vec<String>>,
     pub(crate) defects: usize,
-    /// Calls that the test was seen to make.
+    /// Calls that the test makes.
     pub(crate) calls: usize,
     /// Trials beside the baseline.
     pub(crate) trials: usize,
-    /// Sets of one and two perturbations that there are.
+    /// Number of sets of one and two perturbations.
     pub(crate) sets: usize,
     pub(crate) took: Duration,
 }
 
-/// What may be chosen about a campaign.
+/// Options of a campaign.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CampaignOptions {
     pub(crate) slots: u16,
@@ -83,7 +83,7 @@ pub(crate) struct CampaignOptions {
 }
 
 impl Campaign {
-    /// Opens a session with real processes; says what keeps them apart.
+    /// Opens a session with real processes; notes how they are isolated.
     pub(crate) async fn on_processes(
         host: &Host<'_>,
         application: Application,
@@ -133,7 +133,7 @@ impl Campaign {
         self.session.application()
     }
 
-    /// Brings a circumstance up, runs its tests if they are wanted, and gives the time until everything was ready.
+    /// Deploys a circumstance, runs its tests if wanted, and returns the time until everything was ready.
     pub(crate) async fn deploy(
         &self,
         circumstance: Circumstance,
@@ -144,14 +144,14 @@ impl Campaign {
         match run {
             Some(run) if run.outcome == Outcome::Pass => Ok(run.cost.deploy),
             Some(run) => {
-                let message = format!("the sample did not come up: {:?}", run.outcome);
+                let message = format!("the sample did not start: {:?}", run.outcome);
                 Err(BenchError::new(BenchErrorKind::Unresolved, message))
             }
             None => Err(BenchError::interrupted()),
         }
     }
 
-    /// Runs all tests in the simplest circumstance this many times, on all slots, and counts what passed.
+    /// Runs all tests in the simplest circumstance this many times, on all slots, and counts passing trials.
     pub(crate) async fn count_passing(&self, trials: usize) -> Result<usize, BenchError> {
         let tests = Tests::new(self.application().tests.clone());
         let requests = vec![request(self.application().simplest.clone(), tests); trials];
@@ -159,12 +159,12 @@ impl Campaign {
         Ok(done.runs.iter().filter(|run| run.outcome == Outcome::Pass).count())
     }
 
-    /// Reduces the failure; all causes or one, all tests or only the one that fails.
+    /// Reduces the failure: all causes or one, all tests or only the failing one.
     pub(crate) async fn debug(&self, all: bool, only_failing_test: bool) -> Result<Debugged, BenchError> {
         let chosen = DebugOptions { all, only_failing_test, ..DebugOptions::default() };
         let report = debug::debug(&self.session, &chosen, &self.stop).await?;
         self.check_running()?;
-        Ok(Debugged::of(&report))
+        Ok(Debugged::from_report(&report))
     }
 
     /// Perturbs the first test.
@@ -172,14 +172,14 @@ impl Campaign {
         let report = resilience::resilience(&self.session, &ResilienceOptions::default(), &self.stop).await?;
         self.check_running()?;
         let test = report.tests.first().ok_or_else(|| BenchError::internal("a report without its test"))?;
-        Ok(Perturbed::of(test))
+        Ok(Perturbed::from_report(test))
     }
 
     fn check_running(&self) -> Result<(), BenchError> {
         if self.stop.is_cancelled() { Err(BenchError::interrupted()) } else { Ok(()) }
     }
 
-    /// Closes the session, and only then gives what was measured in it: what it started must be gone either way.
+    /// Closes the session before returning the measurement: what it started must be gone either way.
     pub(crate) async fn close_with<T>(self, measured: Result<T, BenchError>) -> Result<T, BenchError> {
         let closed = match Arc::try_unwrap(self.session) {
             Ok(session) => session.close("measured").await.map_err(BenchError::from),
@@ -195,7 +195,7 @@ fn request(circumstance: Circumstance, tests: Arc<Tests>) -> TrialRequest {
 }
 
 impl Debugged {
-    fn of(report: &DebugReport) -> Self {
+    fn from_report(report: &DebugReport) -> Self {
         let named = |cause: &debug::FoundCause| {
             let mut names: Vec<_> = cause.deltas.iter().map(|delta| delta.name.clone()).collect();
             names.sort();
@@ -216,7 +216,7 @@ impl Debugged {
 }
 
 impl Perturbed {
-    fn of(test: &TestReport) -> Self {
+    fn from_report(test: &TestReport) -> Self {
         let names = |set: &Vec<Perturbation>| {
             let mut names: Vec<_> = set.iter().map(ToString::to_string).collect();
             names.sort();

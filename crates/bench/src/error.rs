@@ -1,4 +1,4 @@
-//! What a yardstick reports when it cannot measure.
+//! Errors of benchmarks.
 
 use faultscope_engine::EngineError;
 use faultscope_model::application::SpecError;
@@ -7,42 +7,42 @@ use faultscope_store::StoreError;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A yardstick that could not measure.
+/// Why a benchmark could not measure.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct BenchError {
-    /// What kind of problem it is; decides the exit code.
+    /// Decides the exit code.
     pub kind: BenchErrorKind,
     /// What could not be done.
     pub message: String,
-    /// Why, the nearest cause first.
+    /// The causes, nearest first.
     pub causes: Vec<String>,
     /// What to try.
     pub hint: Option<String>,
 }
 
-/// What kept a yardstick from measuring.
+/// Kinds of errors.
 #[derive(Debug)]
 pub enum BenchErrorKind {
-    /// What was typed is wrong.
+    /// The command line is wrong.
     Usage,
-    /// A peer or a program that is measured is not there.
+    /// A peer or a measured program is missing.
     Unavailable,
-    /// The machine does not do what is needed.
+    /// The machine does not provide what is needed.
     Environment,
-    /// What was to be measured did not come to an answer.
+    /// What was to be measured gave no answer.
     Unresolved,
     /// It was interrupted.
     Interrupted,
-    /// The yardstick itself broke.
+    /// A bug in the benchmark.
     Internal,
     /// An application file is wrong.
     Spec(Box<SpecError>),
-    /// The product could not run trials.
+    /// The engine failed.
     Engine(Box<EngineError>),
-    /// The product could not deploy.
+    /// The platform failed.
     Platform(Box<PlatformError>),
-    /// The product could not store.
+    /// The store failed.
     Store(Box<StoreError>),
 }
 

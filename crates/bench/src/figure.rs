@@ -1,27 +1,27 @@
-//! Figures: what a yardstick measured, what was to be reached, and how the two compare.
+//! Figures: what a benchmark measured, its goal, and how the two compare.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// One figure.
+/// One measured figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
     /// What was measured.
     pub name: String,
-    /// How much; none when there was nothing to compare with.
+    /// The value; none if there was nothing to compare with.
     pub measured: Option<f64>,
     /// The unit of `measured` and `goal`.
     pub unit: String,
     /// Which way is better.
     pub direction: Direction,
-    /// What is to be reached.
+    /// The value to reach.
     pub goal: Option<f64>,
-    /// The share of the goal by which a figure may miss it and still be a tie.
+    /// A goal that is missed by no more than this share is a tie.
     pub tolerance: f64,
     /// How the figure compares with its goal.
     pub verdict: Verdict,
-    /// How far repetitions of the measurement lie apart.
+    /// The variation between repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
     /// What the figure is compared with in the same run.
@@ -46,7 +46,7 @@ pub enum Direction {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Nothing is to be reached; the figure is there to be read.
+    /// There is no goal.
     NoGoal,
     /// The goal is reached.
     Met,
@@ -60,35 +60,35 @@ pub enum Verdict {
         /// The share of the goal; none for a goal of zero.
         by: Option<f64>,
     },
-    /// The peer was left out, so nothing is known.
+    /// The peer was left out, so there is no comparison.
     NotCompared,
 }
 
-/// What a peer has.
+/// The figure of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PeerFigure {
-    /// The peer, with a unit when it is another than that of the figure.
+    /// The peer, with its unit if that differs from the figure's.
     pub name: String,
-    /// How much it has.
+    /// Its value.
     pub measured: f64,
 }
 
-/// How far repetitions lie apart.
+/// The variation between repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// How often it was measured.
+    /// Number of repetitions.
     pub repetitions: usize,
-    /// The smallest.
+    /// The minimum.
     pub min: f64,
-    /// The middle one.
+    /// The median.
     pub median: f64,
-    /// The largest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Spread {
     /// The spread of these measurements; NaN without any.
-    pub fn of(values: &[f64]) -> Self {
+    pub fn from_values(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at = |place: usize| sorted.get(place).copied().unwrap_or(f64::NAN);
@@ -128,14 +128,14 @@ impl Figure {
         Self::new(name, measured, unit, Direction::Lower)
     }
 
-    /// How many of `wanted` are right, all of which must be.
+    /// How many of `wanted` are right; the goal is all of them.
     pub fn all_of(name: impl Into<String>, right: usize, wanted: usize) -> Self {
         Self::higher(name, right as f64, &format!("of {wanted}")).goal(wanted as f64)
     }
 
     /// The median of several measurements, with their spread.
     pub fn median(name: impl Into<String>, values: &[f64], unit: &str, direction: Direction) -> Self {
-        let spread = Spread::of(values);
+        let spread = Spread::from_values(values);
         Self { spread: Some(spread), ..Self::new(name, spread.median, unit, direction) }
     }
 
@@ -145,31 +145,31 @@ impl Figure {
         Self { measured: None, goal: Some(goal), verdict, ..Self::new(name, f64::NAN, unit, direction) }
     }
 
-    /// The same with a goal.
+    /// Sets the goal.
     pub fn goal(mut self, goal: f64) -> Self {
         self.goal = Some(goal);
         self.judge()
     }
 
-    /// The same, but a goal that is missed by no more than this share of it is a tie.
+    /// Sets the tolerance: a goal that is missed by no more than this share is a tie.
     pub fn tolerance(mut self, tolerance: f64) -> Self {
         self.tolerance = tolerance;
         self.judge()
     }
 
-    /// The same beside a peer's figure.
+    /// Adds the figure of a peer.
     pub fn peer(mut self, name: &str, measured: f64) -> Self {
         self.peer = Some(PeerFigure { name: name.to_owned(), measured });
         self
     }
 
-    /// The same with the spread of repeated measurements.
+    /// Adds the spread of repeated measurements.
     pub fn spread(mut self, values: &[f64]) -> Self {
-        self.spread = Some(Spread::of(values));
+        self.spread = Some(Spread::from_values(values));
         self
     }
 
-    /// The same with what else is needed to read it.
+    /// Adds what else is needed to read it.
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
@@ -177,23 +177,23 @@ impl Figure {
 
     fn judge(mut self) -> Self {
         if let (Some(goal), Some(measured)) = (self.goal, self.measured) {
-            self.verdict = Verdict::of(measured, goal, self.direction, self.tolerance);
+            self.verdict = Verdict::compare(measured, goal, self.direction, self.tolerance);
         }
         self
     }
 }
 
 impl Verdict {
-    /// Compares what was measured with a goal.
+    /// Compares a measured value with a goal.
     ///
     /// ```
     /// use faultscope_bench::figure::{Direction, Verdict};
-    /// assert_eq!(Verdict::of(9.0, 10.0, Direction::Lower, 0.1), Verdict::Met);
-    /// assert_eq!(Verdict::of(10.5, 10.0, Direction::Lower, 0.1), Verdict::Tie { by: 0.05 });
-    /// assert_eq!(Verdict::of(12.0, 10.0, Direction::Lower, 0.1), Verdict::Missed { by: Some(0.2) });
+    /// assert_eq!(Verdict::compare(9.0, 10.0, Direction::Lower, 0.1), Verdict::Met);
+    /// assert_eq!(Verdict::compare(10.5, 10.0, Direction::Lower, 0.1), Verdict::Tie { by: 0.05 });
+    /// assert_eq!(Verdict::compare(12.0, 10.0, Direction::Lower, 0.1), Verdict::Missed { by: Some(0.2) });
     /// ```
-    pub fn of(measured: f64, goal: f64, direction: Direction, tolerance: f64) -> Self {
-        // Means of many searches are sums of fractions: the last digits of a double say nothing.
+    pub fn compare(measured: f64, goal: f64, direction: Direction, tolerance: f64) -> Self {
+        // Means of many searches are sums of fractions, so the last digits of a double are noise.
         const ROUNDING: f64 = 1e-9;
         let beyond = match direction {
             Direction::Higher => goal - measured,
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_goal_of_zero_there_is_no_share() {
+    fn a_goal_of_zero_has_no_share() {
         assert_eq!(verdict(1.0, 0.0, Direction::Lower, 0.1), "MISSED");
     }
 
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_spread_of_repetitions_has_both_ends_and_the_middle() {
-        let spread = Spread::of(&[3.0, 1.0, 2.0]);
+        let spread = Spread::from_values(&[3.0, 1.0, 2.0]);
         assert_eq!((spread.repetitions, spread.min, spread.median, spread.max), (3, 1.0, 2.0, 3.0));
     }
 }

@@ -1,7 +1,7 @@
-//! Yardsticks, simulators and peers: what `faultscope bench` measures.
+//! Benchmarks, simulators and peers: what `faultscope bench` measures.
 //!
 //! No capability uses this crate. Simulators and experiments in virtual time need only the searches and are always
-//! there, for tests of searches and for the sample actors; everything that runs the product is behind the feature
+//! available, for tests of searches and for the sample actors; everything that runs the product is behind the feature
 //! `yardsticks`.
 
 #[cfg(feature = "yardsticks")]
@@ -43,7 +43,7 @@ pub use bench::{Host, run};
 #[cfg(feature = "yardsticks")]
 pub use error::{BenchError, BenchErrorKind};
 #[cfg(feature = "yardsticks")]
-pub use load::{MOST_OTHERS, MachineLoad};
+pub use load::{MAX_OTHERS, MachineLoad};
 #[cfg(feature = "yardsticks")]
 pub use part::run_part;
 #[cfg(feature = "yardsticks")]

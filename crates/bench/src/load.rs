@@ -1,4 +1,4 @@
-//! How busy the machine is with other work: a yardstick that shares its cores measures the neighbours.
+//! How busy the machine is with other work: a benchmark that shares its cores measures its neighbours.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use serde::Serialize;
 
 use crate::usage;
 
-/// Figures are invalid when others used more than this share of all CPU time during the run. An idle machine with
+/// Figures are invalid if others used more than this share of all CPU time during the run. An idle machine with
 /// its usual background work stays below 0.05; from about 0.2 on, medians of repetitions drift visibly.
-pub const MOST_OTHERS: f64 = 0.15;
+pub const MAX_OTHERS: f64 = 0.15;
 
-/// How long the machine is watched before the first measurement.
+/// How long the machine is observed before the first measurement.
 const WATCH: Duration = Duration::from_millis(500);
 
-/// How busy the machine was.
+/// The load of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MachineLoad {
     /// The load average over one minute, before the first measurement.
     pub average_at_start: f64,
-    /// The same after the last one. The yardstick's own work is in it.
+    /// The load average after the last measurement, including the benchmark's own work.
     pub average_at_end: f64,
     /// The share of all CPU time that others used just before the first measurement.
     pub others_before: f64,
-    /// The same from the first measurement to the last.
+    /// The share from the first measurement to the last.
     pub others_during: f64,
-    /// The most of it with which figures are valid.
+    /// The largest share with which figures are valid.
     pub most_others: f64,
     /// Whether the figures are valid.
     pub valid: bool,
@@ -38,13 +38,13 @@ impl MachineLoad {
             average_at_end,
             others_before,
             others_during,
-            most_others: MOST_OTHERS,
-            valid: others_during <= MOST_OTHERS,
+            most_others: MAX_OTHERS,
+            valid: others_during <= MAX_OTHERS,
         }
     }
 }
 
-/// Watches the machine from before the first measurement on.
+/// Observes the machine from before the first measurement on.
 #[derive(Debug)]
 pub(crate) struct LoadWatch {
     average: f64,
@@ -60,9 +60,9 @@ impl LoadWatch {
         Self { average: load_average(), before: start.others_since(first), start }
     }
 
-    /// Whether others leave too little already.
+    /// Whether others use too much already.
     pub(crate) fn is_busy(&self) -> bool {
-        self.before > MOST_OTHERS
+        self.before > MAX_OTHERS
     }
 
     pub(crate) fn finish(self) -> MachineLoad {
@@ -71,15 +71,15 @@ impl LoadWatch {
     }
 }
 
-/// CPU time in ticks, since the machine started.
+/// CPU time in ticks since the machine started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ticks {
     /// All CPU time, idle or not.
     all: u64,
-    /// What processes used, and what other virtual machines took from this one. Interrupts are not in it: those of
-    /// a yardstick's own packets belong to no process.
+    /// What processes used, and what other virtual machines stole. Interrupts are excluded: those of
+    /// a benchmark's own packets belong to no process.
     used: u64,
-    /// What this process used, those below it, and those below it that have ended.
+    /// What this process used, its descendants, and those that have ended.
     own: u64,
 }
 
@@ -99,7 +99,7 @@ impl Ticks {
     }
 }
 
-/// All CPU time of the first line of `/proc/stat`, and the part that processes and other virtual machines used.
+/// All CPU time in the first line of `/proc/stat`, and the part that processes and other virtual machines used.
 fn parse_stat(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let fields: Vec<u64> = line.split_whitespace().filter_map(|field| field.parse().ok()).collect();
@@ -131,7 +131,7 @@ mod tests {
         let before = Ticks { all: 1000, used: 500, own: 100 };
         let after = Ticks { all: 2000, used: 1300, own: 850 };
         assert!((after.others_since(before) - 0.05).abs() < 1e-9);
-        // Ticks of a process and of the machine are counted apart: the difference can be a little below zero.
+        // Ticks of a process and of the machine are counted separately, so the difference can be slightly negative.
         let ahead = Ticks { own: 950, ..after };
         assert_eq!(ahead.others_since(before), 0.0);
     }

@@ -1,4 +1,4 @@
-//! Processes that a yardstick measures from outside: an upstream, a mesh that records to a real store, a server.
+//! Processes that a benchmark measures from outside: an upstream, a mesh that records to a real store, a server.
 //!
 //! They are this same program, started with the hidden command `bench-part`.
 
@@ -30,15 +30,15 @@ use crate::args::BenchPartArgs;
 use crate::bench::Host;
 use crate::error::BenchError;
 
-/// What a process is to be.
+/// The role of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Part {
     /// Answers every request with a few bytes, or with 1 KiB under `/kibibyte`.
     Upstream,
-    /// The store behind HTTP, as `serve` has it.
+    /// The store over HTTP, as in `serve`.
     Serve {
-        /// Where its store lies.
+        /// The folder of its store.
         state: PathBuf,
     },
     /// A mesh in front of an upstream.
@@ -47,12 +47,12 @@ pub(crate) enum Part {
         upstream: SocketAddr,
         /// How much it records.
         record: RecordLevel,
-        /// Where its store lies.
+        /// The folder of its store.
         state: PathBuf,
     },
 }
 
-/// Serves until stdin ends; prints its address first.
+/// Serves until stdin is closed; prints its address first.
 pub async fn run_part(args: &BenchPartArgs) -> Result<(), BenchError> {
     let part: Part =
         serde_json::from_str(&args.part).map_err(|e| BenchError::usage("not a part").because(e))?;
@@ -63,15 +63,15 @@ pub async fn run_part(args: &BenchPartArgs) -> Result<(), BenchError> {
     }
 }
 
-/// A process that is measured.
+/// A measured process.
 pub(crate) struct Running {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
-    /// What it prints; none of a peer that does not say what it kept.
+    /// Its output; none for a peer, which does not report what it kept.
     pub(crate) output: Option<Lines<BufReader<ChildStdout>>>,
 }
 
-/// Starts a part and waits until it says its address.
+/// Starts a part and waits for its address.
 pub(crate) async fn start_part(part: &Part, host: &Host<'_>) -> Result<Running, BenchError> {
     let text = serde_json::to_string(part).map_err(|e| BenchError::internal("a part").because(e))?;
     let failed = |e: std::io::Error| BenchError::environment("a part of the bench cannot start").because(e);
@@ -89,7 +89,7 @@ pub(crate) async fn start_part(part: &Part, host: &Host<'_>) -> Result<Running, 
     Ok(Running { child, address, output: Some(output) })
 }
 
-/// Ends a process and gives what it says it kept.
+/// Stops a process and returns what it reports to have kept.
 pub(crate) async fn stop(mut running: Running) -> Option<Kept> {
     drop(running.child.stdin.take());
     let mut kept = None;
@@ -106,12 +106,12 @@ pub(crate) async fn stop(mut running: Running) -> Option<Kept> {
     kept
 }
 
-/// A folder that is gone afterwards.
+/// A temporary folder.
 pub(crate) fn scratch_folder() -> Result<tempfile::TempDir, BenchError> {
     tempfile::tempdir().map_err(|e| BenchError::environment("there is no temporary folder").because(e))
 }
 
-/// What a mesh handed to its store, said when it ends.
+/// What a mesh passed to its store, printed when it ends.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) recorded: u64,
@@ -119,7 +119,7 @@ pub(crate) struct Kept {
 }
 
 #[expect(clippy::print_stdout, reason = "read by the yardstick that started this process")]
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     println!("{line}");
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn until_stdin_ends() {
 
 async fn upstream() -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    say(&listener.local_addr()?.to_string());
+    print_line(&listener.local_addr()?.to_string());
     let accept = async {
         loop {
             let Ok((stream, _)) = listener.accept().await else {
@@ -141,7 +141,7 @@ async fn upstream() -> std::io::Result<()> {
             tokio::spawn(async move {
                 let service = service_fn(|request: Request<hyper::body::Incoming>| async move {
                     let large = request.uri().path() == "/kibibyte";
-                    // The body must be read for the connection to be used again.
+                    // The body must be read for the connection to be reused.
                     let _ = request.into_body().collect().await;
                     let body =
                         if large { Bytes::from_static(&[b'y'; 1024]) } else { Bytes::from_static(b"hello") };
@@ -168,7 +168,7 @@ impl Recorder for Sink {
     }
 }
 
-/// The bench gives addresses, so nobody is asked to dial or restart.
+/// Addresses are fixed, so nothing is dialled or restarted.
 struct Nobody;
 
 impl Dialer for Nobody {
@@ -232,11 +232,13 @@ async fn mesh(upstream: SocketAddr, record: RecordLevel, state: &std::path::Path
         ListenerSpec { callee: service, port: 80, protocol: Protocol::Http, caller: Some(caller) },
         socket,
     );
-    say(&address.to_string());
+    print_line(&address.to_string());
     until_stdin_ends().await;
     campaign.flush().await?;
-    say(&serde_json::to_string(&Kept { recorded: campaign.sink().recorded(), dropped: campaign.dropped() })
-        .unwrap_or_default());
+    print_line(
+        &serde_json::to_string(&Kept { recorded: campaign.sink().recorded(), dropped: campaign.dropped() })
+            .unwrap_or_default(),
+    );
     drop(mesh);
     Ok(())
 }

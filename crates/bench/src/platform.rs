@@ -1,4 +1,4 @@
-//! `bench platform`: how fast applications come up, and what the tool needs for it.
+//! `bench platform`: how fast applications start, and what the tool needs for it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::figure::{Direction, Figure};
 use crate::part::scratch_folder;
 use crate::usage;
 
-/// How often each start is measured; the middle one counts.
+/// Repetitions of each start; the median counts.
 const ROUNDS: u64 = 5;
 const MIB: f64 = 1048576.0;
 
@@ -66,7 +66,7 @@ async fn forty_cells(
     Ok(Figure::median("40 cells ready", &times, "s", Direction::Lower).goal(2.0))
 }
 
-/// Brings circumstances up one after the other; gives the seconds until everything was ready.
+/// Deploys circumstances one after the other; returns the seconds until everything was ready.
 async fn ready_times(
     campaign: &Campaign,
     first: u64,
@@ -114,14 +114,14 @@ async fn change_one_setting(campaign: &Campaign, reset: Reset, goal: f64) -> Res
     };
     let mut figures = vec![Figure::median(name, &times, "s", Direction::Lower).goal(goal)];
     if reset == Reset::Keep {
-        // Cells are measured once they have served every kind of request.
+        // Cells are measured after they have served every kind of request.
         campaign.deploy(Circumstance::default(), true).await?;
         figures.extend(memory(services.len()));
     }
     Ok(figures)
 }
 
-/// What the tool and its cells need while the sample is up.
+/// The memory of the tool and its cells while the sample is up.
 fn memory(services: usize) -> Vec<Figure> {
     let own = std::process::id();
     let below = usage::descendants(own);

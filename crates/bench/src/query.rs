@@ -14,7 +14,7 @@ use crate::usage;
 
 /// Spans in the store.
 const SPANS: u64 = 1_000_000;
-/// How often each question is asked.
+/// Repetitions of each query.
 const ASKED: usize = 400;
 
 pub(crate) async fn run(seed: u64, host: &Host<'_>) -> Result<Measured, BenchError> {
@@ -34,7 +34,7 @@ pub(crate) async fn run(seed: u64, host: &Host<'_>) -> Result<Measured, BenchErr
     let mut line = Line::open(server.address).await.map_err(broken)?;
     let mut random = Random::new(seed ^ 0x5eed);
     let mut by_id = || format!("/api/v2/trace/{:016x}", ids[random.below(ids.len())]);
-    let figure = ask(&mut line, "trace by id", &mut by_id, 5.0).await.map_err(broken)?;
+    let figure = run_queries(&mut line, "trace by id", &mut by_id, 5.0).await.map_err(broken)?;
     figures.extend(figure);
     let end = now_us() / 1000;
     let mut pick = Random::new(seed ^ 0xf00d);
@@ -56,18 +56,18 @@ pub(crate) async fn run(seed: u64, host: &Host<'_>) -> Result<Measured, BenchErr
             let filter = filter.replace("{s}", &format!("{:02}", pick.below(20)));
             let filter = filter.replace("{o}", &pick.below(12).to_string());
             let filter = filter.replace("{r}", &format!("{:016x}", pick.next()));
-            // Searches of the past as well as of now.
+            // Searches in the past as well as at the present.
             let end = end - below(&mut pick, 20) * 3_600_000;
             format!("/api/v2/traces?endTs={end}&lookback=86400000&limit=10{filter}")
         };
-        figures.extend(ask(&mut line, name, &mut path, 50.0).await.map_err(broken)?);
+        figures.extend(run_queries(&mut line, name, &mut path, 50.0).await.map_err(broken)?);
     }
     stop(server).await;
     Ok(Measured { figures, notes, ..Measured::default() })
 }
 
-/// Asks one kind of question many times.
-async fn ask(
+/// Runs one kind of query many times.
+async fn run_queries(
     line: &mut Line,
     name: &str,
     path: &mut impl FnMut() -> String,
@@ -82,15 +82,15 @@ async fn ask(
         if status != 200 {
             return Err(format!("the server answered {status} to {request}"));
         }
-        // The first ones find cold pages.
+        // The first ones find cold caches.
         if turn >= 10 {
             let took = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
             latencies.record(took.max(1)).map_err(|e| e.to_string())?;
             all.push(took as f64 / 1000.0);
         }
     }
-    // One after the other, so that a neighbour who disturbs for a while shows.
-    let fifths: Vec<f64> = all.chunks(ASKED / 5).map(|part| Spread::of(part).median).collect();
+    // In order of time, so that a temporary disturbance shows.
+    let fifths: Vec<f64> = all.chunks(ASKED / 5).map(|part| Spread::from_values(part).median).collect();
     let at = |quantile: f64| latencies.value_at_quantile(quantile) as f64 / 1000.0;
     Ok([
         Figure::lower(format!("{name}, p50"), at(0.5), "ms").spread(&fifths),
@@ -98,7 +98,7 @@ async fn ask(
     ])
 }
 
-/// Writes all spans; gives the traces' ids and the CPU seconds, those of making the spans left out.
+/// Writes all spans; returns the trace ids and the CPU seconds without those of generating the spans.
 async fn fill(state: &std::path::Path, seed: u64) -> Result<(Vec<u64>, f64), BenchError> {
     let store = SpanStore::open(state, SpanStoreOptions::default())?;
     let (mut random, start) = (Random::new(seed), now_us() - DAY);
@@ -111,7 +111,7 @@ async fn fill(state: &std::path::Path, seed: u64) -> Result<(Vec<u64>, f64), Ben
     while number < traces {
         let begin = Instant::now();
         let mut batch = Vec::new();
-        // Traces of the same moment come mixed up.
+        // Traces of the same time are interleaved.
         for _ in 0..50 {
             batch.extend(trace(&mut random, start + DAY / traces * number));
             number += 1;

@@ -1,6 +1,6 @@
-//! A small generator of random numbers, the same on every machine.
+//! A small random number generator, the same on every machine.
 //!
-//! It is not the one of `faultscope-search`, although it is made alike: instances that are drawn from a seed must
+//! It duplicates that of `faultscope-search` on purpose: instances that are drawn from a seed must
 //! stay the same when a search changes how it draws.
 
 /// SplitMix64 (Steele et al. 2014): one word of state, good enough to draw instances.
@@ -40,7 +40,7 @@ impl Random {
         }
     }
 
-    /// So many different numbers below `bound`, ascending.
+    /// This many different numbers below `bound`, ascending.
     pub(crate) fn choose(&mut self, count: usize, bound: usize) -> Vec<usize> {
         let mut chosen = std::collections::BTreeSet::new();
         while chosen.len() < count.min(bound) {

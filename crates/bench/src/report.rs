@@ -1,4 +1,4 @@
-//! The one shape in which every yardstick reports, as JSON and as text.
+//! The report of every benchmark, as JSON and as text.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use serde::Serialize;
 use crate::figure::{Direction, Figure, Verdict};
 use crate::load::MachineLoad;
 
-/// What a yardstick measured.
+/// The report of a benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// The name of the yardstick.
+    /// The name of the benchmark.
     pub bench: String,
     /// Where and how it ran.
     pub environment: Environment,
-    /// How busy the machine was with other work.
+    /// The load of the machine by other work.
     pub load: MachineLoad,
-    /// What came out.
+    /// The measured figures.
     pub figures: Vec<Figure>,
-    /// The same or more as tables, where single figures would not be read.
+    /// Tables with more detail than single figures.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Table>,
 }
 
-/// Where and how a yardstick ran.
+/// Where and how a benchmark ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Environment {
     /// The version of the tool.
@@ -32,11 +32,11 @@ pub struct Environment {
     pub profile: String,
     /// Operating system and kernel.
     pub system: String,
-    /// How many cores there are.
+    /// Number of cores.
     pub cores: usize,
     /// The seed of everything random.
     pub seed: u64,
-    /// What else matters to read the figures.
+    /// What else is needed to read the figures.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -60,9 +60,9 @@ impl Environment {
 pub struct Table {
     /// What it shows.
     pub title: String,
-    /// The names of its columns.
+    /// Column names.
     pub head: Vec<String>,
-    /// Its rows.
+    /// The rows.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -72,19 +72,19 @@ impl Table {
     }
 }
 
-/// What the figures say together; decides the exit code.
+/// The conclusion from all figures; decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conclusion {
     /// No goal is missed; some may be ties or not compared.
     Reached,
     /// A goal is missed.
     Missed,
-    /// Others used the machine so much that the figures say nothing.
+    /// Others used the machine so much that the figures are meaningless.
     Invalid,
 }
 
 impl Report {
-    /// What the figures say together.
+    /// The conclusion from all figures.
     pub fn conclusion(&self) -> Conclusion {
         let is_missed = |figure: &Figure| matches!(figure.verdict, Verdict::Missed { .. });
         if !self.load.valid {
@@ -152,7 +152,7 @@ impl fmt::Display for Report {
         if self.conclusion() == Conclusion::Invalid {
             write!(
                 f,
-                "\nINVALID: others used {} of the CPU during the run, more than {}; repeat it on a quiet machine",
+                "\nINVALID: other processes used {} of the CPU during the run, more than {}; repeat it on a quiet machine",
                 percent(load.others_during),
                 percent(load.most_others)
             )?;
@@ -195,7 +195,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Columns as wide as their widest cell, two blanks between.
+/// Columns as wide as their widest cell, two spaces between.
 fn align(head: &[String], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = head.iter().map(|cell| cell.chars().count()).collect();
     for row in rows {
@@ -242,7 +242,7 @@ mod tests {
         for measured in [9.0, 12.0] {
             let report = report(vec![lower(measured)], 0.5);
             assert_eq!(report.conclusion(), Conclusion::Invalid);
-            assert!(report.to_string().contains("INVALID: others used 50 % of the CPU"), "{report}");
+            assert!(report.to_string().contains("INVALID: other processes used 50 % of the CPU"), "{report}");
         }
     }
 

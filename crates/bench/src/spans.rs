@@ -1,4 +1,4 @@
-//! What the yardsticks of the store share: the server they measure, the spans they send, and a lean client.
+//! What the benchmarks of the store share: the measured server, the spans they send, and a lean client.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::error::BenchError;
-use crate::part::{Kept, say, until_stdin_ends};
+use crate::part::{Kept, print_line, until_stdin_ends};
 use crate::random::Random;
 
 /// Spans of a trace.
@@ -25,19 +25,19 @@ const SERVICES: u64 = 20;
 /// The time over which spans are spread, in microseconds.
 pub(crate) const DAY: u64 = 86_400_000_000;
 
-/// Serves a store as `faultscope serve` does, until stdin ends.
+/// Serves a store as `faultscope serve` does, until stdin is closed.
 pub(crate) async fn serve(state: &Path) -> Result<(), BenchError> {
     let failed = |e: std::io::Error| BenchError::environment("cannot listen").because(e);
     let served = Served::new(SpanStore::open(state, SpanStoreOptions::default())?, ServeOptions::default());
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
-    say(&listener.local_addr().map_err(failed)?.to_string());
+    print_line(&listener.local_addr().map_err(failed)?.to_string());
     axum::serve(listener, router(&served))
         .with_graceful_shutdown(until_stdin_ends())
         .await
         .map_err(failed)?;
     let counts = served.store().counts();
     let kept = Kept { recorded: counts.stored, dropped: counts.refused + counts.lost };
-    say(&serde_json::to_string(&kept).unwrap_or_default());
+    print_line(&serde_json::to_string(&kept).unwrap_or_default());
     Ok(())
 }
 
@@ -81,9 +81,9 @@ pub(crate) fn trace(random: &mut Random, start_us: u64) -> Vec<ReportedSpan> {
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) bytes: Vec<u8>,
-    /// Where the 16 digits of each trace's id stand.
+    /// The offsets of the 16 digits of each trace id.
     ids: Vec<Vec<usize>>,
-    /// Where those stand that no other span has.
+    /// The offsets of the digits that no other span has.
     own: Vec<usize>,
 }
 
@@ -111,7 +111,7 @@ impl Request {
         self.ids.iter().filter_map(id).collect()
     }
 
-    /// Gives all traces new ids, and all spans a tag that they share with nobody.
+    /// Gives all traces new ids, and all spans a unique tag.
     pub(crate) fn renew(&mut self, random: &mut Random) {
         let own = self.own.iter().map(std::slice::from_ref);
         for places in self.ids.iter().map(Vec::as_slice).chain(own) {
@@ -144,7 +144,7 @@ impl Line {
         Ok(Self { stream, buffer: vec![0; 64 << 10] })
     }
 
-    /// Sends a request; gives the status and the length of the answer's body.
+    /// Sends a request; returns the status and the length of the response body.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<(u16, usize), String> {
         self.stream.write_all(request).await.map_err(|e| format!("send: {e}"))?;
         let mut filled = 0;
@@ -167,9 +167,9 @@ impl Line {
     }
 }
 
-/// Status, length of the head and of the body, once the head is there.
+/// Status, length of the head and of the body, once the head has arrived.
 fn answer(bytes: &[u8]) -> Result<Option<(u16, usize, usize)>, String> {
-    // Heads are short; looking for their end further on would cost more with each part of a large body.
+    // Heads are short; searching further would cost more with each part of a large body.
     let start = bytes.get(..bytes.len().min(1024)).unwrap_or_default();
     let Some(head) = start.windows(4).position(|w| w == b"\r\n\r\n") else { return Ok(None) };
     let text = String::from_utf8_lossy(bytes.get(..head).unwrap_or_default()).into_owned();
@@ -187,7 +187,7 @@ pub(crate) fn now_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The bytes of all files of a store's spans.
+/// The size of all files of a store's spans.
 pub(crate) fn disk(state: &Path) -> u64 {
     let files = std::fs::read_dir(state.join("spans")).into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()

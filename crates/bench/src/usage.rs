@@ -1,31 +1,31 @@
-//! What processes and threads use.
+//! Resource usage of processes and threads.
 
 use std::time::Duration;
 
 /// CPU time of a process, user and system, all threads.
 pub(crate) fn cpu(pid: u32) -> Duration {
     let [user, system, ..] = ticks(pid);
-    // Linux counts these in hundredths of a second for every architecture that user space sees.
+    // Linux reports these in hundredths of a second on every architecture.
     Duration::from_millis((user + system) * 10)
 }
 
-/// CPU time in ticks of a process and all below it, those that have ended and were waited for among them.
+/// CPU time in ticks of a process and its descendants, including those that have ended and were waited for.
 pub(crate) fn tree_ticks(root: u32) -> u64 {
     let below = descendants(root).into_iter().map(|(pid, _)| pid);
     std::iter::once(root).chain(below).flat_map(ticks).sum()
 }
 
-/// User and system time of a process, and of its children that have ended, in ticks.
+/// User and system time of a process, and of its ended children, in ticks.
 fn ticks(pid: u32) -> [u64; 4] {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name may hold blanks and brackets; fields count from behind it.
+    // The name may contain spaces and brackets; fields count from behind it.
     let fields: Vec<&str> =
         text.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
     let at = |index: usize| fields.get(index).and_then(|f| f.parse::<u64>().ok()).unwrap_or_default();
     [at(11), at(12), at(13), at(14)]
 }
 
-/// CPU time of the thread that asks: beside other work it tells what the clock on the wall does not.
+/// CPU time of the current thread, which other work on the machine does not distort.
 pub(crate) fn own_thread() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
@@ -36,7 +36,7 @@ pub(crate) fn resident(pid: u32) -> u64 {
     status_kib(pid, "VmRSS:") * 1024
 }
 
-/// Memory of a process in bytes, shared pages counted by their share.
+/// Memory of a process in bytes, shared pages counted proportionally.
 pub(crate) fn proportional(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     field_kib(&text, "Pss:") * 1024
@@ -51,7 +51,7 @@ fn field_kib(text: &str, name: &str) -> u64 {
     line.and_then(|line| line.split_whitespace().nth(1)).and_then(|n| n.parse().ok()).unwrap_or_default()
 }
 
-/// All processes below one, with their command lines.
+/// All descendants of a process, with their command lines.
 pub(crate) fn descendants(root: u32) -> Vec<(u32, String)> {
     let mut processes = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {

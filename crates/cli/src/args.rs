@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line: subcommands, options and their help texts.
 
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ use crate::folder::{FileArg, FolderArg};
 
 /// Finds out why a microservice system fails.
 ///
-/// Faultscope deploys an application under a chosen circumstance, drives its tests through a mesh that
-/// sees and steers every call, and keeps what happened as runs.
+/// Faultscope deploys an application under a chosen circumstance, runs its tests through a mesh that
+/// records and steers every call, and stores what happened as runs.
 #[derive(Debug, Parser)]
 #[command(name = "faultscope", version, after_help = exit::TABLE)]
 pub(crate) struct Cli {
@@ -37,10 +37,10 @@ pub(crate) struct Global {
     /// When to use colours; NO_COLOR works too.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub(crate) color: Color,
-    /// Show no progress.
+    /// Hide progress.
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
-    /// Say more about what happens inside; repeat for more.
+    /// Log more; repeat for even more.
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
@@ -80,10 +80,10 @@ pub(crate) enum Command {
     /// Example: faultscope debug cases/dd-f1.yaml --slots 4
     /// Example: faultscope debug --good before.yaml --bad after.yaml
     Debug(DebugArgs),
-    /// Perturbs tests that pass: repeats requests, restarts services, loses answers, and finds every defect.
+    /// Perturbs passing tests (repeats requests, restarts services, loses responses) and finds every defect.
     ///
-    /// Each test is run as it is, then with perturbations of the calls it was seen to make, or of the messages
-    /// of its actors. What makes it fail is reduced to the smallest set. Exit code 1 means that defects were
+    /// Each test first runs as it is, then with perturbations of the calls it makes, or of the messages
+    /// of its actors. Whatever makes it fail is reduced to the smallest set. Exit code 1 means that defects were
     /// found, 8 that a test fails without any perturbation.
     ///
     /// Example: faultscope resilience shop/faultscope.yaml "pay twice" --slots 2
@@ -95,18 +95,18 @@ pub(crate) enum Command {
     Test(TestArgs),
     /// Lists and shows stored runs.
     Runs(RunsArgs),
-    /// Shows what a debug or resilience campaign found and how it went, or writes it as a file.
+    /// Shows what a debug or resilience campaign found, or writes it as a file.
     ///
     /// Example: faultscope report last --format html --output report.html
     Report(ReportArgs),
-    /// Shows the failure of a reproduction bundle again, here and now.
+    /// Reproduces the failure of a bundle on this machine.
     ///
-    /// A bundle runs commands of its application: use only those of people you trust. Exit code 1 means that
-    /// the failure came again, 0 that the failing circumstance passes now.
+    /// A bundle runs commands of its application: only use bundles of people you trust. Exit code 1 means that
+    /// the failure was reproduced, 0 that the failing circumstance passes now.
     ///
     /// Example: faultscope repro repro.tar.gz
     Repro(ReproArgs),
-    /// Keeps what tracers send and answers trace viewers, like Zipkin, Jaeger and an OTLP collector.
+    /// Stores what tracers send and answers trace viewers, as Zipkin, Jaeger and an OTLP collector do.
     ///
     /// Example: faultscope serve --listen 127.0.0.1:9411
     Serve(ServeArgs),
@@ -114,40 +114,40 @@ pub(crate) enum Command {
     Traces(TracesArgs),
     /// Lists services that reported spans.
     Services(ServicesArgs),
-    /// Shows who called whom, how often and with how many errors, by reported spans.
+    /// Shows which services call each other, how often and with how many errors, from reported spans.
     Deps(DepsArgs),
     /// Lists and draws metrics of instances and services over time.
     Metrics(MetricsArgs),
-    /// Removes what a killed tool left behind, and old campaigns.
+    /// Removes what a killed faultscope left behind, and old campaigns.
     Clean(CleanArgs),
     /// Measures the tool against named peers and goals.
     ///
     /// Every figure with a goal has a verdict: met, tie (missed by no more than the stated tolerance), missed, or not
-    /// compared when its peer was left out. Exit code 1 means that a goal is missed, 4 that a peer is not there, 6 that
-    /// others used the machine so much that the figures are invalid.
+    /// compared if its peer was left out. Exit code 1 means that a goal is missed, 4 that a peer is missing, 6 that
+    /// other processes used the machine so much that the figures are invalid.
     ///
     /// Example: faultscope bench mesh --json
     Bench(BenchArgs),
-    /// Sends one HTTP request and prints the answer; fails when the status is 400 or above.
+    /// Sends one HTTP request and prints the response; fails if the status is 400 or above.
     Fetch(FetchArgs),
     /// Prints a completion script for a shell.
     ///
     /// Example: faultscope completions bash > /etc/bash_completion.d/faultscope
     Completions(CompletionsArgs),
-    /// A process that a bench measures from outside.
+    /// A process that a benchmark measures from outside.
     #[command(hide = true)]
     BenchPart(BenchPartArgs),
 }
 
-/// Where the application is and what it runs on.
+/// The application and the platform it runs on.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Target {
     #[command(flatten)]
     pub(crate) file: FileArg,
-    /// What runs the application.
+    /// The platform that runs the application.
     #[arg(long, value_enum, default_value_t = PlatformChoice::Process)]
     pub(crate) platform: PlatformChoice,
-    /// How processes are kept apart; as the file says by default.
+    /// How processes are isolated; by default as in the file.
     #[arg(long, value_enum)]
     pub(crate) isolation: Option<IsolationArg>,
     #[command(flatten)]
@@ -156,11 +156,11 @@ pub(crate) struct Target {
 
 impl Target {
     /// One application file.
-    pub(crate) fn of(file: PathBuf, platform: PlatformChoice, isolation: Option<IsolationArg>) -> Self {
+    pub(crate) fn for_file(file: PathBuf, platform: PlatformChoice, isolation: Option<IsolationArg>) -> Self {
         Self { file: file.into(), platform, isolation, comparison: Comparison::default() }
     }
 
-    /// The words that name the same application on the same platform again.
+    /// The arguments that select the same application on the same platform again.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = match self.comparison.is_asked_for() {
             true => self.comparison.words(),
@@ -182,7 +182,7 @@ impl Target {
 pub(crate) enum PlatformChoice {
     /// Processes on this machine.
     Process,
-    /// Containers of a Docker engine on this machine; `DOCKER_HOST` says which.
+    /// Containers of a Docker engine on this machine; uses `DOCKER_HOST` if it is set.
     #[cfg(feature = "docker")]
     Docker,
 }
@@ -197,13 +197,13 @@ pub(crate) enum IsolationArg {
     Ports,
 }
 
-/// Under which circumstance.
+/// The circumstance of a trial.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Under {
     /// Use the failing circumstance of the file instead of the simplest.
     #[arg(long)]
     pub(crate) failing: bool,
-    /// Add one delta, by its name in `faultscope check`.
+    /// Add one delta, named as `faultscope check` lists it.
     #[arg(long = "delta", value_name = "NAME", conflicts_with = "failing")]
     pub(crate) deltas: Vec<String>,
     /// Change one setting: nodes=3, instances.order=2, config.order.memory=64MiB,
@@ -213,7 +213,7 @@ pub(crate) struct Under {
     /// How much of each call is recorded.
     #[arg(long, value_enum)]
     pub(crate) record: Option<RecordArg>,
-    /// Decides every random choice.
+    /// Seed of every random choice.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -230,7 +230,7 @@ pub(crate) enum RecordArg {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Where to put the sample; a folder of its own under the temporary folder by default.
+    /// Folder for the sample; by default one in the temporary folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) into: Option<PathBuf>,
 }
@@ -239,24 +239,24 @@ pub(crate) struct DemoArgs {
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Start the application once, run its tests and name services that do not hand on trace context.
+    /// Start the application once, run its tests and report services that do not propagate trace context.
     #[arg(long)]
     pub(crate) probe: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// Compose files, later ones laid over earlier ones, or one Procfile. Without any, looks for
+    /// Compose files, later ones merged over earlier ones, or one Procfile. Without any, looks for
     /// compose.yaml, compose.yml, docker-compose.yaml, docker-compose.yml and their overrides, Procfile.
     #[arg(long = "file", short = 'f', value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Profiles to include.
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Vec<String>,
-    /// Where to write; `-` prints it.
+    /// File to write; `-` prints it.
     #[arg(long, short, default_value = "faultscope.yaml", value_name = "FILE")]
     pub(crate) output: PathBuf,
-    /// Write over an existing file.
+    /// Overwrite an existing file.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -267,10 +267,10 @@ pub(crate) struct UpArgs {
     pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) under: Under,
-    /// Offer each service's first port on this machine's loopback, from this port on.
+    /// Publish the first port of each service on the loopback interface, from this port on.
     #[arg(long, value_name = "PORT")]
     pub(crate) publish_from: Option<u16>,
-    /// End by itself after this time.
+    /// Stop after this time.
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) duration: Option<String>,
 }
@@ -284,16 +284,16 @@ pub(crate) struct TestArgs {
     /// Run only this test; repeat for several.
     #[arg(long = "test", value_name = "NAME")]
     pub(crate) tests: Vec<String>,
-    /// How many trials, each in a fresh deployment.
+    /// Number of trials, each in a fresh deployment.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) repeat: u32,
-    /// How many trials at the same time.
+    /// Number of trials at the same time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) slots: u16,
     /// Stop at the first failing trial.
     #[arg(long)]
     pub(crate) fail_fast: bool,
-    /// After how many trials a known one is repeated to see whether the environment is still the same.
+    /// Repeat a known trial after this many others, to notice changes of the environment.
     #[arg(long, default_value_t = 0, value_name = "TRIALS")]
     pub(crate) sentinel_every: u32,
 }
@@ -310,18 +310,18 @@ pub(crate) enum RunsCommand {
     Ls(RunsLsArgs),
     /// Shows one run: tests, evidence, service map and call trees.
     Show(RunsShowArgs),
-    /// Keeps a run and its whole campaign from `clean`, or gives it free.
+    /// Pins a run and its whole campaign, so that `clean` keeps it, or unpins it.
     Keep(RunsKeepArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsKeepArgs {
-    /// A run or a campaign, or the first letters of one.
+    /// A run or a campaign, or the beginning of its id.
     pub(crate) run: String,
     /// The application's folder or file.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) folder: PathBuf,
-    /// Give it free again.
+    /// Unpin it.
     #[arg(long)]
     pub(crate) off: bool,
 }
@@ -330,23 +330,23 @@ pub(crate) struct RunsKeepArgs {
 pub(crate) struct RunsLsArgs {
     #[command(flatten)]
     pub(crate) folder: FolderArg,
-    /// How many campaigns.
+    /// Number of campaigns.
     #[arg(long, default_value_t = 20)]
     pub(crate) limit: usize,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsShowArgs {
-    /// A run or a campaign, or the first letters of one; `last` for the newest.
+    /// A run or a campaign, or the beginning of its id; `last` for the newest.
     #[arg(default_value = "last")]
     pub(crate) run: String,
     /// The application's folder or file.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) folder: PathBuf,
-    /// Show the call tree of this trace, or the first letters of its id.
+    /// Show the call tree of this trace; the beginning of its id is enough.
     #[arg(long, value_name = "TRACE")]
     pub(crate) trace: Option<String>,
-    /// How many call trees to show.
+    /// Number of call trees to show.
     #[arg(long, default_value_t = 3)]
     pub(crate) traces: usize,
     #[command(flatten)]
@@ -357,13 +357,13 @@ pub(crate) struct RunsShowArgs {
 pub(crate) struct CleanArgs {
     #[command(flatten)]
     pub(crate) folder: FolderArg,
-    /// Also remove stored campaigns, all but this many of the newest.
+    /// Also remove stored campaigns, except this many of the newest.
     #[arg(long, value_name = "COUNT")]
     pub(crate) keep: Option<usize>,
-    /// Also remove stored campaigns that began longer ago: `168h`.
+    /// Also remove stored campaigns that are older than this: `168h`.
     #[arg(long, value_name = "DURATION")]
     pub(crate) keep_for: Option<String>,
-    /// Also remove the oldest stored campaigns beyond this size.
+    /// Also remove the oldest stored campaigns until all fit into this size.
     #[arg(long, value_name = "SIZE")]
     pub(crate) keep_bytes: Option<ByteSize>,
 }
@@ -372,16 +372,16 @@ pub(crate) struct CleanArgs {
 pub(crate) struct FetchArgs {
     /// The URL, with http.
     pub(crate) url: String,
-    /// The method.
+    /// HTTP method.
     #[arg(long, short = 'X', default_value = "GET")]
     pub(crate) method: String,
-    /// A header, `name: value`.
+    /// A header, `name: value`; repeat for several.
     #[arg(long = "header", short = 'H', value_name = "HEADER")]
     pub(crate) headers: Vec<String>,
-    /// The body.
+    /// Request body.
     #[arg(long, short = 'd')]
     pub(crate) data: Option<String>,
-    /// How long it may take.
+    /// Fail if it takes longer.
     #[arg(long, default_value = "30s")]
     pub(crate) within: String,
 }

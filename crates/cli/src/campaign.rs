@@ -1,5 +1,5 @@
-//! What every command that runs trials does before and after them: platform, session, progress, interruption,
-//! and closing everything whatever came of it.
+//! What every command that runs trials does around them: platform, session, progress, interruption, and closing
+//! everything whatever happened.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::project::Project;
 
-/// What a campaign is opened with.
+/// The options of a campaign.
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
     purpose: CampaignKind,
@@ -27,16 +27,16 @@ pub(crate) struct Opening<'a> {
     slots: u16,
     sentinel_every: u32,
     resume: Option<CampaignId>,
-    /// How long the longest test may take; a trial gets time around it.
+    /// The limit of the longest test; a trial gets more time around it.
     longest_test: Duration,
     up_at_least: Duration,
 }
 
-/// What a trial may take beside its tests: starts, `setup`, exporters, clearing away.
+/// The time limit of a trial beside its tests: starts, `setup`, exporters, clearing the slot.
 const AROUND_TESTS: Duration = Duration::from_secs(120);
 
 impl<'a> Opening<'a> {
-    /// A campaign of one slot.
+    /// A campaign with one slot.
     pub(crate) fn new(purpose: CampaignKind, target: &'a Target, seed: u64) -> Self {
         Self {
             purpose,
@@ -86,14 +86,14 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// A campaign that a command runs.
+/// A campaign that a command is running.
 pub(crate) struct RunningCampaign {
     pub(crate) session: Arc<Session>,
     progress: Option<Progress>,
 }
 
 impl RunningCampaign {
-    /// Brings up platform and session, and begins to show progress.
+    /// Opens platform and session, and starts the progress display.
     pub(crate) async fn open(
         project: &Project,
         opening: Opening<'_>,
@@ -101,14 +101,14 @@ impl RunningCampaign {
         printer: &Printer,
     ) -> Result<Self, CommandError> {
         let platform = project.platform(opening.target).await?;
-        project.say_fixed_names(&*platform, printer);
+        project.warn_of_hardcoded_hosts(&*platform, printer);
         let options = opening.options(project)?;
         let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
         let progress = Some(Progress::start(&session, global, printer));
         Ok(Self { session, progress })
     }
 
-    /// Does the work of the campaign, then closes everything; what went wrong in the work comes first.
+    /// Runs the campaign, then closes everything; an error of the work is reported before one of closing.
     pub(crate) async fn run<T>(
         mut self,
         work: impl AsyncFnOnce(&Arc<Session>) -> Result<T, EngineError>,
@@ -123,7 +123,7 @@ impl RunningCampaign {
         Ok(done)
     }
 
-    /// Takes the line of progress away.
+    /// Removes the progress line.
     pub(crate) async fn end_progress(&mut self) {
         if let Some(progress) = self.progress.take() {
             progress.finish().await;
@@ -137,7 +137,7 @@ impl RunningCampaign {
     }
 }
 
-/// Closes a session that nothing else holds any more.
+/// Closes a session that nothing else uses any more.
 pub(crate) async fn close(session: Arc<Session>, summary: &str) -> Result<(), CommandError> {
     match Arc::try_unwrap(session) {
         Ok(session) => Ok(session.close(summary).await?),
@@ -145,7 +145,7 @@ pub(crate) async fn close(session: Arc<Session>, summary: &str) -> Result<(), Co
     }
 }
 
-/// A token that Ctrl-C, SIGTERM and SIGHUP cancel; a second Ctrl-C ends the tool at once.
+/// A token that Ctrl-C, SIGTERM and SIGHUP cancel; a second Ctrl-C exits at once.
 pub(crate) fn interrupted() -> CancellationToken {
     let token = CancellationToken::new();
     let stop = token.clone();

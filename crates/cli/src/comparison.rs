@@ -14,11 +14,11 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project::{FILE_NAME, Project};
 
-/// The most files, and bytes of them, that are read to see whether two folders hold the same.
-const MOST_FILES: usize = 5_000;
-const MOST_BYTES: u64 = 256 << 20;
+/// The most files and bytes that are compared to decide whether two folders are equal.
+const MAX_FILES: usize = 5_000;
+const MAX_BYTES: u64 = 256 << 20;
 
-/// What is compared.
+/// The options of a comparison.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Comparison {
     /// A deployment that works: an application file, a folder, or Compose files (repeat for overrides).
@@ -34,12 +34,12 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Whether something is compared at all.
+    /// Whether a comparison was requested.
     pub(crate) fn is_asked_for(&self) -> bool {
         !self.bad.is_empty()
     }
 
-    /// The words that ask for the same comparison again.
+    /// The arguments that request the same comparison again.
     pub(crate) fn words(&self) -> Vec<String> {
         let some = |flag: &'static str, paths: &[PathBuf]| -> Vec<String> {
             paths.iter().flat_map(|p| [flag.to_owned(), p.to_string_lossy().into_owned()]).collect()
@@ -48,7 +48,7 @@ impl Comparison {
             .concat()
     }
 
-    /// Reads both sides and lays them over one another.
+    /// Reads and merges both sides.
     pub(crate) fn read(&self, printer: &Printer) -> Result<Project, CommandError> {
         let (mut good, mut bad) = (side(&self.good, printer)?, side(&self.bad, printer)?);
         let root = share_a_root(&mut good, &mut bad, &[&self.good[..], &self.bad[..]].concat())?;
@@ -66,13 +66,13 @@ impl Comparison {
     }
 }
 
-/// One side, whatever it is written in.
+/// Reads one side, in whatever format it is.
 fn side(paths: &[PathBuf], printer: &Printer) -> Result<Project, CommandError> {
     let [first, ..] = paths else { return Err(CommandError::usage("`--good` and `--bad` go together")) };
     if first.is_dir() && first.join(FILE_NAME).is_file() {
         return Project::read(first);
     }
-    let files = if first.is_dir() { init::look_in(first)? } else { paths.to_vec() };
+    let files = if first.is_dir() { init::find_files(first)? } else { paths.to_vec() };
     if files.len() == 1 && !is_foreign(&files[0]) {
         return Project::read(&files[0]);
     }
@@ -87,14 +87,14 @@ fn side(paths: &[PathBuf], printer: &Printer) -> Result<Project, CommandError> {
     Ok(Project { application, root })
 }
 
-/// Whether a file is Compose or a Procfile rather than an application file: by its name, or because it has what only
-/// Compose files have.
+/// Whether a file is a Compose file or a Procfile rather than an application file: by its name, or because it has
+/// keys that only Compose files have.
 fn is_foreign(file: &Path) -> bool {
     let name = file.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
     if ["compose", "docker-compose", "procfile"].iter().any(|start| name.starts_with(start)) {
         return true;
     }
-    // An application file is read, and complained about, as what it is.
+    // An application file with mistakes is reported as one.
     let text = std::fs::read_to_string(file).unwrap_or_default();
     looks_like_compose(&text)
 }
@@ -112,8 +112,8 @@ fn looks_like_compose(text: &str) -> bool {
     has("services:") && !ours.iter().any(|key| has(key)) && (image() || top_level.iter().any(|key| has(key)))
 }
 
-/// Both sides below one folder: the same one, or the nearest that holds both. Services whose folders hold
-/// the same files then use those of the bad side, so that a copy alone is no difference.
+/// Moves both sides below one folder: the same one, or the nearest that contains both. Services whose folders have
+/// the same files then use those of the bad side, so that a mere copy is no difference.
 fn share_a_root(good: &mut Project, bad: &mut Project, named: &[PathBuf]) -> Result<PathBuf, CommandError> {
     if good.root == bad.root {
         return Ok(bad.root.clone());
@@ -170,7 +170,7 @@ fn move_service(service: &mut Service, prefix: &str) {
     }
 }
 
-/// The tests of a project as they run from another root.
+/// The tests of a project, adapted to another root.
 fn prefixed_tests(
     project: &Project,
     root: &Path,
@@ -197,10 +197,10 @@ fn prefixed_tests(
     Ok(tests)
 }
 
-/// Whether two folders hold the same files, apart from the named ones. Folders that are too large to read
-/// count as different: a difference too many costs trials, one too few hides the cause.
+/// Whether two folders contain the same files, apart from the named ones. Folders that are too large to compare
+/// count as different: a superfluous delta costs trials, a missing one hides the cause.
 fn same_files(a: &Path, b: &Path, ignored: &[PathBuf]) -> bool {
-    let mut left = MOST_BYTES;
+    let mut left = MAX_BYTES;
     match (listing(a, ignored, &mut left), listing(b, ignored, &mut left)) {
         (Some(one), Some(other)) => one == other,
         _ => false,
@@ -229,10 +229,10 @@ fn listing(root: &Path, ignored: &[PathBuf], left: &mut u64) -> Option<BTreeMap<
             } else {
                 std::fs::read_link(&path).ok()?.to_string_lossy().into_owned().into_bytes()
             };
-            // The content itself is compared; what is kept of a large file is its digest.
+            // Contents are compared; of a large file only its digest is kept.
             let kept = if content.len() > 4096 { digest(&content) } else { content };
             found.insert(path.strip_prefix(root).ok()?.to_owned(), kept);
-            if found.len() > MOST_FILES {
+            if found.len() > MAX_FILES {
                 return None;
             }
         }

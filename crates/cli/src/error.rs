@@ -1,4 +1,4 @@
-//! What a command reports when it cannot do its work: a kind, a chain of causes, a hint.
+//! Errors of commands: an exit code, a chain of causes, a hint.
 
 use faultscope_bench::{BenchError, BenchErrorKind};
 use faultscope_engine::EngineError;
@@ -14,14 +14,14 @@ const LEAST_SUGGESTED: u64 = 4096;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A command that could not do its work.
+/// A command that failed.
 #[derive(Debug)]
 pub(crate) struct CommandError {
     pub(crate) exit: Exit,
     pub(crate) message: String,
     pub(crate) causes: Vec<String>,
     pub(crate) hint: Option<String>,
-    /// Lines of a service that explain it.
+    /// The last lines of a service that explain it.
     pub(crate) lines: Vec<String>,
 }
 
@@ -206,11 +206,7 @@ mod tests {
             (ViewError::Empty(Subject::Run), "there are no runs yet", "`faultscope test` makes one"),
             (not_found(Subject::Run), "there is no run `beef`", "`faultscope runs ls` lists them"),
             (not_found(Subject::Campaign), "there is no campaign `beef`", "`faultscope runs ls` lists them"),
-            (
-                not_found(Subject::Trace),
-                "the trace id `beef` is not known",
-                "`faultscope traces ls` lists traces",
-            ),
+            (not_found(Subject::Trace), "there is no trace `beef`", "`faultscope traces ls` lists traces"),
             (
                 not_found(Subject::Metric),
                 "there is no metric `beef` here",

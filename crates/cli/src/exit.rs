@@ -5,25 +5,25 @@ use std::process::ExitCode;
 /// How a command ended. The numbers are part of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did what it should, and found nothing wrong.
+    /// Success: nothing wrong was found.
     Done = 0,
-    /// A failure was found: a test failed, a cause was reduced, a goal of a yardstick was missed.
+    /// A failure was found: a test failed, a cause was found, a goal of a benchmark was missed.
     Found = 1,
     /// The command line is wrong.
     Usage = 2,
     /// The application file is wrong.
     Spec = 3,
-    /// The platform is not there or lacks a right, or a peer of a yardstick is missing.
+    /// The platform is not available, a permission or a peer of a benchmark is missing.
     Platform = 4,
-    /// The trial could not be judged, or the failure does not come back.
+    /// The trial could not be judged, or the failure was not reproduced.
     Unresolved = 5,
-    /// The environment spoiled trials or measurements, or changed under them.
+    /// The environment spoiled trials or measurements, or changed during them.
     Environment = 6,
-    /// The time or the trials that were given are used up.
+    /// The budget of time or trials is used up.
     Budget = 7,
-    /// The test fails already in the simplest circumstance.
+    /// The test fails in the simplest circumstance.
     FailsAlready = 8,
-    /// The tool itself broke.
+    /// A bug in the tool.
     Internal = 70,
     /// It was interrupted.
     Interrupted = 130,

@@ -1,4 +1,4 @@
-//! Where an application is, as every command takes it: as a word, or after `--folder`.
+//! The application argument that every command has: positional, or after `--folder`.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(crate) struct FileArg {
     /// The application file, or the folder it is in.
     #[arg(value_name = "FILE", default_value = FILE_NAME, conflicts_with = "folder")]
     file: PathBuf,
-    /// The same as FILE, as commands that read what was stored have it.
+    /// The same as FILE, for symmetry with commands that only read the store.
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
@@ -32,10 +32,10 @@ impl Deref for FileArg {
     }
 }
 
-/// An application's folder or file, for commands that read what was stored.
+/// The folder or file of an application, for commands that only read the store.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FolderArg {
-    /// The application's folder or file; what is stored lies in `.faultscope` beside it.
+    /// The application's folder or file; its data is in `.faultscope` beside it.
     #[arg(value_name = "FOLDER", default_value = ".", conflicts_with = "folder")]
     place: PathBuf,
     /// The same as FOLDER.

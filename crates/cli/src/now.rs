@@ -1,4 +1,4 @@
-//! What commands mean by now, and by a duration that was typed.
+//! The current time, and durations as typed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ pub(crate) fn now_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A duration as it is typed, in microseconds.
+/// Parses a duration into microseconds.
 pub(crate) fn parse_micros(text: &str) -> Result<u64, CommandError> {
     let duration = units::parse_duration(text).map_err(|e| CommandError::usage(e.to_string()))?;
     Ok(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))

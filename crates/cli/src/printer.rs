@@ -1,4 +1,4 @@
-//! Results go to stdout, talk goes to stderr.
+//! Prints results to stdout and messages to stderr.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::Color;
 use crate::error::CommandError;
 
-/// Prints results and talk.
+/// Prints results and messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Printer {
     pub(crate) json: bool,
@@ -40,14 +40,14 @@ impl Printer {
         }
     }
 
-    /// A line of the result.
+    /// Prints a line of the result.
     pub(crate) fn line(&self, text: impl Display) {
         self.answered.store(true, Ordering::Relaxed);
-        // A closed pipe (`| head`) ends the talk, not the work.
+        // A closed pipe (`| head`) ends the output, not the work.
         let _ = writeln!(io::stdout().lock(), "{text}");
     }
 
-    /// The result as JSON.
+    /// Prints the result as JSON.
     pub(crate) fn result(&self, value: &impl Serialize) -> Result<(), CommandError> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|e| CommandError::internal("the result cannot be written as JSON").because(e))?;
@@ -55,7 +55,7 @@ impl Printer {
         Ok(())
     }
 
-    /// Something said beside the result.
+    /// Prints a message to stderr.
     pub(crate) fn talk(&self, text: impl Display) {
         if !self.quiet {
             let _ = writeln!(io::stderr().lock(), "{text}");
@@ -83,7 +83,7 @@ impl Printer {
         }
         drop(out);
         if self.json && !self.answered.load(Ordering::Relaxed) {
-            // Who reads results by program reads this, too, and finds one document either way.
+            // Programs that read results get errors as JSON, too: one document either way.
             self.line(error.to_json());
         }
     }

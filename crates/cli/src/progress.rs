@@ -1,5 +1,5 @@
-//! Progress of a campaign on stderr: nothing in the first moment, a line that moves on a terminal, plain
-//! lines where there is none.
+//! Progress of a campaign on stderr: nothing in the first moment, then a line that updates on a terminal, or plain
+//! lines without one.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -21,25 +21,25 @@ use crate::printer::Printer;
 /// Work that ends within this time shows nothing.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Without a terminal a search that stands still says so this often.
+/// Without a terminal a search without progress prints a line this often.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
-/// Shows a session's events until it is finished.
+/// Displays the events of a session until it is finished.
 pub(crate) struct Progress {
     task: Option<JoinHandle<()>>,
     bar: ProgressBar,
 }
 
-/// What the events so far come to; the event log gives the same.
+/// What the display needs to know from past events; the event log would give the same.
 #[derive(Debug, Default)]
 struct State {
     finished: usize,
     cancelled: usize,
     running: BTreeMap<TrialId, String>,
-    /// What finished trials took, and how many did.
+    /// The total time of finished trials, and their number.
     took: (Duration, u32),
     search: Option<SearchStands>,
-    /// What a search looks for.
+    /// What the search reduces: deltas, or parts of an input.
     unit: &'static str,
 }
 
@@ -71,7 +71,7 @@ impl Progress {
                         bar.println(text);
                     }
                     if let Event::TrialInvalid { trial, reason, next_try } = &*event {
-                        bar.println(format!("{trial} was spoiled ({reason}); try {next_try} begins"));
+                        bar.println(format!("{trial} is invalid ({reason}); starting attempt {next_try}"));
                     }
                     state.apply(&event);
                     if shown && !moves && plain.wants(&state) {
@@ -90,7 +90,7 @@ impl Progress {
         Self { task: Some(task), bar }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) async fn finish(mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
@@ -109,14 +109,14 @@ impl Drop for Progress {
     }
 }
 
-/// Decides when a line is printed where none can move.
+/// Decides when a plain line is printed.
 struct Plain {
     last: Option<SearchStands>,
     at: Instant,
 }
 
 impl Plain {
-    /// Whether the search got further, or nothing was said for long.
+    /// Whether the search made progress, or nothing was printed for long.
     fn wants(&mut self, state: &State) -> bool {
         let Some(now) = state.search else { return false };
         let further = self.last.is_none_or(|last| (last.left, last.causes) != (now.left, now.causes));
@@ -204,7 +204,7 @@ impl State {
         parts.join("   ")
     }
 
-    /// What the search thinks is left, at the pace of the trials so far.
+    /// The estimated time that is left, at the pace of the trials so far.
     fn time_left(&self, search: &SearchStands) -> Option<Duration> {
         let (took, trials) = self.took;
         if trials == 0 || search.remaining < 0.5 {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_tells_where_it_stands_and_how_long_it_will_take() {
+    fn a_search_shows_progress_and_remaining_time() {
         let mut state = State { unit: "delta", ..State::default() };
         for event in [finished(1), finished(2), stands(12, 0, 8.0)] {
             state.apply(&event);

@@ -1,11 +1,11 @@
-//! Finds the application file, reads it, and makes the platform it runs on.
+//! Finds and reads the application file, and creates the platform it runs on.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use faultscope_engine::{Cases, SessionOptions};
-use faultscope_model::application::{FixedName, IsolationChoice, TestBody, TestCase, nearest};
+use faultscope_model::application::{HardcodedHost, IsolationChoice, TestBody, TestCase, nearest};
 use faultscope_model::units::count;
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{Application, CampaignKind, Circumstance, DeltaSet, ServiceName, Space};
@@ -20,13 +20,13 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
-/// The file name that is looked for in a folder.
+/// The default name of an application file.
 pub(crate) const FILE_NAME: &str = "faultscope.yaml";
 
-/// Larger programs are not looked into.
-const MOST_PROGRAM: u64 = 1 << 20;
+/// Larger programs are not searched for host names.
+const MAX_PROGRAM: u64 = 1 << 20;
 
-/// An application and the folder it lies in.
+/// An application and the folder of its file.
 #[derive(Debug)]
 pub(crate) struct Project {
     pub(crate) application: Application,
@@ -34,8 +34,8 @@ pub(crate) struct Project {
 }
 
 impl Project {
-    /// The application that was asked for: one file, or two deployments laid over one another.
-    pub(crate) fn of(target: &Target, printer: &Printer) -> Result<Self, CommandError> {
+    /// The requested application: one file, or two deployments merged.
+    pub(crate) fn open(target: &Target, printer: &Printer) -> Result<Self, CommandError> {
         if target.comparison.is_asked_for() {
             target.comparison.read(printer)
         } else {
@@ -43,7 +43,7 @@ impl Project {
         }
     }
 
-    /// Reads an application file, given itself or its folder.
+    /// Reads an application file, given its path or its folder.
     pub(crate) fn read(path: &Path) -> Result<Self, CommandError> {
         let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
         let text = std::fs::read_to_string(&file).map_err(|e| {
@@ -62,7 +62,7 @@ impl Project {
             Ok((text, next.to_string_lossy().into_owned()))
         };
         let application = Application::read(&text, &name, &load)?;
-        // Paths in a file are relative to the outermost file it extends: that one belongs to the services.
+        // Paths in a file are relative to the outermost file it extends, since that one defines the services.
         let root = root_of(&file, &text).unwrap_or_else(|| folder_of(&file));
         let root = std::fs::canonicalize(&root).map_err(|e| {
             CommandError::new(Exit::Spec, format!("cannot open {}", root.display())).because(e)
@@ -70,7 +70,7 @@ impl Project {
         Ok(Self { application, root })
     }
 
-    /// Puts the cases that tests list in the place of these tests, each a test of its own.
+    /// Replaces tests that list their cases by one test for each case.
     pub(crate) async fn find_cases(&mut self, printer: &Printer) -> Result<Vec<Cases>, CommandError> {
         let lists = |test: &TestCase| matches!(test.body, TestBody::Discover { each: Some(_), .. });
         if let Some(test) = self.application.tests.iter().find(|test| lists(test)) {
@@ -83,14 +83,14 @@ impl Project {
         })?;
         for Cases { test, left_out, .. } in found.iter().filter(|cases| cases.left_out > 0) {
             printer.warn(format!(
-                "{test}: {} left out: such a name would be taken for something else",
+                "{test}: {} skipped, because the name would be mistaken for something else",
                 count(*left_out, "case")
             ));
         }
         Ok(found)
     }
 
-    /// The platform that was asked for.
+    /// The requested platform.
     pub(crate) async fn platform(&self, target: &Target) -> Result<Arc<dyn Platform>, CommandError> {
         let isolation = match target.isolation {
             None => match self.application.isolation {
@@ -124,17 +124,17 @@ impl Project {
         }
     }
 
-    /// Says which services cannot find others by their names, where ports of this machine stand for networks.
-    pub(crate) fn say_fixed_names(&self, platform: &dyn Platform, printer: &Printer) {
+    /// Warns of host names that do not resolve if services are isolated by ports only.
+    pub(crate) fn warn_of_hardcoded_hosts(&self, platform: &dyn Platform, printer: &Printer) {
         if platform.capabilities().isolation != Isolation::Ports {
             return;
         }
         let read = |path: &str| {
             let path = self.root.join(path);
-            let is_small = std::fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= MOST_PROGRAM);
+            let is_small = std::fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= MAX_PROGRAM);
             is_small.then(|| std::fs::read_to_string(path).ok())?
         };
-        for FixedName { service, host, place } in self.application.fixed_names(read) {
+        for HardcodedHost { service, host, place } in self.application.hardcoded_hosts(read) {
             let host = crate::render::waterfall::plain(&host);
             printer.warn(format!(
                 "{service} calls `{host}` by the name in {place}, which leads nowhere with isolation by ports: \
@@ -162,7 +162,7 @@ impl Project {
         Ok(options)
     }
 
-    /// The space of deltas and the set that was asked for, with single settings laid over both ends.
+    /// The space of deltas and the requested set, with single settings applied to both ends.
     pub(crate) fn under(&self, under: &Under) -> Result<(Space, DeltaSet), CommandError> {
         let mut application = self.application.clone();
         for setting in &under.settings {
@@ -192,7 +192,7 @@ impl Project {
             };
             set.insert(found);
         }
-        // A wrong value shows before anything is started.
+        // A wrong value is reported before anything starts.
         let circumstance = space.circumstance(&set).map_err(|e| spec(&e))?;
         let expansion = faultscope_model::application::Expansion {
             program: String::new(),
@@ -203,13 +203,13 @@ impl Project {
     }
 }
 
-/// The folder that campaigns of an application are kept in.
+/// The folder of an application's campaigns.
 pub(crate) fn state_folder(path: &Path) -> PathBuf {
     let folder = if path.is_file() { folder_of(path) } else { path.to_owned() };
     folder.join(".faultscope")
 }
 
-/// What is secret by the application file, where there is one; what always is otherwise.
+/// The secrets that the application file declares, if there is one; otherwise the built-in ones.
 pub(crate) fn secrets_of(path: &Path, printer: &Printer) -> SecretOptions {
     let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
     if !file.is_file() {
@@ -218,7 +218,8 @@ pub(crate) fn secrets_of(path: &Path, printer: &Printer) -> SecretOptions {
     match Project::read(&file) {
         Ok(project) => SecretOptions { rules: project.application.record.secrets, key: None },
         Err(_) => {
-            printer.warn(format!("{} cannot be read: only what is always secret is hidden", file.display()));
+            printer
+                .warn(format!("{} cannot be read: only the built-in secrets are redacted", file.display()));
             SecretOptions::default()
         }
     }
@@ -243,7 +244,7 @@ fn root_of(file: &Path, text: &str) -> Option<PathBuf> {
     }
     let mut here = file.to_owned();
     let mut text = text.to_owned();
-    // Reading has refused longer chains.
+    // Reading has rejected longer chains.
     for _ in 0..16 {
         let Some(next) = serde_saphyr::from_str::<Head>(&text).ok().and_then(|head| head.extends) else {
             return Some(folder_of(&here));
@@ -282,7 +283,7 @@ fn change(
     } else if let Some(name) = key.strip_prefix("versions.") {
         circumstance.versions.insert(service(name)?, value.to_owned());
     } else if let Some(rest) = key.strip_prefix("config.") {
-        // A service's name may hold dots: the longest that fits is meant.
+        // A service's name may contain dots: the longest match counts.
         let fits = |s: &&ServiceName| rest.strip_prefix(s.as_str()).is_some_and(|rest| rest.starts_with('.'));
         let name = services.iter().filter(fits).max_by_key(|s| s.as_str().len()).ok_or_else(wrong)?;
         let item = &rest[name.as_str().len() + 1..];

@@ -1,4 +1,4 @@
-//! The sample applications, carried in the binary so that the demo needs no checkout.
+//! The sample applications, embedded so that the demo needs no checkout.
 
 use std::io;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) const TICKETING: Sample = sample!("ticketing":
     "cases/booking/fallback.yaml", "cases/booking/pair.yaml", "cases/booking/all.yaml");
 
 impl Sample {
-    /// Writes the files below a folder. Files that are there already with other content stay.
+    /// Writes the files into a folder. Existing files with other content stay.
     pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
         for (name, text) in self.files {
             let path = folder.join(name);

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 
 use crate::frame;
 
-/// The whole report as a page that needs nothing else.
+/// The whole report as a self-contained page.
 pub fn debug_report(document: &Document) -> String {
     let report = &document.report;
     // A page may be read anywhere, so its commands name no folder.
@@ -50,7 +50,7 @@ pub fn debug_report(document: &Document) -> String {
     frame::page(&format!("{}: {}", report.application, headline(report)), &body)
 }
 
-/// What was found, in one line.
+/// The result in one line.
 fn headline(report: &DebugReport) -> String {
     match (&report.verdict, report.causes.as_slice()) {
         (Verdict::Reduced, [only]) => {
@@ -128,7 +128,7 @@ fn deltas(list: &[NamedDelta]) -> Markup {
     }
 }
 
-/// Where the failure starts, for numbers.
+/// The boundaries of numeric deltas.
 fn boundaries(found: &[ValueBoundary]) -> Markup {
     if found.is_empty() {
         return html! {};
@@ -190,7 +190,7 @@ fn evidence(difference: &Difference) -> Markup {
     }
 }
 
-/// How a service ended that does not come up.
+/// How a service ended that does not become ready.
 fn last_words(start: &StartReport) -> Markup {
     html! {
         h2 { "Evidence: how it ended" }
@@ -260,7 +260,7 @@ fn timeline(course: &Course) -> Markup {
     }
 }
 
-/// The paper's Table 4, with the tasks of its Figure 4 below.
+/// Table 4 of the paper, with the tasks of its Figure 4 below.
 fn rounds(rounds: &[RoundCounts]) -> Markup {
     if rounds.is_empty() {
         return html! {};

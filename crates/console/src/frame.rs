@@ -1,10 +1,10 @@
-//! What every page has: one file, its own style, light and dark, no script and nothing from outside.
+//! The frame of every page: one file with its own style, light and dark, no script and no external resources.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
 
-/// A whole page around its parts.
+/// Wraps a body in a complete page.
 pub(crate) fn page(title: &str, body: &Markup) -> String {
     html! {
         (DOCTYPE)
@@ -12,7 +12,7 @@ pub(crate) fn page(title: &str, body: &Markup) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                // Reports hold texts of services: whatever they say, nothing is loaded or run.
+                // Reports contain texts of services: whatever they say, nothing may be loaded or run.
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
                 meta name="color-scheme" content="light dark";
                 title { (title) }

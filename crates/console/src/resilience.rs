@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use crate::frame;
 
-/// The whole report as a page that needs nothing else.
+/// The whole report as a self-contained page.
 pub fn resilience_report(report: &ResilienceReport) -> String {
     let ResilienceView { defects, trials, tests, .. } = ResilienceView::new(report);
     let headline = headline(report);
@@ -41,7 +41,7 @@ fn test_part(shown: &TestView<'_>) -> Markup {
         h2 { (test.test) }
         @match &test.verdict {
             Verdict::Clean => p.good { "It passed with everything that was done to it." },
-            Verdict::NothingToPerturb => p { "There was nothing that could be done to it." },
+            Verdict::NothingToPerturb => p { "It makes no calls or messages that could be perturbed." },
             Verdict::FailsAlready => p.bad { "It fails without any perturbation." },
             Verdict::Unresolved { reason } => p.bad { "It could not be judged: " (reason) },
             Verdict::Stopped => p { "It was stopped before all was tried." },
@@ -52,8 +52,8 @@ fn test_part(shown: &TestView<'_>) -> Markup {
         @for (number, defect) in test.defects.iter().enumerate() { (defect_part(defect, number + 1)) }
         div.sheet {
             table {
-                tr { th { "calls seen" } th { "without perturbations" } th { "neutral" } th { "changing" }
-                     th { "confirming" } th { "unresolved" } th { "time" } }
+                tr { th { "calls seen" } th { "without perturbations" } th { "with neutral perturbations" } th { "with faults" }
+                     th { "to confirm" } th { "unresolved" } th { "time" } }
                 tr {
                     td.number { (test.seen) } td.number { (trials.baseline) } td.number { (trials.neutral) }
                     td.number { (trials.changing) } td.number { (trials.confirming) }
@@ -74,8 +74,8 @@ fn test_part(shown: &TestView<'_>) -> Markup {
                 p.soft { "Unresolved: " (unresolved.reason) " (" (unresolved.trials) " of " (count(trials.all(), "trial")) ")" }
             }
             @if let Some(flaky) = test.flaky {
-                p.soft { "It fails by itself at times: " (flaky.failed) " of " (flaky.tried)
-                    " runs. What fails was tried " (flaky.must_fail) " times." }
+                p.soft { "It is flaky without perturbations: " (flaky.failed) " of " (flaky.tried)
+                    " runs failed. Failing trials were repeated " (flaky.must_fail) " times." }
             }
             @for note in &test.notes { p.soft { (note) } }
         }
@@ -110,7 +110,7 @@ fn defect_part(defect: &Defect, number: usize) -> Markup {
     }
 }
 
-/// The calls with bars for when and how long, and what was done to them.
+/// The calls with time bars, and the perturbations.
 fn trace(steps: &[TraceStep]) -> Markup {
     const WIDTH: u64 = 200;
     let whole = trace_length_us(steps).max(1);

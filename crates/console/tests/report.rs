@@ -50,7 +50,7 @@ async fn document(strategy: Strategy, when: Condition) -> Document {
     let id = session.id().to_string();
     Arc::try_unwrap(session).unwrap().close("done").await.unwrap();
     let store = Store::open(folder.path().join(".faultscope")).unwrap();
-    Document::read(&store.campaign_by(&id).unwrap()).unwrap().unwrap()
+    Document::read(&store.find_campaign(&id).unwrap()).unwrap().unwrap()
 }
 
 fn poison() -> Condition {

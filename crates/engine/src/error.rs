@@ -1,4 +1,4 @@
-//! What stops a campaign. A failing system under test never does: that is an outcome.
+//! Errors that stop a campaign. A failing system under test never does: that is an outcome.
 
 use faultscope_mesh::MeshError;
 use faultscope_model::TrialId;
@@ -7,58 +7,58 @@ use faultscope_model::space::Excluded;
 use faultscope_platform::PlatformError;
 use faultscope_store::StoreError;
 
-/// What stops a campaign.
+/// Why a campaign stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The application cannot have this circumstance.
+    /// The application cannot be deployed in this circumstance.
     #[error("this circumstance cannot be deployed")]
     Plan(#[from] PlanError),
     /// The deltas exclude one another.
     #[error("these deltas cannot be combined")]
     Excluded(#[from] Excluded),
-    /// The platform refused.
+    /// An error of the platform.
     #[error("the platform failed")]
     Platform(#[source] Box<PlatformError>),
-    /// The mesh refused.
+    /// An error of the mesh.
     #[error("the mesh failed")]
     Mesh(#[from] MeshError),
-    /// The store refused.
+    /// An error of the store.
     #[error("the store failed")]
     Store(#[from] StoreError),
-    /// The infrastructure spoiled a trial again and again.
-    #[error("{trial} was spoiled {tries} times, the last time because {reason}")]
+    /// The infrastructure spoiled a trial repeatedly.
+    #[error("{trial} could not be completed in {tries} attempts; the last one failed: {reason}")]
     Invalid {
-        /// Which.
+        /// The trial.
         trial: TrialId,
-        /// How often it was tried.
+        /// The number of attempts.
         tries: u32,
-        /// Why it failed last.
+        /// What went wrong in the last one.
         reason: String,
     },
-    /// A known circumstance no longer shows what it showed before, so no answer could be trusted.
-    #[error("the environment changed: a known circumstance gave {now} where it had given {before}")]
+    /// A known circumstance gave another outcome than before, so no answer can be trusted.
+    #[error("the environment changed: a repeated trial gave {now} instead of {before}")]
     Sentinel {
-        /// The repetition.
+        /// The sentinel.
         trial: TrialId,
-        /// What it gave first.
+        /// The earlier outcome.
         before: String,
-        /// What it gave now.
+        /// The outcome now.
         now: String,
     },
-    /// An earlier campaign cannot go on.
+    /// An earlier campaign cannot be resumed.
     #[error("the campaign cannot be resumed: {problem}")]
     CannotResume {
-        /// Why.
+        /// The reason.
         problem: String,
     },
-    /// Something of the tool itself broke.
+    /// A bug in the tool.
     #[error("internal: {0}")]
     Internal(String),
 }
 
 impl From<PlatformError> for EngineError {
     fn from(error: PlatformError) -> Self {
-        // By far the largest of all, and rare.
+        // By far the largest variant, and rare.
         Self::Platform(Box::new(error))
     }
 }

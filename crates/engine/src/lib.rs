@@ -1,8 +1,8 @@
 //! The one async orchestrator: it deploys, drives, judges and records.
 //!
-//! Four rooms carry everything: a [`Session`] holds a platform, a mesh and a store for one campaign and leases
+//! Four modules do the work: a [`Session`] holds a platform, a mesh and a store for one campaign and leases
 //! its slots; a trial is a pipeline from circumstance to stored run with one exchangeable stage, its [`Drive`];
-//! the driver is the one loop that carries out the trials that somebody asks for; views read what is stored.
+//! the driver is the one loop that runs requested trials; views read what is stored.
 //! Each capability is a module beside them.
 
 pub mod debug;

@@ -1,9 +1,9 @@
-//! A call for tests, of which each changes what it is about.
+//! A sample span for unit tests, each of which changes what it is about.
 
 use faultscope_model::span::Wire;
 use faultscope_model::{InstanceId, NodeId, Span, SpanId, TraceId};
 
-/// A call of the test that was answered well.
+/// A successful call of the test.
 pub(crate) fn span() -> Span {
     Span {
         trace: TraceId(1),

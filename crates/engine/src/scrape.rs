@@ -1,11 +1,11 @@
-//! Asks for metrics in the way of Prometheus: one GET, one bounded answer.
+//! Scrapes metrics as Prometheus does: one GET, one bounded response.
 
 use std::io;
 
 use bytes::Bytes;
 use faultscope_store::interop::Batch;
 use faultscope_store::slices::Point;
-use faultscope_store::{Asked, read_exposition};
+use faultscope_store::{ScrapeSource, read_exposition};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
 use hyper::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST};
@@ -14,13 +14,13 @@ use tokio::net::TcpStream;
 
 use crate::session::now_us;
 
-/// The largest answer that is read.
+/// The largest response that is read.
 const ANSWER_LIMIT: usize = 8 << 20;
 
-/// The plain format first: it is what everyone can tell.
+/// The plain format first, since every exporter supports it.
 const FORMATS: &str = "text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q=0.5";
 
-/// Asks over a connection for the metrics of an instance, given with its service.
+/// Scrapes the metrics of an instance over a connection.
 pub async fn scrape(
     stream: TcpStream,
     host: &str,
@@ -46,7 +46,7 @@ pub async fn scrape(
         let body = Limited::new(response.into_body(), ANSWER_LIMIT).collect().await;
         Ok((body.map_err(io::Error::other)?.to_bytes(), open_metrics))
     };
-    // The connection lives as long as the question: both are polled here, and dropped together.
+    // The connection lives as long as the request: both are polled here, and dropped together.
     tokio::pin!(connection, exchange);
     let (body, open_metrics) = tokio::select! {
         answer = &mut exchange => answer?,
@@ -55,5 +55,5 @@ pub async fn scrape(
             exchange.await?
         }
     };
-    Ok(read_exposition(&body, &Asked { service, instance, at_us, open_metrics }))
+    Ok(read_exposition(&body, &ScrapeSource { service, instance, at_us, open_metrics }))
 }

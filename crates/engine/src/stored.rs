@@ -1,4 +1,4 @@
-//! Runs and spans read back from the store.
+//! Reads runs and spans back from the store.
 
 use faultscope_model::{Run, Span, TrialId};
 use faultscope_store::{Edge, Reader, StoreError};
@@ -6,7 +6,7 @@ use faultscope_store::{Edge, Reader, StoreError};
 use crate::error::EngineError;
 use crate::session::Session;
 
-/// The runs of a campaign in the order of their trials; records of a later version are left out.
+/// The runs of a campaign by trial; records of a later version are left out.
 pub fn runs(reader: &Reader) -> Result<Vec<Run>, StoreError> {
     let read = |stored: faultscope_store::StoredRun| match serde_json::from_str(&stored.json) {
         Ok(run) => Some(run),
@@ -19,12 +19,12 @@ pub fn runs(reader: &Reader) -> Result<Vec<Run>, StoreError> {
 }
 
 impl Session {
-    /// The calls of a trial, in the order of their start.
+    /// The calls of a trial, by start.
     pub async fn spans_of(&self, trial: TrialId) -> Result<Vec<Span>, EngineError> {
         self.read(move |reader| reader.spans_of(trial)).await
     }
 
-    /// Who called whom in a trial.
+    /// The calls between services in a trial.
     pub async fn edges_of(&self, trial: TrialId) -> Result<Vec<Edge>, EngineError> {
         self.read(move |reader| reader.edges(Some(trial))).await
     }
@@ -35,10 +35,10 @@ impl Session {
     ) -> Result<T, EngineError> {
         self.campaign.flush().await?;
         let reader = self.campaign.reader()?;
-        // Readers wait for the disk.
+        // Readers block on the disk.
         let task = tokio::task::spawn_blocking(move || query(&reader));
         let answer =
-            task.await.map_err(|e| EngineError::Internal(format!("reading the store broke: {e}")))?;
+            task.await.map_err(|e| EngineError::Internal(format!("reading the store panicked: {e}")))?;
         Ok(answer?)
     }
 }

@@ -1,4 +1,4 @@
-//! Tests under one circumstance, once or several times: what `test`, `repro`, `check --probe` and `demo` run.
+//! Runs tests under one circumstance, once or several times, for `test`, `repro`, `check --probe` and `demo`.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::{TrialEnd, TrialRequest};
 
-/// What some trials showed.
+/// The results of some trials.
 #[derive(Debug)]
 pub struct TrialsDone {
-    /// The runs, in the order in which their trials were asked for.
+    /// The runs, in the order of the requested trials.
     pub runs: Vec<Run>,
     /// Whether it was stopped before all had finished.
     pub stopped: bool,
 }
 
-/// Carries out trials on all slots of a session, each once.
+/// Runs trials on all slots of a session, each once.
 pub async fn run_trials(
     session: &Arc<Session>,
     requests: Vec<TrialRequest>,
@@ -35,7 +35,7 @@ pub async fn run_trials(
     Ok(TrialsDone { runs, stopped: ended != Ended::Done })
 }
 
-/// Carries out one trial; none when it was stopped.
+/// Runs one trial; none if it was stopped.
 pub async fn run_trial(
     session: &Arc<Session>,
     request: TrialRequest,
@@ -44,7 +44,7 @@ pub async fn run_trial(
     Ok(run_trials(session, vec![request], false, stop).await?.runs.pop())
 }
 
-/// Keeps an application up for people, in the first slot, until its drive ends; none when it was cancelled before.
+/// Keeps an application up for people, in the first slot, until its drive ends; none if it was cancelled before.
 pub async fn keep_up(
     session: &Session,
     request: TrialRequest,

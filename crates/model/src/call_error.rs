@@ -1,4 +1,4 @@
-//! How a call failed, as the mesh saw it from the caller's side.
+//! Why a call failed, as the mesh saw it from the caller's side.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -6,53 +6,53 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a call did not end as it should. Its words, by `Display`, are for people: nothing decides by them.
+/// Why a call did not complete normally. Its `Display` text is for people; no code decides by it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallError {
-    /// Nobody listens at the callee's port.
+    /// Nobody listens on the callee's port.
     ConnectRefused,
     /// The callee could not be reached for another reason.
     ConnectFailed,
-    /// The callee could not be reached, or the caller did not finish its head, within the time for it.
+    /// The callee could not be reached, or the caller did not send a complete request head, within the time limit.
     TimedOut,
     /// The callee's service has no instance.
     NoInstance,
-    /// The callee speaks no TLS, or refused the handshake.
+    /// The callee does not speak TLS, or rejected the handshake.
     TlsRefused,
     /// The callee ended the call with a reset.
     ResetByCallee,
-    /// The callee closed its connection before its answer was complete.
+    /// The callee closed its connection before its response was complete.
     ClosedByCallee,
-    /// The caller left before its answer was complete.
+    /// The caller disconnected before its response was complete.
     CallerGone,
-    /// The connection was dropped as a whole with the call in it, as between trials.
+    /// The whole connection was dropped with the call in it, as between trials.
     ConnectionDropped,
-    /// What the caller sent is no request.
+    /// What the caller sent is not a valid request.
     MalformedRequest,
-    /// What the callee sent is no answer.
+    /// What the callee sent is not a valid response.
     MalformedAnswer,
-    /// The head of the request has more bytes or headers than are read.
+    /// The request head exceeds the limit of bytes or headers.
     HeadTooLarge,
     /// A rule dropped the request.
     DroppedByRule,
-    /// A rule dropped the answer.
+    /// A rule dropped the response.
     AnswerLostByRule,
-    /// The host is declared under `external` as one that must not be called.
+    /// The host is declared under `external` with `allow: false`.
     ExternalRefused,
     /// The link between two nodes lost the call.
     LostOnLink,
     /// The host is not declared under `external`, so it has no address.
     UndeclaredHost,
-    /// What an older version wrote and this one has no word for.
+    /// A text from an older version that matches none of the above.
     Described {
-        /// Its words.
+        /// The text as stored.
         text: String,
     },
 }
 
 impl CallError {
-    /// Everything that the mesh can say today.
+    /// Every error that the mesh can record today.
     pub const ALL: [Self; 17] = [
         Self::ConnectRefused,
         Self::ConnectFailed,
@@ -73,7 +73,7 @@ impl CallError {
         Self::UndeclaredHost,
     ];
 
-    /// Whether the callee refused the call or broke it off, as one does that is going down.
+    /// Whether the callee refused the call or broke it off, which is what a service does that is going down.
     pub fn is_by_callee(&self) -> bool {
         matches!(
             self,
@@ -81,7 +81,7 @@ impl CallError {
         )
     }
 
-    /// The words for people, which stores of format 2 hold too.
+    /// The text for people. Format 2 stored these texts, so changing one breaks its migration.
     pub fn words(&self) -> &str {
         match self {
             Self::ConnectRefused => "connect refused",
@@ -114,7 +114,7 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// Reads the words back that a store holds.
+/// Reads the text back that format 2 stored.
 impl FromStr for CallError {
     type Err = Infallible;
 

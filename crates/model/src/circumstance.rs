@@ -9,12 +9,12 @@ use crate::operation::OperationPattern;
 use crate::rule::Rule;
 use crate::series::CallName;
 
-/// All settings of one trial. Whatever is not named here is as the application file has it.
+/// All settings of one trial. A setting that is absent is as the application file has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Circumstance {
     /// The number of nodes the instances are spread over.
     pub nodes: u16,
-    /// The number of instances of each service that differs from one.
+    /// The number of instances of each service where it is not one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub instances: BTreeMap<ServiceName, u32>,
     /// Configuration items by service: `memory`, `cpu`, `pids`, `env.NAME`.

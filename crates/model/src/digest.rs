@@ -1,8 +1,8 @@
 //! Digests that stay the same from release to release: SHA-256 over canonical JSON, cut to 128 bits.
 //!
-//! They name questions and foundations of a campaign that may go on later, perhaps with a newer version of the
-//! tool. Two things keep them stable. Keys are sorted, so the order of fields does not count. And what is empty
-//! (null, false, no text, no items) is left out, so that a field which a later release adds changes nothing for
+//! They identify the questions and the inputs of a campaign that may be resumed later, perhaps by a newer version of
+//! the tool. Two things keep them stable. Keys are sorted, so the order of fields does not count. And empty values
+//! (null, false, empty texts and lists) are left out, so that a field which a later release adds changes nothing for
 //! those who do not use it.
 
 use std::fmt;
@@ -17,32 +17,32 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 16]);
 
 impl Digest {
-    /// The digest of anything that can be written as JSON.
+    /// Hashes anything that can be written as JSON.
     ///
     /// ```
     /// use faultscope_model::digest::Digest;
     /// let one = serde_json::json!({"b": 1, "a": "x", "later": null});
     /// let other = serde_json::json!({"a": "x", "b": 1});
-    /// assert_eq!(Digest::of(&one), Digest::of(&other));
-    /// assert_eq!(Digest::of(&other).to_string(), "cdab067e9f3beb32d1252cfd63e49259");
+    /// assert_eq!(Digest::hash_json(&one), Digest::hash_json(&other));
+    /// assert_eq!(Digest::hash_json(&other).to_string(), "cdab067e9f3beb32d1252cfd63e49259");
     /// ```
-    pub fn of(document: &impl Serialize) -> Self {
-        // Only maps with keys that are no text cannot be written, and our documents have none.
+    pub fn hash_json(document: &impl Serialize) -> Self {
+        // Serializing fails only for maps whose keys are not text, and our documents have none.
         let value = serde_json::to_value(document).unwrap_or(Value::Null);
         let mut text = String::new();
         write_canonical(&value, &mut text);
-        Self::of_bytes(text.as_bytes())
+        Self::hash_bytes(text.as_bytes())
     }
 
-    /// The digest of bytes as they are.
-    pub fn of_bytes(bytes: &[u8]) -> Self {
+    /// Hashes bytes as they are.
+    pub fn hash_bytes(bytes: &[u8]) -> Self {
         let full = Sha256::digest(bytes);
         let mut short = [0; 16];
         short.copy_from_slice(&full[..16]);
         Self(short)
     }
 
-    /// Its first 64 bits, where a number is wanted.
+    /// The first 64 bits, for places that need a number.
     pub fn number(&self) -> u64 {
         let mut first = [0; 8];
         first.copy_from_slice(&self.0[..8]);
@@ -76,7 +76,7 @@ fn write_canonical(value: &Value, out: &mut String) {
             }
             out.push('}');
         }
-        // The places of items count, so an empty one stays where it is.
+        // Positions in a list count, so an empty item stays.
         Value::Array(items) => {
             out.push('[');
             for (place, item) in items.iter().enumerate() {
@@ -97,7 +97,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A text that is no digest.
+/// A text that is not 32 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a digest has 32 hexadecimal digits")]
 pub struct InvalidDigest;
@@ -132,16 +132,23 @@ mod tests {
 
     #[test]
     fn what_is_empty_does_not_count_but_places_in_lists_do() {
-        let plain = Digest::of(&json!({"a": {"b": [1, 2]}}));
-        assert_eq!(plain, Digest::of(&json!({"a": {"b": [1, 2], "c": {}, "d": [], "e": "", "f": false}})));
-        assert_ne!(plain, Digest::of(&json!({"a": {"b": [2, 1]}})));
-        assert_ne!(Digest::of(&json!(["", 1])), Digest::of(&json!([1])));
-        assert_ne!(Digest::of(&json!({"a": 0})), Digest::of(&json!({})), "a number says something");
+        let plain = Digest::hash_json(&json!({"a": {"b": [1, 2]}}));
+        assert_eq!(
+            plain,
+            Digest::hash_json(&json!({"a": {"b": [1, 2], "c": {}, "d": [], "e": "", "f": false}}))
+        );
+        assert_ne!(plain, Digest::hash_json(&json!({"a": {"b": [2, 1]}})));
+        assert_ne!(Digest::hash_json(&json!(["", 1])), Digest::hash_json(&json!([1])));
+        assert_ne!(
+            Digest::hash_json(&json!({"a": 0})),
+            Digest::hash_json(&json!({})),
+            "a number says something"
+        );
     }
 
     #[test]
     fn digests_read_back() {
-        let digest = Digest::of(&json!({"a": 1}));
+        let digest = Digest::hash_json(&json!({"a": 1}));
         assert_eq!(digest.to_string().parse(), Ok(digest));
         assert_eq!(serde_json::from_value::<Digest>(serde_json::to_value(digest).unwrap()).unwrap(), digest);
         for bad in ["", "00", &"g".repeat(32), &"0".repeat(33)] {

@@ -17,57 +17,57 @@ use crate::trial_id::{CampaignKind, TrialId};
 pub enum Event {
     /// A campaign began.
     CampaignStarted {
-        /// Which.
+        /// Also the name of its folder in the store.
         campaign: CampaignId,
-        /// What it is.
+        /// The command that started it.
         purpose: CampaignKind,
-        /// How many slots it has.
+        /// The number of slots that run trials at the same time.
         slots: u16,
-        /// Decides every random choice in it.
+        /// The source of every random choice in the campaign.
         seed: u64,
     },
-    /// What all trials of the campaign rest on; it can go on later only while all of it is the same.
+    /// What all trials of the campaign depend on; it can be resumed only while all of it is unchanged.
     CampaignRests {
-        /// What each part is, or a digest of it.
+        /// Digests or values by name, such as the application file's.
         on: BTreeMap<String, String>,
     },
-    /// A campaign that had ended before its answer was there goes on.
+    /// An interrupted campaign goes on.
     CampaignResumed {
-        /// How many slots it has now.
+        /// The number of slots it has now.
         slots: u16,
     },
-    /// The start-up checks have shown how often the failure comes.
+    /// The start-up checks have estimated the failure rate.
     Calibrated {
-        /// How often it failed in the failing circumstance.
+        /// Failing checks.
         failed: u32,
-        /// How often that was tried.
+        /// All checks of the failing circumstance.
         tried: u32,
-        /// How often a failing circumstance is taken to fail.
+        /// The assumed probability that a failing circumstance fails, 0 to 1.
         rate: f64,
     },
     /// Where the search stands.
     SearchStands(SearchStands),
-    /// A trial was given to a slot.
+    /// A trial got a slot.
     TrialStarted {
-        /// Which.
+        /// The trial.
         trial: TrialId,
-        /// Where.
+        /// The slot that it holds until it has ended.
         slot: SlotId,
-        /// Its deltas.
+        /// The deltas it applies; empty outside of searches.
         #[serde(default, skip_serializing_if = "DeltaSet::is_empty")]
         deltas: DeltaSet,
-        /// How many tests it will run.
+        /// The number of tests it will run.
         tests: usize,
     },
     /// An instance is ready.
     InstanceReady {
         /// The trial.
         trial: TrialId,
-        /// Which.
+        /// The instance.
         instance: InstanceId,
-        /// How many are ready.
+        /// Instances of the trial that are ready.
         ready: usize,
-        /// How many there will be.
+        /// All instances of the trial.
         all: usize,
     },
     /// An instance ended by itself.
@@ -79,11 +79,11 @@ pub enum Event {
         /// How it ended.
         reason: ExitReason,
     },
-    /// Everything is ready, the tests begin.
+    /// All instances are ready and the tests begin.
     TrialDeployed {
-        /// Which.
+        /// The trial.
         trial: TrialId,
-        /// How long it took.
+        /// Time since the trial started.
         #[serde(with = "crate::units::duration")]
         took: Duration,
     },
@@ -102,79 +102,79 @@ pub enum Event {
         test: String,
         /// Whether it passed.
         passed: bool,
-        /// How long it took.
+        /// From its start to its end.
         #[serde(with = "crate::units::duration")]
         took: Duration,
     },
     /// A trial was judged and stored.
     TrialFinished {
-        /// Which.
+        /// The trial.
         trial: TrialId,
-        /// Its run.
+        /// The id of the stored run.
         run: RunId,
-        /// What it showed.
+        /// How its evidence was judged.
         outcome: Outcome,
-        /// What it took.
+        /// Total time, including clearing the slot.
         #[serde(with = "crate::units::duration")]
         took: Duration,
     },
-    /// A trial is no longer needed; everything of it is gone.
+    /// A trial was cancelled because its answer is no longer needed; its slot is clear.
     TrialCancelled {
-        /// Which.
+        /// The trial.
         trial: TrialId,
     },
-    /// The infrastructure spoiled a trial; it is tried again.
+    /// The infrastructure spoiled a trial; it is repeated.
     TrialInvalid {
-        /// Which.
+        /// The trial.
         trial: TrialId,
-        /// How.
+        /// What went wrong.
         reason: String,
-        /// The number of the attempt that begins, from 2.
+        /// The number of the next attempt, from 2.
         next_try: u32,
     },
-    /// A known circumstance was repeated to see whether the environment is still the same.
+    /// A known circumstance was repeated to notice changes of the environment.
     SentinelChecked {
         /// The trial.
         trial: TrialId,
-        /// Whether it showed what it had shown before.
+        /// Whether it gave the same outcome as before.
         agrees: bool,
     },
-    /// Something people should know.
+    /// A message for people, such as a warning.
     Note {
-        /// What.
+        /// One line.
         text: String,
     },
     /// The campaign ended.
     CampaignFinished {
-        /// In a few words.
+        /// The result in a few words.
         summary: String,
     },
 }
 
-/// Where a search stands.
+/// The progress of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SearchStands {
-    /// In which round it is; where there are no rounds, how often the failing set has become smaller.
+    /// The current round; in searches without rounds, how often the failing set has shrunk.
     pub round: usize,
-    /// How many deltas may still belong to the cause.
+    /// Deltas that may still belong to the cause.
     pub left: usize,
-    /// How many one-smaller sets are yet to be tried.
+    /// Sets that are one delta smaller than the answer and have not been tried.
     pub unproven: usize,
-    /// How many causes are found.
+    /// Causes found so far.
     pub causes: usize,
-    /// Trials that have finished.
+    /// Finished trials.
     pub finished: usize,
-    /// Trials that were cancelled.
+    /// Cancelled trials.
     pub cancelled: usize,
-    /// Questions that were answered by earlier trials.
+    /// Questions answered by earlier trials.
     pub reused: usize,
     /// Slots in which a trial runs.
     pub busy: usize,
     /// All slots.
     pub slots: usize,
-    /// Trials that are estimated to be left.
+    /// The expected number of trials still to come.
     pub remaining: f64,
-    /// How probable the answer is, in the eyes of the search.
+    /// The probability that the search assigns to its answer, 0 to 1.
     pub belief: f64,
 }
 

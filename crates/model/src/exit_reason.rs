@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ExitReason {
-    /// It exited.
+    /// Its main process exited.
     Exited {
         /// Its exit code.
         code: i32,
     },
-    /// A signal ended it.
+    /// It was killed by a signal.
     Signalled {
         /// The signal's number.
         signal: i32,
     },
-    /// The kernel ended it because memory ran out.
+    /// The kernel killed it because memory ran out.
     OutOfMemory,
-    /// The kernel ended one of its children because memory ran out, and it goes on.
+    /// The kernel killed one of its child processes because memory ran out; the instance goes on.
     ChildOutOfMemory,
-    /// It ended, and nobody knows how.
+    /// It ended in an unknown way, for example because its supervisor is gone.
     Ended,
-    /// It did not come up.
+    /// It did not become ready.
     NotReady {
-        /// What was waited for and seen: `exited with 1`, `not ready within 10s`.
+        /// What was expected and what happened: `exited with 1`, `not ready within 10s`.
         detail: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Names and numbers of things, each its own type so that they cannot be mixed up.
+//! Names and numbers, each with a type of its own so that they cannot be mixed up.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -11,11 +11,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a valid {what}: {reason}")]
 pub struct InvalidId {
-    /// What was expected, such as "service name".
+    /// The kind of id that was expected, such as "service name".
     pub what: &'static str,
-    /// What was found.
+    /// The rejected text, cut to 80 characters.
     pub text: String,
-    /// Why it is refused.
+    /// Why it was rejected, as a fragment.
     pub reason: &'static str,
 }
 
@@ -24,7 +24,7 @@ pub struct InvalidId {
 pub struct ServiceName(Arc<str>);
 
 impl ServiceName {
-    /// The caller's name in spans for whatever the tests send.
+    /// The name of the caller in spans of requests that tests send.
     pub const TEST: &'static str = "test";
 
     /// The pseudo-service that stands for the test itself.
@@ -107,11 +107,11 @@ impl FromStr for InstanceId {
     }
 }
 
-/// A campaign: one search, one `test`, one `up`; the name of its folder.
+/// A campaign: one `debug`, one `test`, one `up`; also the name of its folder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CampaignId(Arc<str>);
 
-/// A stored trial: the campaign's short name and the trial's number, `7f3a.12`.
+/// A stored trial: the short name of the campaign and the trial's number, `7f3a.12`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(Arc<str>);
 

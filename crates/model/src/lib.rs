@@ -1,7 +1,7 @@
 //! The vocabulary of Faultscope: application file, circumstance, delta, plan, span, rule, outcome, run.
 //!
-//! Plain data and plain functions. This crate knows no I/O, no async and no clock, so that everything
-//! in it can be tested by the thousand in milliseconds. All other crates speak its words.
+//! Plain data and plain functions. This crate knows no I/O, no async and no clock, so that thousands of its
+//! tests run in milliseconds. All other crates use its types.
 
 pub mod application;
 pub mod call_error;

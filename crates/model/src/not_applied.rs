@@ -1,81 +1,82 @@
-//! Why something that a trial was to do to a call was not done.
+//! Why a perturbation had no effect on its call.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::call_error::CallError;
 
-/// Why a perturbation, or the rule that stands for it, could do nothing to the call that it chose.
+/// Why a perturbation, or the rule that implements it, had no effect on the call it selected. Format 2 stored these
+/// texts, so changing one breaks its migration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotApplied {
     /// A reordering needs another call that overtakes its own.
     #[error("no unrelated call to its receiver was answered meanwhile")]
     NothingOvertook,
-    /// Only instances of the application are restarted.
+    /// Only instances of the application can be restarted.
     #[error("its receiver is outside")]
     ReceiverOutside,
-    /// Another rule restarts the same instance at that time.
+    /// Another rule was restarting the same instance.
     #[error("its receiver was being restarted already")]
     ReceiverRestarting,
-    /// An instance is restarted between requests, and others did not end in time.
+    /// An instance is restarted between requests, and other requests did not end in time.
     #[error("its receiver was still handling other requests")]
     ReceiverBusy,
     /// The instance could not be restarted.
     #[error("{error}")]
     RestartFailed {
-        /// Why.
+        /// What the platform reported.
         error: RestartError,
     },
-    /// An answer is held back for a bounded time only.
+    /// A response can be held back for a bounded time only.
     #[error("its answer is a stream that goes on")]
     AnswerGoesOn,
-    /// Caller and callee talk to one another, so that an answer which is held back would stop both.
+    /// Caller and callee exchange messages, so holding back the response would block both.
     #[error("its request was still being sent when it was answered")]
     RequestStillSent,
-    /// A request that is sent twice is kept in memory until then.
+    /// A duplicated request is buffered in memory, which is bounded.
     #[error("its request was too long")]
     RequestTooLong,
-    /// The same, where the end of the request had not even come.
+    /// As above; here not even the end of the request had arrived.
     #[error("its request was not whole when it was answered, or too long")]
     RequestNotWhole,
-    /// What follows an upgrade is no answer.
+    /// After an upgrade there is no response to act on.
     #[error("it became a connection of another protocol")]
     ProtocolChanged,
-    /// The second sending did not reach its callee.
+    /// The second copy of a request did not reach its callee.
     #[error("{error}")]
     SecondSendingFailed {
-        /// How.
+        /// How the second call failed.
         error: CallError,
     },
-    /// A sidecar asked on behalf of a trial that had ended.
+    /// A sidecar asked for a trial that had ended.
     #[error("its trial was over")]
     TrialOver,
-    /// A sidecar asked a tool that had ended.
+    /// A sidecar lost the connection to the tool.
     #[error("the tool is gone")]
     ToolGone,
-    /// The mesh chose the call and knows no more.
+    /// The rule selected the call, but nothing is known about what followed.
     #[error("the call did not get that far")]
     CallEndedBefore,
-    /// What the test's process wrote about its actors is broken.
+    /// The trace file that the test's process wrote is damaged.
     #[error("the trace of the test's process cannot be read: {problem}")]
     TraceUnreadable {
-        /// Where and why.
+        /// File, line and reason.
         problem: String,
     },
-    /// Adapters of actor frameworks know nothing else.
+    /// Adapters of actor frameworks cannot do this.
     #[error("messages of actors know only duplicate and restart")]
     UnknownToActors,
-    /// A reason in words, as versions before format 3 wrote it.
+    /// A text stored by versions before format 3.
     #[error("{text}")]
     Described {
-        /// The words.
+        /// The text as stored.
         text: String,
     },
-    /// The adapter saw the message and did not say that it acted.
+    /// The adapter received the message but did not confirm the perturbation.
     #[error("the message came, but its adapter did not write `applied`")]
     AdapterSilent,
-    /// Nothing of that name came.
+    /// No call or message of that name occurred.
     #[error("no such call or message came")]
     NoSuchCall,
 }
@@ -84,19 +85,19 @@ pub enum NotApplied {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RestartError {
-    /// The platform could not do it.
+    /// The platform reported an error.
     #[error("{message}")]
     Platform {
-        /// What it says, with the cause.
+        /// The error with its causes.
         message: String,
     },
-    /// A sidecar asked a tool that had ended.
+    /// A sidecar lost the connection to the tool.
     #[error("the tool is gone")]
     ToolGone,
 }
 
 impl NotApplied {
-    /// The reason of these words, as versions before format 3 wrote it.
+    /// Reads a text that a version before format 3 stored.
     pub fn from_words(words: &str) -> Self {
         let plain = [
             Self::NothingOvertook,

@@ -1,4 +1,4 @@
-//! Operations: a method and a path with holes, `PUT /orders/{id}`.
+//! Operations: a method and a path with placeholders, `PUT /orders/{id}`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,9 +20,9 @@ pub struct OperationPattern {
     path: String,
 }
 
-/// A text that is not an operation.
+/// A text that is not a method and a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an operation; write it like `PUT /orders/{{id}}`")]
+#[error("`{0}` is not an operation; write a method and a path, such as `PUT /orders/{{id}}`")]
 pub struct InvalidOperation(String);
 
 impl OperationPattern {
@@ -31,7 +31,7 @@ impl OperationPattern {
         &self.method
     }
 
-    /// The path with its holes.
+    /// The path with its placeholders.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -64,7 +64,7 @@ impl FromStr for OperationPattern {
     fn from_str(text: &str) -> Result<Self, InvalidOperation> {
         let invalid = || InvalidOperation(text.chars().take(120).collect());
         let text = text.trim();
-        // A bare path means any method; a bare word such as a gRPC method name is no operation.
+        // A bare path matches any method; a bare word such as a gRPC method name is rejected.
         let (method, path) = match text.split_once(char::is_whitespace) {
             Some((method, path)) => (method, path.trim()),
             None => ("*", text),

@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 pub use signature::{Ending, Signature, StartEnding};
 pub use unresolved::Unresolved;
 
-/// The outcome of a trial. All three are evidence for a search.
+/// The outcome of a trial. A search learns from all three.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Outcome {
     /// Every test passed.
     Pass,
-    /// The test failed in this way, and the others as they should.
+    /// The wanted failure occurred, or any failure where none is wanted.
     Fail {
-        /// The way.
+        /// Which failure.
         signature: Signature,
     },
-    /// Something else happened.
+    /// Neither: another failure, or nothing could be tested.
     Unresolved {
-        /// What.
+        /// Why it shows neither.
         reason: Unresolved,
     },
 }
@@ -41,18 +41,18 @@ impl Outcome {
     }
 }
 
-/// What became of one test in a trial.
+/// The result of one test in a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestResult {
-    /// The test.
+    /// The name of the test.
     pub test: String,
-    /// How it failed; none when it passed.
+    /// None if it passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// How long it took.
+    /// From its start to its end.
     #[serde(with = "crate::units::duration")]
     pub took: Duration,
-    /// What it printed or was answered, bounded.
+    /// Its output or the last response, bounded.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
@@ -60,24 +60,24 @@ pub struct TestResult {
 /// How a test failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// How it ended.
+    /// Where and how it ended.
     pub ending: Ending,
-    /// What it said, as it said it.
+    /// The message as the test printed it, not normalised.
     pub message: String,
-    /// The status of an answer, where that is what was wrong with a step.
+    /// The HTTP status of the response, if that is what the step did not expect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
 }
 
 impl Failure {
-    /// A failure that ended so and said this.
+    /// A failure without a status.
     pub fn new(ending: Ending, message: impl Into<String>) -> Self {
         Self { ending, message: message.into(), status: None }
     }
 }
 
 impl TestResult {
-    /// The signature of its failure; with a pattern, what that matches in the output is the message.
+    /// The signature of its failure; what `pattern` matches in the output becomes the message.
     pub fn signature(&self, pattern: Option<&Regex>) -> Option<Signature> {
         let failure = self.failure.as_ref()?;
         let matched = pattern.and_then(|p| p.find(&failure.message).or_else(|| p.find(&self.output)));
@@ -89,32 +89,32 @@ impl TestResult {
     }
 }
 
-/// Judges a trial's results. Without a wanted failure any failing test makes it fail; with one, `Fail`
-/// means that this test fails in this way and every other passes, `Pass` that all pass, and anything
-/// else is unresolved (section 4.2 of paper 1).
+/// Judges the failures of a trial. Without a wanted failure any failing test makes it fail. With one, `Fail`
+/// means that this test failed in this way and all others passed, `Pass` that all passed, and everything else
+/// is unresolved (Zhou et al. 2019, section 4.2).
 pub fn judge(failures: &[Signature], wanted: Option<&Signature>) -> Outcome {
     match (failures, wanted) {
         ([], _) => Outcome::Pass,
         ([first, ..], None) => Outcome::Fail { signature: first.clone() },
-        ([only], Some(wanted)) if wanted.is(only) => Outcome::Fail { signature: wanted.clone() },
+        ([only], Some(wanted)) if wanted.matches_failure(only) => Outcome::Fail { signature: wanted.clone() },
         (failures, Some(wanted)) => {
-            let other = failures.iter().find(|found| !wanted.is(found)).unwrap_or(&failures[0]);
+            let other = failures.iter().find(|found| !wanted.matches_failure(found)).unwrap_or(&failures[0]);
             Outcome::Unresolved { reason: Unresolved::OtherFailure { signature: other.clone() } }
         }
     }
 }
 
-/// Judges a trial in which a service did not come up. That is a failure only where it is the one that is
-/// looked for: otherwise nothing could be tested, and nobody knows what would have been seen.
+/// Judges a trial in which a service did not become ready. That is a failure only if it is the wanted one:
+/// otherwise no test ran, and nothing is known about what it would have shown.
 pub fn judge_start(found: Signature, reason: Unresolved, wanted: Option<&Signature>) -> Outcome {
     if wanted == Some(&found) { Outcome::Fail { signature: found } } else { Outcome::Unresolved { reason } }
 }
 
-/// The most characters of a message that count.
-const MOST_MESSAGE: usize = 400;
+/// Longer messages are cut before they are compared; more would be a log rather than a message.
+const MAX_MESSAGE: usize = 400;
 
-/// Masks what differs between two runs of the same failure: ids, addresses, times, ports, numbers of
-/// many digits. Keeps the last non-empty lines, where programs say what went wrong.
+/// Masks what differs between two runs of the same failure: ids, addresses, times, ports, long numbers.
+/// Keeps the last non-empty lines, where programs print what went wrong.
 ///
 /// ```
 /// use faultscope_model::outcome::normalise;
@@ -141,21 +141,21 @@ pub fn normalise(message: &str) -> String {
             mask(r"\b\d{6,}\b", "<number>"),
         ]
     });
-    // The masks are linear, but a message may be a whole log.
+    // The masks run in linear time, but a message may be a whole log.
     let tail: String = {
         let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         lines[lines.len().saturating_sub(8)..].join("\n")
     };
-    let mut text: String = tail.chars().take(8 * MOST_MESSAGE).collect();
+    let mut text: String = tail.chars().take(8 * MAX_MESSAGE).collect();
     for (pattern, to) in MASKS.iter() {
         text = pattern.replace_all(&text, *to).into_owned();
     }
     whole_lines(&text)
 }
 
-/// As many whole lines as count; of a first line that is too long, its beginning.
+/// As many whole lines as fit into the limit; if not even the first one does, its beginning.
 fn whole_lines(text: &str) -> String {
-    let short: String = text.chars().take(MOST_MESSAGE).collect();
+    let short: String = text.chars().take(MAX_MESSAGE).collect();
     let is_cut = text.len() > short.len() && !text[short.len()..].starts_with('\n');
     let whole = if is_cut { short.rsplit_once('\n').map(|(whole, _)| whole) } else { None };
     whole.unwrap_or(&short).trim().to_owned()
@@ -210,20 +210,21 @@ mod tests {
         assert_eq!(judge(&[said("item fig is gone")], Some(&common)).word(), "unresolved");
         assert_eq!(common.common(&said("item fig is gone")).unwrap().message, "item <any> is <any>");
         let anything = common.common(&said("no answer")).unwrap();
-        assert!(anything.is(&said("whatever")) && !anything.is(&signature("b")));
+        assert!(anything.matches_failure(&said("whatever")) && !anything.matches_failure(&signature("b")));
         let otherwise = Signature { ending: Ending::Code(2), ..said("item plum is missing") };
-        assert!(common.common(&otherwise).is_none() && !common.is(&otherwise));
-        let total = said("total: `210` does not match `1275`").whatever_numbers();
+        assert!(common.common(&otherwise).is_none() && !common.matches_failure(&otherwise));
+        let total = said("total: `210` does not match `1275`").without_numbers();
         assert!(
-            total.is(&said("total: `1200` does not match `1275`")) && !total.is(&said("total: no answer"))
+            total.matches_failure(&said("total: `1200` does not match `1275`"))
+                && !total.matches_failure(&said("total: no answer"))
         );
-        assert!(!said("a  b").is(&said("a b")), "without an open word every character counts");
+        assert!(!said("a  b").matches_failure(&said("a b")), "without an open word every character counts");
     }
 
     #[test]
     fn starts_are_the_same_failure_by_service_and_ending() {
         let (back, front) = ("back".parse().unwrap(), "front".parse().unwrap());
-        let found = |service, ending| Signature::of_start(service, ending);
+        let found = |service, ending| Signature::for_start(service, ending);
         let wanted = found(&back, StartEnding::Code(3));
         let judged = |found: Signature, wanted| judge_start(found, "not ready".into(), wanted);
         assert_eq!(judged(wanted.clone(), Some(&wanted)), Outcome::Fail { signature: wanted.clone() });
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!((wanted.service(), wanted.failing_test()), (Some("back"), None));
         assert!(wanted.is_about_same(&found(&back, StartEnding::OutOfMemory)));
         assert!(!wanted.is_about_same(&signature("back")), "a test of the same name is something else");
-        // All services came up, but a test fails: neither this failure nor none.
+        // All services are ready but a test fails: neither the wanted failure nor a pass.
         assert_eq!(judge(&[signature("a")], Some(&wanted)).word(), "unresolved");
         let written = serde_json::to_string(&wanted).unwrap();
         assert_eq!(written, r#"{"test":"back","ending":{"start":{"code":3}},"message":""}"#);
@@ -259,7 +260,7 @@ mod tests {
         #[test]
         fn normalising_is_bounded_and_stable(text in "(?s).{0,2000}") {
             let once = normalise(&text);
-            prop_assert!(once.chars().count() <= MOST_MESSAGE);
+            prop_assert!(once.chars().count() <= MAX_MESSAGE);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Perturbations of a test's run. They travel to adapters and back in files, so their types belong to the
-//! format of these files and are only named here.
+//! Perturbations of a test run. Adapters read and write them in files, so `faultscope-probe-format` defines the
+//! types, and this module only re-exports them.
 
 pub use faultscope_probe_format::{
     Configuration, Event, FORMAT, FormatError, InvalidPerturbation, Kind, PERTURBATION_FILE, Perturbation,

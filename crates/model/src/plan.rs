@@ -1,4 +1,4 @@
-//! A plan: what must run in a slot, and the fewest actions that lead there.
+//! A plan: what must run in a slot, and the fewest actions to get there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::wiring::{ExternalHost, ListenerSpec};
 /// What must run in a slot for one trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The circumstance the plan was made for; only the simulated platform looks into it.
+    /// The circumstance of the plan; only the memory platform, which simulates it, reads this.
     pub circumstance: Circumstance,
     /// All instances, in the order in which they are started.
     pub instances: Vec<InstancePlan>,
     /// Ports of every service, for the listeners of callers and of the test.
     pub ports: BTreeMap<ServiceName, Vec<PortPlan>>,
-    /// Further host names of services; hosts files name them too.
+    /// Further host names of services, which hosts files must contain.
     #[serde(default)]
     pub aliases: BTreeMap<String, ServiceName>,
     /// Ports that the application publishes on its host, and the service's port behind each.
@@ -28,14 +28,14 @@ pub struct Plan {
     pub published: BTreeMap<u16, (ServiceName, u16)>,
     /// Hosts outside the application.
     pub externals: Vec<ExternalHost>,
-    /// Whether instances and data of the trial before may be kept.
+    /// Whether instances and data of the previous trial may be reused.
     pub reset: Reset,
 }
 
 /// A port of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortPlan {
-    /// The number, as the service itself has it.
+    /// The number on which the service itself listens.
     pub port: u16,
     /// What it speaks.
     pub protocol: Protocol,
@@ -44,9 +44,9 @@ pub struct PortPlan {
 /// One instance that must run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InstancePlan {
-    /// Which.
+    /// The service and its ordinal.
     pub id: InstanceId,
-    /// On which node.
+    /// The node it is placed on.
     pub node: NodeId,
     /// Program and arguments.
     pub command: Vec<String>,
@@ -54,29 +54,29 @@ pub struct InstancePlan {
     pub image: Option<String>,
     /// Working directory, relative to the application file.
     pub directory: String,
-    /// Its environment beyond the tool's own defaults.
+    /// Environment variables, in addition to those that the platform sets.
     pub env: BTreeMap<String, String>,
-    /// Its own ports.
+    /// Ports it listens on.
     pub ports: Vec<PortPlan>,
-    /// Services (and external hosts' pseudo-services) it may call.
+    /// Services and external hosts that it may call.
     pub calls: Vec<ServiceName>,
     /// Services that must be ready before it starts.
     pub after: Vec<ServiceName>,
-    /// Limits.
+    /// Resource limits.
     pub limits: Limits,
     /// When it counts as ready.
     pub ready: Readiness,
     /// Directories, relative to its working directory, that survive a restart inside a trial.
     pub durable: Vec<String>,
-    /// How long it may take to end by itself after SIGTERM.
+    /// Time between SIGTERM and SIGKILL when it is stopped.
     #[serde(with = "units::duration")]
     pub stop_within: Duration,
 }
 
-/// Limits of one instance.
+/// Resource limits of one instance; none means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Limits {
-    /// Memory.
+    /// Bytes of memory.
     pub memory: Option<ByteSize>,
     /// CPU cores.
     pub cpu: Option<f64>,
@@ -85,7 +85,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether nothing is limited.
+    /// Whether there is no limit at all.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -94,35 +94,35 @@ impl Limits {
 /// When an instance counts as ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Readiness {
-    /// What is looked at.
+    /// The check that is repeated until it succeeds.
     pub probe: Probe,
-    /// How long it may take.
+    /// How long that may take; the start has failed afterwards.
     #[serde(with = "units::duration")]
     pub within: Duration,
 }
 
-/// What shows that an instance is ready.
+/// The check that shows whether an instance is ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Probe {
-    /// A GET of this path on this port is answered with a status below 400.
+    /// A GET of this path is answered with a status below 400.
     Http {
-        /// Path.
+        /// With its leading slash.
         path: String,
-        /// Port.
+        /// One of the ports of the instance.
         port: u16,
     },
     /// The port accepts connections.
     Tcp {
-        /// Port.
+        /// One of the ports of the instance.
         port: u16,
     },
-    /// A line of its output matches this pattern.
+    /// A line of its output matches a pattern.
     Log {
         /// A regular expression.
         pattern: String,
     },
-    /// A command, run where the instance runs, ends with 0.
+    /// A command that runs beside the instance exits with 0.
     Command {
         /// Program and arguments.
         command: Vec<String>,
@@ -135,29 +135,28 @@ pub enum Probe {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reset {
-    /// Fresh processes and fresh data.
+    /// New processes and a fresh copy of the data.
     #[default]
     Restart,
-    /// Instances that need no change go on, with their data.
+    /// Instances that need no change keep running, with their data.
     Keep,
 }
 
-/// The actions that lead from what runs to what must run; destroying comes first.
+/// The actions that turn what runs into what must run; instances are destroyed before others are created.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Actions {
-    /// Instances that end.
+    /// Instances to stop.
     pub destroy: Vec<InstanceId>,
-    /// Instances that start, in order.
+    /// Instances to start, in order.
     pub create: Vec<InstancePlan>,
-    /// Instances that stay as they are.
+    /// Instances that keep running.
     pub keep: Vec<InstanceId>,
 }
 
 impl Plan {
-    /// The cheapest actions that lead from the instances that run now to this plan: only differences,
-    /// all changes of an instance together.
+    /// The fewest actions that lead from the running instances to this plan: only what differs is replaced.
     ///
-    /// With [`Reset::Restart`] everything is made anew.
+    /// With [`Reset::Restart`] everything is replaced.
     pub fn actions_from(&self, running: &[InstancePlan]) -> Actions {
         let mut actions = Actions::default();
         let wanted: BTreeMap<&InstanceId, &InstancePlan> =
@@ -176,8 +175,8 @@ impl Plan {
         actions
     }
 
-    /// What the test finds on `localhost`, by the port there: published ports, and beside them each port
-    /// of the first service that has it.
+    /// What tests reach on `localhost`, by port: published ports and, where these leave a gap, each port of the
+    /// first service that has it.
     pub fn localhost(&self) -> BTreeMap<u16, (ServiceName, u16)> {
         let mut found = self.published.clone();
         let running = self.instances.iter().map(|i| (&i.id.service, &i.ports));
@@ -189,12 +188,15 @@ impl Plan {
         found
     }
 
-    /// The listeners that callers need: one for each port of each callee. With `per_caller` each calling
-    /// instance (and the test) gets its own, for platforms that cannot tell callers by their address.
+    /// The listeners that callers need: one for each port of each callee. With `per_caller` each calling instance
+    /// (and the test) gets its own, for platforms where source addresses do not identify the caller.
     pub fn listeners(&self, per_caller: bool) -> Vec<ListenerSpec> {
         let externals = self.externals.iter().map(|e| {
-            let ports =
-                e.ports.iter().map(|&port| PortPlan { port, protocol: Protocol::of_port(port) }).collect();
+            let ports = e
+                .ports
+                .iter()
+                .map(|&port| PortPlan { port, protocol: Protocol::guess_from_port(port) })
+                .collect();
             (e.service.clone(), ports)
         });
         let ports: BTreeMap<ServiceName, Vec<PortPlan>> =

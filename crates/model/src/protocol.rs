@@ -1,4 +1,4 @@
-//! What a port speaks, as far as the mesh has to know.
+//! The protocol of a port, as far as the mesh has to know it.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// Looks at the first bytes of the client, for a bounded time, and treats what it does not know as TCP.
+    /// Detected from the first bytes of the client, within a bounded time; TCP if they match no protocol.
     #[default]
     Detect,
     /// HTTP/1.1 or HTTP/2 without TLS, WebSocket upgrades included.
     Http,
     /// gRPC: HTTP/2 without TLS.
     Grpc,
-    /// HTTP over TLS that the mesh ends with a certificate of the slot's own authority.
+    /// HTTP over TLS, which the mesh terminates with a certificate of the slot's own authority.
     Https,
     /// TLS passed through untouched: one span for each connection.
     Tls,
-    /// Bytes.
+    /// Any other protocol: bytes are passed through, one span for each connection.
     Tcp,
     /// NATS; the server speaks first.
     Nats,
@@ -36,8 +36,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The protocol a well-known port is likely to speak.
-    pub fn of_port(port: u16) -> Self {
+    /// Guesses the protocol of a well-known port.
+    pub fn guess_from_port(port: u16) -> Self {
         match port {
             443 | 8443 => Self::Tls,
             80 | 3000 | 5000 | 8000..=8099 | 9090 => Self::Http,
@@ -53,7 +53,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the mesh reads single requests of it, rather than whole connections.
+    /// Whether the mesh records single requests of it rather than whole connections.
     pub fn has_requests(self) -> bool {
         matches!(self, Self::Detect | Self::Http | Self::Grpc | Self::Https)
     }

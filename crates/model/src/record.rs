@@ -1,5 +1,5 @@
-//! What is recorded of an application: how much of each call, how often its instances are measured, which
-//! values are secret, whether services are told where to report spans of their own.
+//! What is recorded of an application: how much of each call, how often instances are measured, which
+//! values are secret, and whether services get the address of the built-in collector.
 
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ pub struct Record {
     /// How much the mesh records of a call.
     #[serde(flatten)]
     pub level: RecordLevel,
-    /// How often instances are measured.
+    /// How often the resource usage of instances is measured.
     pub metrics: Sampling,
-    /// Which values are never shown, and whether they are kept.
+    /// Which values are redacted, and whether they are stored encrypted.
     pub secrets: SecretRules,
-    /// Services are told where to report spans.
+    /// Whether services get the address of the built-in collector.
     pub tracing: Tracing,
 }
 
-/// How often instances are measured while they run.
+/// How often the resource usage of running instances is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Sampling {
-    /// The time between two samples; none to take none.
+    /// The time between two samples; none switches sampling off.
     #[serde(with = "crate::units::duration::option")]
     pub every: Option<Duration>,
 }
 
 impl Sampling {
-    /// The shortest time between two samples.
+    /// Each sample reads several files of every instance; a shorter interval would disturb what it measures.
     pub const LEAST: Duration = Duration::from_millis(10);
 }
 
@@ -41,24 +41,24 @@ impl Default for Sampling {
     }
 }
 
-/// Which values are secret beside those that always are (`Authorization`, cookies, keys of interfaces).
+/// Which values are secret, in addition to those that always are (`Authorization`, cookies, API keys).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct SecretRules {
-    /// Secrets are forgotten instead of kept encrypted.
+    /// Whether secrets are discarded instead of stored encrypted.
     pub drop: bool,
-    /// Names of headers.
+    /// Header names.
     pub headers: Vec<String>,
-    /// Names of fields in bodies, queries and forms, or paths as `$.card.number`.
+    /// Fields in bodies, queries and forms: names, or paths such as `$.card.number`.
     pub fields: Vec<String>,
 }
 
-/// Whether services are told where to report spans of their own.
+/// Whether services get the address of the built-in collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tracing {
-    /// By the variables of OpenTelemetry and Zipkin, unless a service sets them itself.
+    /// In the variables of OpenTelemetry and Zipkin, unless a service sets them itself.
     #[default]
     On,
-    /// They report wherever they do without this tool.
+    /// Services report wherever they do without this tool.
     Off,
 }

@@ -9,19 +9,19 @@ use crate::operation::OperationPattern;
 use crate::perturbation::TargetId;
 use crate::units;
 
-/// Something done to the calls it selects. Rules are asked in their order; all that match take effect.
+/// An effect on the calls it selects. Rules are applied in order; all that match take effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Its number; spans and reports name it.
+    /// Spans and reports refer to the rule by this number.
     pub id: u32,
-    /// Which calls.
+    /// The calls it applies to.
     #[serde(default)]
     pub select: Selector,
-    /// What is done to them.
+    /// What happens to them.
     pub effect: Effect,
 }
 
-/// Chooses calls; an absent field matches every call.
+/// Selects calls; an absent field matches every call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Selector {
@@ -34,19 +34,19 @@ pub struct Selector {
     /// The called service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callee: Option<ServiceName>,
-    /// The chosen instance of the called service.
+    /// The instance that was chosen to handle the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callee_instance: Option<InstanceId>,
     /// Method and path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationPattern>,
-    /// A header that must be there, with this value when one is given.
+    /// A header that must be present, with this value if one is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<HeaderMatch>,
-    /// The call that is known by this name in every run; all attempts at it.
+    /// The stable name of the call; all attempts at it match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetId>,
-    /// Which of the calls that match everything else, counted over the slot's trial.
+    /// Which of the calls that match everything else, counted per trial.
     #[serde(default)]
     pub occurrence: Occurrence,
 }
@@ -55,21 +55,21 @@ pub struct Selector {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeaderMatch {
-    /// Its name, in any case.
+    /// Compared without regard to case.
     pub name: String,
-    /// Its exact value.
+    /// The exact value; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
 
-/// Which of several calls that match.
+/// Which of several matching calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Occurrence {
     /// All of them.
     #[default]
     Every,
-    /// Only the n-th, from 1.
+    /// Only the n-th one, from 1.
     Nth(u32),
     /// The first n.
     First(u32),
@@ -78,7 +78,7 @@ pub enum Occurrence {
 }
 
 impl Occurrence {
-    /// Whether the n-th call (from 1) is meant.
+    /// Whether the n-th call, from 1, is selected.
     pub fn covers(self, n: u32) -> bool {
         match self {
             Self::Every => true,
@@ -95,61 +95,61 @@ impl Occurrence {
 pub enum Effect {
     /// Holds the request back for a time.
     Delay {
-        /// How long.
+        /// The delay of every selected call.
         #[serde(with = "units::duration")]
         by: Duration,
-        /// Up to so much longer, at random from the seed.
+        /// The largest additional delay, chosen at random from the seed.
         #[serde(default, with = "units::duration")]
         jitter: Duration,
     },
-    /// Answers in the callee's place; the callee sees nothing. For gRPC a gRPC status may be given.
+    /// Answers in place of the callee, which sees nothing.
     Abort {
         /// The HTTP status.
         status: u16,
-        /// The gRPC status, sent with HTTP 200 to gRPC callers.
+        /// The gRPC status, sent with HTTP status 200 to gRPC callers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         grpc_status: Option<u16>,
     },
     /// Resets the caller's connection (HTTP/2: the stream); the callee sees nothing.
     Drop,
-    /// Sends the request twice, one after the other; the caller gets the first answer when both are there.
+    /// Sends the request twice, one after the other; the caller gets the first response once both are there.
     Duplicate,
-    /// Lets the callee do its work, then resets the caller's connection instead of answering.
+    /// Lets the callee handle the request, then resets the caller's connection instead of answering.
     LostAnswer,
-    /// Cuts the answer's body after so many bytes and ends it as if it were whole where the framing allows.
+    /// Cuts the response body after some bytes and, where the framing allows, ends it as if it were complete.
     Truncate {
-        /// Bytes that still pass.
+        /// Bytes that pass.
         after: u64,
     },
-    /// Limits the answer's speed.
+    /// Limits the bandwidth of the response.
     Throttle {
-        /// Bytes for each second.
+        /// Bytes per second.
         bytes_per_second: u64,
     },
-    /// Restarts the callee's instance once its answer is complete, before the caller gets it.
+    /// Restarts the called instance once its response is complete, before the caller gets it.
     RestartAfter,
-    /// Gives no answer: the callee sees nothing, and the caller's connection (HTTP/2: the stream) is reset
-    /// when the caller has not given up by then.
+    /// Gives no response: the callee sees nothing, and the caller's connection (HTTP/2: the stream) is reset
+    /// unless the caller gives up first.
     Timeout {
-        /// After how long.
+        /// Time until the reset.
         #[serde(with = "units::duration")]
         after: Duration,
     },
-    /// Holds the request until a call to the same callee that has nothing to do with it was answered. Needs
-    /// targets.
+    /// Holds the request until an unrelated call to the same callee was answered. Works only with
+    /// [`Wiring::targets`](crate::wiring::Wiring::targets), which tell related calls.
     Reorder {
-        /// How long it waits for one; then the call goes on, and nothing was reordered.
+        /// The longest wait; after it the call continues, and nothing was reordered.
         #[serde(with = "units::duration")]
         within: Duration,
     },
-    /// Answers with an error for the first k calls of each caller instance and operation; where a target is
-    /// selected, for the first k attempts at it.
+    /// Answers with an error for the first calls of each caller instance and operation; if a target is selected,
+    /// for the first attempts at it.
     ErrorFirst {
-        /// How many.
+        /// The number of errors.
         count: u32,
         /// The HTTP status.
         status: u16,
     },
-    /// Breaks nothing: marks the call in its span, to see whether a selector finds its calls.
+    /// Changes nothing but records the rule in the span, to see which calls a selector matches.
     Mark,
 }

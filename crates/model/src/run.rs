@@ -1,4 +1,4 @@
-//! A run: the stored record of a trial. Reports, searches and pages are read from runs.
+//! A run: the stored record of a trial. Reports, resumed searches and pages are computed from runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,34 +19,34 @@ use crate::trial_id::TrialId;
 /// The stored record of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its id.
+    /// Campaign and trial: `7f3a.12`.
     pub id: RunId,
-    /// The trial.
+    /// Role and number within the campaign.
     pub trial: TrialId,
-    /// Where it ran.
+    /// The slot it ran in.
     pub slot: SlotId,
-    /// The deltas it had, in a search.
+    /// The deltas it applied; empty outside of searches.
     #[serde(default, skip_serializing_if = "DeltaSet::is_empty")]
     pub deltas: DeltaSet,
-    /// Under what it ran.
+    /// The settings it ran under.
     pub circumstance: Circumstance,
-    /// What it showed.
+    /// How its evidence was judged.
     pub outcome: Outcome,
-    /// On what that rests.
+    /// What the outcome was judged by.
     pub evidence: Evidence,
-    /// Microseconds since 1970 at its start.
+    /// Its start in microseconds since 1970.
     pub started_us: u64,
-    /// What it took.
+    /// Time and instances it took.
     pub cost: Cost,
-    /// Decides every random choice in it.
+    /// The source of every random choice in it.
     pub seed: u64,
-    /// How often it was tried again because the infrastructure had spoiled it.
+    /// Earlier attempts that the infrastructure spoiled.
     #[serde(default)]
     pub retries: u32,
-    /// What was done to its calls and messages, in a resilience test.
+    /// What was done to its calls and messages by a resilience test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perturbed: Option<Box<Perturbed>>,
-    /// The digest of what it asked, by which a resumed campaign finds its answer; older runs have none.
+    /// The digest of its question, by which a resumed campaign finds the answer; older runs have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<Digest>,
 }
@@ -54,65 +54,65 @@ pub struct Run {
 /// What was done to the calls and messages of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Perturbed {
-    /// The test.
+    /// The name of the perturbed test.
     pub test: String,
-    /// What was asked for.
+    /// The requested perturbations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<Perturbation>,
-    /// What was asked for and not carried out.
+    /// The requested perturbations that had no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed: Vec<Missed>,
-    /// What the test itself showed, where the run is unresolved because something was not carried out.
+    /// The outcome of the test itself, where the run is unresolved because a perturbation had no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Outcome>,
-    /// Whose assertions failed.
+    /// Services or actors that the failure message blames.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blamed: Vec<String>,
-    /// Whether the test got a degraded answer.
+    /// Whether the test got a degraded response.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub degraded: bool,
-    /// What must hold and was looked at.
+    /// Results of the invariants that were checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invariants: Vec<TestResult>,
-    /// What callers saw of the calls that have names, where little was asked for.
+    /// What callers got from named calls; recorded only for runs with few perturbations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallSeen>,
 }
 
-/// What a caller saw of a call.
+/// The response that a caller got.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSeen {
-    /// The call.
+    /// The stable name of the call.
     pub target: TargetId,
-    /// Its answer: equal words mean that the caller saw the same.
+    /// A summary of the response: equal texts mean that the caller got the same.
     pub answer: String,
-    /// Whether that is a good answer.
+    /// Whether the response was a success.
     pub good: bool,
-    /// How often it was tried.
+    /// Number of attempts, including retries of the caller.
     pub attempts: u32,
-    /// Bytes of the answer's body.
+    /// Size of the response body.
     pub bytes: u64,
 }
 
-/// A perturbation that was not carried out.
+/// A perturbation that had no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missed {
-    /// Which.
+    /// The requested perturbation.
     pub perturbation: Perturbation,
-    /// Why it was not.
+    /// Why it had no effect.
     pub why: NotApplied,
 }
 
-/// What a trial took.
+/// The time and the instances that a trial took.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Cost {
-    /// Until everything was ready.
+    /// Until all instances were ready.
     #[serde(with = "crate::units::duration")]
     pub deploy: Duration,
-    /// The tests themselves.
+    /// The tests alone.
     #[serde(with = "crate::units::duration")]
     pub tests: Duration,
-    /// All of it, clearing away included.
+    /// Everything, including clearing the slot.
     #[serde(with = "crate::units::duration")]
     pub total: Duration,
     /// Instances created.
@@ -124,8 +124,8 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What a deployment took; nothing else is known yet.
-    pub fn of_deployment(took: Duration, created: usize, destroyed: usize, kept: usize) -> Self {
+    /// The cost of a deployment; the other fields are filled in later.
+    pub fn from_deployment(took: Duration, created: usize, destroyed: usize, kept: usize) -> Self {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Self {
             deploy: took,
@@ -138,26 +138,26 @@ impl Cost {
     }
 }
 
-/// What a trial left behind; its spans are in the store beside it.
+/// What a trial showed; its spans are in the store beside it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Each test's result.
+    /// Results of the tests, in order.
     pub tests: Vec<TestResult>,
-    /// Calls the mesh recorded.
+    /// Number of calls that the mesh recorded.
     pub spans: u64,
-    /// Spans that could not be recorded because the store was too slow.
+    /// Spans that were dropped because the store was too slow.
     #[serde(default)]
     pub spans_dropped: u64,
     /// Instances that ended by themselves, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exits: Vec<InstanceExit>,
-    /// What became of gates.
+    /// What the gates did, one entry per handling.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateReport>,
-    /// How often each rule matched and was applied.
+    /// How often each rule matched and took effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleHits>,
-    /// The last lines of instances that ended or that belong to a failing trial.
+    /// The last lines of instances that ended, or of all instances of a failing trial.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub logs: BTreeMap<InstanceId, Vec<String>>,
 }
@@ -165,26 +165,26 @@ pub struct Evidence {
 /// An instance that ended by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceExit {
-    /// Which.
+    /// The instance.
     pub instance: InstanceId,
     /// How it ended.
     pub reason: ExitReason,
-    /// How its start ended, where it did not become ready.
+    /// How its start failed, if it never became ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<StartEnding>,
 }
 
 impl Evidence {
-    /// The failure to come up that kept everything else from being tried, where there was one.
+    /// The failed start because of which no test ran, if there was one.
     pub fn start_failure(&self) -> Option<Signature> {
-        self.exits.iter().find_map(|exit| Some(Signature::of_start(&exit.instance.service, exit.start?)))
+        self.exits.iter().find_map(|exit| Some(Signature::for_start(&exit.instance.service, exit.start?)))
     }
 }
 
 /// What a rule did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleHits {
-    /// The rule.
+    /// The number of the rule.
     pub rule: u32,
     /// Calls it selected.
     pub matched: u64,

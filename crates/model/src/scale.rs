@@ -1,34 +1,34 @@
-//! Numbers as people write them in settings, with or without a unit, as places on a line.
+//! Numeric settings as people write them, with or without a unit, as integer positions.
 //!
-//! A boundary search walks over whole places; [`Scale`] turns a place back into the text that a service
-//! understands, in the style in which its setting was written.
+//! A boundary search bisects integers; [`Scale`] turns a position back into text that a service
+//! understands, in the notation in which its setting was written.
 
 use serde::Serialize;
 
 use crate::units::{ByteSize, parse_duration};
 
-/// A line of values: texts such as `300`, `64MiB`, `2s`, `0.5` by their places.
+/// Maps texts such as `300`, `64MiB`, `2s`, `0.5` to integer positions and back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Scale {
     kind: Kind,
-    /// Whether two places count as neighbours when they differ by 2 %.
+    /// Whether positions that differ by less than 2 % count as neighbours.
     pub relative: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 enum Kind {
-    /// Numbers with so many decimal places and this unit.
+    /// Numbers with this many decimal places and this unit.
     Number { places: u32, unit: String },
-    /// Sizes in steps of so many bytes; the unit is what follows the letter, as `iB` in `MiB`.
+    /// Sizes in multiples of `step` bytes; `style` is the part of the unit after its prefix, as `iB` in `MiB`.
     Size { step: u64, style: String },
     /// Durations in microseconds.
     Time { step: u64 },
 }
 
 impl Scale {
-    /// The scale of a setting between two values; none when they are not numbers of one kind. `bytes` says
-    /// that a bare number, or one with any size unit, is a size.
-    pub fn of(simple: Option<&str>, failing: &str, bytes: bool) -> Option<Self> {
+    /// The scale of a setting between two values; none if they are not numbers of one kind. With `bytes` a bare
+    /// number, or one with any size unit, is a size.
+    pub fn between(simple: Option<&str>, failing: &str, bytes: bool) -> Option<Self> {
         let (mantissa, unit) = split(failing)?;
         let other = match simple {
             Some(text) => Some(split(text)?),
@@ -53,7 +53,7 @@ impl Scale {
             if most > 9 {
                 return None;
             }
-            // Whole numbers stay whole; shares are told apart by hundredths at least.
+            // Integers stay integers; fractions get a resolution of at least 0.01.
             let places = if most == 0 { 0 } else { u32::try_from(most.max(2)).ok()? };
             Kind::Number { places, unit: unit.to_owned() }
         } else {
@@ -65,7 +65,7 @@ impl Scale {
         simple.is_none_or(|text| scale.place(text).is_some()).then_some(scale)
     }
 
-    /// The place of a value.
+    /// The position of a value.
     pub fn place(&self, text: &str) -> Option<i64> {
         match &self.kind {
             Kind::Size { step, .. } => i64::try_from(text.parse::<ByteSize>().ok()?.0 / step).ok(),
@@ -74,13 +74,13 @@ impl Scale {
                 let (mantissa, _) = split(text)?;
                 let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
                 let part: String = part.chars().chain("000000000".chars()).take(*places as usize).collect();
-                // Far from the ends, so that doubling cannot overflow.
+                // Far from the limits of i64, so that doubling cannot overflow.
                 format!("{whole}{part}").parse().ok().filter(|n: &i64| n.abs() < i64::MAX / 8)
             }
         }
     }
 
-    /// The value at a place.
+    /// The text of the value at a position.
     pub fn show(&self, place: i64) -> String {
         match &self.kind {
             Kind::Size { step, style } => {
@@ -112,14 +112,14 @@ impl Scale {
         }
     }
 
-    /// Whether nothing between two places is worth a trial.
+    /// Whether no position between two is worth a trial.
     pub fn are_neighbours(&self, a: i64, b: i64) -> bool {
         let apart = a.abs_diff(b);
         apart <= 1 || (self.relative && apart <= a.unsigned_abs().min(b.unsigned_abs()) / 50)
     }
 }
 
-/// A number and its unit; the number is digits with at most one dot, and a sign.
+/// Splits into a number (sign, digits, at most one dot) and its unit.
 fn split(text: &str) -> Option<(&str, &str)> {
     let text = text.trim();
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -133,7 +133,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
     (numeric && plain_unit).then_some((mantissa, unit))
 }
 
-/// Units that can only mean a size: a lone `m` may be minutes.
+/// Whether a unit can only mean a size; a lone `m` may be minutes.
 fn is_size(unit: &str) -> bool {
     matches!(
         unit.to_ascii_lowercase().as_str(),
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn shown(simple: Option<&str>, failing: &str, bytes: bool) -> Option<(i64, String, Option<i64>)> {
-        let scale = Scale::of(simple, failing, bytes)?;
+        let scale = Scale::between(simple, failing, bytes)?;
         let place = scale.place(failing)?;
         Some((place, scale.show(place - 1), simple.and_then(|s| scale.place(s))))
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_has_no_scale() {
+    fn only_numbers_have_a_scale() {
         for (simple, failing) in [
             (None, "fast"),
             (None, "1.2.3"),
@@ -186,15 +186,15 @@ mod tests {
             (None, ""),
             (None, "-"),
         ] {
-            assert_eq!(Scale::of(simple, failing, false), None, "{simple:?} {failing}");
+            assert_eq!(Scale::between(simple, failing, false), None, "{simple:?} {failing}");
         }
     }
 
     #[test]
     fn neighbours() {
-        let whole = Scale::of(None, "300", false).unwrap();
+        let whole = Scale::between(None, "300", false).unwrap();
         assert!(whole.are_neighbours(300, 301) && !whole.are_neighbours(300, 302));
-        let time = Scale::of(None, "2s", false).unwrap();
+        let time = Scale::between(None, "2s", false).unwrap();
         assert!(time.are_neighbours(2000, 2040) && !time.are_neighbours(2000, 2050));
     }
 
@@ -202,7 +202,7 @@ mod tests {
         #[test]
         fn places_read_back(number in 0_u32..2_000_000, unit in "(|MiB|kb|ms|s|%|x)", step in -5_i64..5) {
             let text = format!("{number}{unit}");
-            if let Some(scale) = Scale::of(None, &text, false) {
+            if let Some(scale) = Scale::between(None, &text, false) {
                 let place = (scale.place(&text).unwrap() + step).max(0);
                 prop_assert_eq!(scale.place(&scale.show(place)), Some(place));
             }
@@ -210,7 +210,7 @@ mod tests {
 
         #[test]
         fn arbitrary_text_never_panics(simple in ".{0,24}", failing in "[-0-9.a-zA-Z%µ]{0,24}", bytes: bool) {
-            if let Some(scale) = Scale::of(Some(&simple), &failing, bytes) {
+            if let Some(scale) = Scale::between(Some(&simple), &failing, bytes) {
                 let _ = scale.show(scale.place(&failing).unwrap());
             }
         }

@@ -1,4 +1,4 @@
-//! Series: concurrent calls made by one handling of one request, and the order a gate releases them in.
+//! Series: concurrent calls made by one handling of one request, and the gates that order them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::ids::ServiceName;
 use crate::operation::OperationPattern;
 use crate::units;
 
-/// One call of a series: callee, operation and, when the same call is made more than once, its ordinal.
+/// One call of a series: callee, operation and, if the same call is made more than once, its ordinal.
 /// Written `stock PUT /s` or `stock PUT /s#2`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallName {
@@ -18,13 +18,15 @@ pub struct CallName {
     pub callee: ServiceName,
     /// Method and path.
     pub operation: OperationPattern,
-    /// The how-manieth such call of the handling, from 1.
+    /// Counts equal calls of one handling, from 1.
     pub ordinal: u32,
 }
 
-/// A text that does not name a call.
+/// A text that is not the name of a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` does not name a call; write it like `stock PUT /s` or `stock PUT /s#2`")]
+#[error(
+    "`{0}` is not a call; write service, method and path, such as `stock PUT /items` or `stock PUT /items#2`"
+)]
 pub struct InvalidCall(String);
 
 impl FromStr for CallName {
@@ -67,11 +69,11 @@ impl<'de> Deserialize<'de> for CallName {
     }
 }
 
-/// Holds the calls of a series until all have arrived, then releases them one by one: each when the
-/// answer of the one before has reached the caller.
+/// Holds the calls of a series until all have arrived, then releases them one by one: each after the
+/// response to the one before has reached the caller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
-    /// Its number; reports name it.
+    /// Reports refer to the gate by this number.
     pub id: u32,
     /// The service whose handling makes the calls.
     pub from: ServiceName,
@@ -80,27 +82,27 @@ pub struct Gate {
     pub handling: OperationPattern,
     /// The order of release.
     pub order: Vec<CallName>,
-    /// How long to wait for all calls to arrive, and for each answer.
+    /// How long to wait for all calls to arrive, and then for each response.
     #[serde(with = "units::duration")]
     pub wait: Duration,
 }
 
-/// What became of a gate in one handling of its request.
+/// What a gate did in one handling of its request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum GateOutcome {
-    /// All calls arrived and were released in the order.
+    /// All calls arrived and were released in the requested order.
     Completed,
-    /// Calls wait on one another outside the gate: the caller makes the next one only after an answer.
+    /// The caller makes some calls only after the response to others, so they can never be held together.
     Synchronous {
-        /// Calls that had arrived.
+        /// Calls that arrived.
         arrived: Vec<CallName>,
-        /// Calls that had not.
+        /// Calls that did not.
         missing: Vec<CallName>,
     },
-    /// Some calls did not arrive in time while others of the same callee did: a client pool may be exhausted.
+    /// Some calls did not arrive in time while others to the same callee did: a client pool may be exhausted.
     PoolExhausted {
-        /// Calls that had not arrived.
+        /// Calls that did not arrive.
         missing: Vec<CallName>,
     },
     /// The handling ended without making all calls.
@@ -108,12 +110,12 @@ pub enum GateOutcome {
         /// Calls that were never made.
         missing: Vec<CallName>,
     },
-    /// A released call was not answered in time.
+    /// The response to a released call did not come in time.
     Unanswered {
-        /// That call.
+        /// The unanswered call.
         call: CallName,
     },
-    /// The report of a proxy was lost: the trial is invalid, it shows nothing about the application.
+    /// The report of a sidecar was lost: the trial is invalid, it shows nothing about the application.
     ReportLost,
 }
 
@@ -121,27 +123,30 @@ impl fmt::Display for GateOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |calls: &[CallName]| calls.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match self {
-            Self::Completed => f.write_str("all calls were released in the order"),
+            Self::Completed => f.write_str("all calls were released in the requested order"),
             Self::Synchronous { missing, .. } => {
                 let missing = names(missing);
-                write!(f, "the calls are made one after another: {missing} came only after an answer")
+                write!(
+                    f,
+                    "the calls are not concurrent: {missing} came only after the response to another one"
+                )
             }
             Self::PoolExhausted { missing } => {
-                write!(f, "a client pool is exhausted: {} did not arrive", names(missing))
+                write!(f, "the caller's connection pool may be too small: {} did not arrive", names(missing))
             }
-            Self::Missing { missing } => write!(f, "these calls were not made: {}", names(missing)),
+            Self::Missing { missing } => write!(f, "the caller never made {}", names(missing)),
             Self::Unanswered { call } => write!(f, "{call} was not answered in time"),
-            Self::ReportLost => f.write_str("a report of a proxy was lost"),
+            Self::ReportLost => f.write_str("the report of a sidecar was lost"),
         }
     }
 }
 
-/// One gate's outcome for one handling.
+/// What one gate did in one handling.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateReport {
-    /// The gate.
+    /// The number of the gate.
     pub gate: u32,
-    /// What happened.
+    /// Whether the order could be imposed.
     pub outcome: GateOutcome,
 }
 

@@ -1,4 +1,4 @@
-//! What the mesh saw of one call.
+//! What the mesh recorded of one call.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,80 +6,80 @@ use crate::call_error::CallError;
 use crate::ids::{InstanceId, NodeId, ServiceName, SpanId, TraceId};
 use crate::perturbation::TargetId;
 
-/// One call, or one connection where the mesh does not read calls, seen from the caller's side.
+/// One call, seen from the caller's side; one connection where the mesh does not parse calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// The trace it belongs to.
     pub trace: TraceId,
-    /// Its own id; the callee sees it as its parent.
+    /// Sent to the callee as the parent of its own spans.
     pub id: SpanId,
-    /// The call it was made in, when known.
+    /// The call in whose handling it was made, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SpanId>,
-    /// How the parent was found.
+    /// How certain the parent is.
     #[serde(default)]
     pub parentage: Parentage,
-    /// Who called.
+    /// The calling instance.
     pub caller: InstanceId,
     /// The node of the caller.
     #[serde(default)]
     pub caller_node: NodeId,
     /// The service that was called.
     pub callee: ServiceName,
-    /// The instance that was chosen; none when the call did not get that far.
+    /// The instance that was chosen; none if the call failed before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callee_instance: Option<InstanceId>,
     /// The node of the callee's instance.
     #[serde(default)]
     pub callee_node: NodeId,
-    /// The callee's port as the caller sees it.
+    /// The callee's port as the caller addressed it.
     pub port: u16,
-    /// What was spoken.
+    /// The protocol as it was detected.
     pub wire: Wire,
     /// The method of the request; empty for a connection.
     pub method: String,
     /// The path with its query; empty for a connection.
     pub path: String,
-    /// Microseconds since 1970 at the first byte from the caller.
+    /// The first byte from the caller, in microseconds since 1970.
     pub start_us: u64,
-    /// Microseconds until the last byte of the answer was given to the caller.
+    /// Until the caller got the last byte of the response.
     pub duration_us: u64,
-    /// Microseconds from the start until the first byte of the answer.
+    /// From the start to the first byte of the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte_us: Option<u64>,
-    /// Bytes of the request's body, or from the caller of a connection.
+    /// Size of the request body; for a connection, bytes from the caller.
     pub request_bytes: u64,
-    /// Bytes of the answer's body, or to the caller of a connection.
+    /// Size of the response body; for a connection, bytes to the caller.
     pub response_bytes: u64,
     /// The HTTP status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The gRPC status.
+    /// The gRPC status, if the response has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc_status: Option<u16>,
-    /// Why the call did not end as it should.
+    /// Why the call did not complete normally.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<CallError>,
-    /// Rules that touched the call, by their numbers in the wiring.
+    /// Rules that matched the call, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<u32>,
-    /// The name by which the call is known in every run, where calls are named.
+    /// The stable name of the call, the same in every run; only where calls are named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetId>,
-    /// Headers and bodies, when these are recorded.
+    /// Headers and bodies, if these are recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Box<Payload>>,
 }
 
 impl Span {
-    /// Whether the call failed: an error of its own, a status of 500 and above, or a gRPC status but 0.
+    /// Whether the call failed: an error, a status of 500 or above, or a gRPC status other than 0.
     pub fn failed(&self) -> bool {
         self.error.is_some()
             || self.status.is_some_and(|s| s >= 500)
             || self.grpc_status.is_some_and(|s| s != 0)
     }
 
-    /// Method and path without the query, for people.
+    /// Method and path without the query; for a connection, its protocol.
     pub fn operation(&self) -> String {
         match self.wire {
             Wire::Http1 | Wire::Http2 | Wire::WebSocket => {
@@ -95,18 +95,18 @@ impl Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parentage {
-    /// The call came without context and nothing was in flight: it starts a trace.
+    /// The call carried no context and its caller handled no request: it starts a trace.
     #[default]
     Root,
-    /// The caller handed on the context.
+    /// The caller propagated the context.
     Propagated,
-    /// The caller handled just one request at that time, so the call must belong to it.
+    /// The caller handled exactly one request at that time, so the call must belong to it.
     Inferred,
-    /// The caller handled several requests and handed on nothing.
+    /// The caller handled several requests and propagated no context.
     Unknown,
 }
 
-/// What was spoken on the wire.
+/// The protocol on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wire {
@@ -116,7 +116,7 @@ pub enum Wire {
     Http2,
     /// A WebSocket, from its upgrade to its end.
     WebSocket,
-    /// Bytes.
+    /// Any other bytes.
     Tcp,
     /// TLS that was passed through.
     Tls,
@@ -125,14 +125,14 @@ pub enum Wire {
 /// Headers and bodies of a call, bounded.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Payload {
-    /// Headers of the request, in their order; values are text, other bytes replaced.
+    /// Headers of the request, in order; bytes that are not UTF-8 are replaced.
     pub request_headers: Vec<(String, String)>,
-    /// Headers of the answer.
+    /// Headers of the response, likewise.
     pub response_headers: Vec<(String, String)>,
-    /// The first bytes of the request's body.
+    /// The beginning of the request body.
     #[serde(default, with = "bytes_as_base64")]
     pub request_body: Vec<u8>,
-    /// The first bytes of the answer's body.
+    /// The beginning of the response body.
     #[serde(default, with = "bytes_as_base64")]
     pub response_body: Vec<u8>,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ids::InvalidId;
 
-/// One execution within a campaign: what it is for, and its number among those, from 1.
+/// One trial within a campaign: its role, and its number within that role, from 1.
 ///
 /// ```
 /// use faultscope_model::{TrialId, TrialRole};
@@ -18,36 +18,36 @@ use crate::ids::InvalidId;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TrialId {
-    /// What it is for.
+    /// What the trial is for.
     pub role: TrialRole,
-    /// Its number among the trials of this role, from 1.
+    /// Counted within the role, from 1.
     pub number: u32,
 }
 
-/// What a trial is for. Runs are named and numbered by it.
+/// What a trial is for. Runs are named and numbered by role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialRole {
     /// Chosen by a search, or one of a plain list.
     Search,
-    /// Repeats a known circumstance, to see whether the environment is still the same.
+    /// Repeats a known circumstance to notice changes of the environment.
     Sentinel,
     /// A start-up check of the simplest circumstance.
     CheckSimplest,
     /// A start-up check of the failing circumstance.
     CheckFailing,
-    /// Another value of a number in a cause.
+    /// Tries another value for a numeric delta of a cause.
     Boundary,
-    /// A smaller input.
+    /// Tries a smaller input.
     Input,
-    /// A failure of a flaky test that had to come again; format 2 kept those apart, and nothing makes them now.
+    /// Repeats a failure of a flaky test; only format 2 has such trials.
     Again,
-    /// A test without perturbations, whose calls are what can be perturbed.
+    /// Runs a test without perturbations to learn which calls can be perturbed.
     Baseline,
 }
 
 impl TrialRole {
-    /// All of them; the place of each is its code in stored rows, so new ones go to the end.
+    /// All roles; the position of each is its code in stored rows, so new ones go to the end.
     const ALL: [Self; 8] = [
         Self::Search,
         Self::Sentinel,
@@ -59,7 +59,7 @@ impl TrialRole {
         Self::Baseline,
     ];
 
-    /// How runs of this role are named; those that a search chose have nothing but a number.
+    /// The prefix of run names; runs that a search chose have only a number.
     fn name(self) -> &'static str {
         match self {
             Self::Search => "",
@@ -73,18 +73,18 @@ impl TrialRole {
         }
     }
 
-    /// Whether the first of its kind goes without its number: most campaigns have just one.
+    /// Whether the first trial of this role is named without its number: most campaigns have just one.
     fn is_often_alone(self) -> bool {
         matches!(self, Self::Sentinel | Self::CheckSimplest | Self::CheckFailing | Self::Baseline)
     }
 
-    /// Whether a budget of trials counts it. Checks are what makes an answer possible at all, and sentinels guard
-    /// it: neither is what people want to limit.
+    /// Whether a budget of trials counts it. Checks make an answer possible at all, and sentinels guard
+    /// it: users do not want to limit either.
     pub fn is_budgeted(self) -> bool {
         matches!(self, Self::Search | Self::Boundary | Self::Input)
     }
 
-    /// Whether a run from before an interruption can answer it. A sentinel says that the environment is the same
+    /// Whether a run from before an interruption can answer it. A sentinel shows that the environment is unchanged
     /// *now*; a baseline is needed for the names of its calls, which are not stored.
     pub fn is_resumable(self) -> bool {
         !matches!(self, Self::Sentinel | Self::Baseline)
@@ -107,7 +107,7 @@ impl TrialId {
         self.role == TrialRole::Search
     }
 
-    /// What it is called after the dot in the name of its run: `12`, `check-failing`, `sentinel-2`.
+    /// The part of a run's name after the dot: `12`, `check-failing`, `sentinel-2`.
     pub fn name(self) -> String {
         let Self { role, number } = self;
         match role {
@@ -117,12 +117,12 @@ impl TrialId {
         }
     }
 
-    /// Itself as one number, for rows of integers: the code of the role above 32 bits of its number.
+    /// One number for integer columns: the code of the role above the 32 bits of the number.
     pub fn key(self) -> u64 {
         (self.role as u64) << 32 | u64::from(self.number)
     }
 
-    /// The trial of a key; none where no role has its code.
+    /// The trial of a key; none if no role has its code.
     pub fn from_key(key: u64) -> Option<Self> {
         let role = TrialRole::ALL.get(usize::try_from(key >> 32).ok()?)?;
         Some(Self::new(*role, key as u32))
@@ -172,30 +172,30 @@ impl<'de> Deserialize<'de> for TrialId {
     }
 }
 
-/// What a campaign is: the command that ran it.
+/// The command that a campaign belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CampaignKind {
-    /// Tests under one circumstance.
+    /// Runs tests under one circumstance.
     Test,
-    /// An application that is kept up for people.
+    /// Keeps an application up for people.
     Up,
-    /// A failing circumstance, reduced.
+    /// Reduces a failing circumstance.
     Debug,
-    /// Tests, perturbed.
+    /// Perturbs tests.
     Resilience,
-    /// The failure of a bundle, shown again.
+    /// Reproduces the failure of a bundle.
     Repro,
-    /// One trial that shows what an application does.
+    /// Deploys once to observe an application.
     Probe,
-    /// The sample.
+    /// Runs the sample application.
     Demo,
-    /// A yardstick.
+    /// Measures the tool itself.
     Bench,
 }
 
 impl CampaignKind {
-    /// Its word in files and on the command line.
+    /// The name in files and on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Self::Test => "test",

@@ -17,7 +17,7 @@ pub fn count<N: fmt::Display + PartialEq + From<u8>>(number: N, noun: &str) -> S
     format!("{number} {noun}")
 }
 
-/// The noun as it stands after a number: `trial` after 1, `trials` after any other.
+/// The noun in the form that follows a number: `trial` after 1, `trials` otherwise.
 pub fn nouns<N: PartialEq + From<u8>>(number: &N, noun: &str) -> String {
     let one = *number == N::from(1);
     let before = noun.chars().rev().nth(1);
@@ -58,7 +58,7 @@ impl FromStr for ByteSize {
             _ => return Err(invalid()),
         };
         let bytes = number * factor as f64;
-        // Beyond 2^53 a float no longer counts single bytes; no machine has that much.
+        // Beyond 2^53 a float no longer represents single bytes; no machine has that much memory.
         if !(0.0..=9.0e15).contains(&bytes) {
             return Err(invalid());
         }
@@ -67,7 +67,7 @@ impl FromStr for ByteSize {
 }
 
 impl ByteSize {
-    /// Whether no process can run in so little: nobody means 64 bytes.
+    /// Whether no process can run in this much memory, so that a unit must be missing.
     pub fn is_tiny(self) -> bool {
         self.0 < 64 << 10
     }
@@ -122,7 +122,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidUnit> {
         "h" => number * 3600.0,
         _ => return Err(invalid()),
     };
-    // A hundred years: longer is a typing error, and sums of such values cannot overflow.
+    // A hundred years: a longer duration is a typing error, and sums of shorter ones cannot overflow.
     if !(0.0..=3.2e9).contains(&seconds) {
         return Err(invalid());
     }

@@ -1,4 +1,4 @@
-//! What a mesh must know to carry the calls of one slot, as plain data: it also travels to sidecars.
+//! What a mesh must know to carry the calls of one slot, as plain data: it is also sent to sidecars.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -17,31 +17,31 @@ use crate::units;
 pub struct Wiring {
     /// The slot.
     pub slot: SlotId,
-    /// Decides every random choice of the mesh: balancing, jitter, loss, span ids.
+    /// The source of every random choice of the mesh: balancing, jitter, loss, span ids.
     pub seed: u64,
-    /// Tells campaigns of the same seed apart: the ids of their traces must differ.
+    /// Distinguishes campaigns with the same seed, whose trace ids must differ.
     #[serde(default)]
     pub campaign: u64,
-    /// Who may call, with the address it calls from where a listener serves several callers.
+    /// All callers, with their source addresses where a listener serves several of them.
     pub callers: Vec<Caller>,
-    /// Where each service's instances are; an empty list means that the service is down.
+    /// The instances of each service; an empty list means that the service is down.
     pub endpoints: BTreeMap<ServiceName, Vec<Endpoint>>,
-    /// How an instance is chosen; round robin where nothing is said.
+    /// How instances are chosen; round robin for services that are not listed.
     #[serde(default)]
     pub balance: BTreeMap<ServiceName, Balance>,
-    /// What the links between nodes add.
+    /// Latency and loss between nodes.
     #[serde(default)]
     pub links: Vec<Link>,
-    /// What is done to chosen calls.
+    /// Effects on selected calls.
     #[serde(default)]
     pub rules: Vec<Rule>,
-    /// Whether calls get names by which they are known in every run.
+    /// Whether calls get stable names, the same in every run.
     #[serde(default)]
     pub targets: bool,
     /// Series that are released in a chosen order.
     #[serde(default)]
     pub gates: Vec<Gate>,
-    /// How much is recorded.
+    /// How much of each call is recorded.
     #[serde(default)]
     pub record: RecordLevel,
     /// Hosts outside the application.
@@ -49,7 +49,7 @@ pub struct Wiring {
     pub externals: Vec<ExternalHost>,
 }
 
-/// An instance that makes calls.
+/// An instance that may make calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
     /// The instance; `test-1` for the test.
@@ -65,19 +65,19 @@ pub struct Caller {
 /// Where the mesh accepts calls to one port of one service (or of an external host).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerSpec {
-    /// The service that callers mean.
+    /// The service that callers address.
     pub callee: ServiceName,
-    /// The port that callers mean.
+    /// The port that callers address.
     pub port: u16,
-    /// What it speaks.
+    /// The protocol on this port.
     #[serde(default)]
     pub protocol: Protocol,
-    /// The one caller that uses this listener; none where callers are told apart by their address.
+    /// The only caller that uses this listener; none if source addresses distinguish callers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<InstanceId>,
 }
 
-/// One instance that can be called.
+/// An instance that can be called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The instance.
@@ -85,7 +85,7 @@ pub struct Endpoint {
     /// The node it is on.
     #[serde(default)]
     pub node: NodeId,
-    /// The address for each of its ports, where it can be dialled from here; otherwise the platform dials.
+    /// The address of each of its ports, if it can be dialled directly; otherwise the platform dials.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub addresses: BTreeMap<u16, SocketAddr>,
 }
@@ -94,28 +94,28 @@ pub struct Endpoint {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case")]
 pub enum Balance {
-    /// One after the other, over all callers of the slot.
+    /// In turn, over all callers of the slot.
     #[default]
     RoundRobin,
-    /// At random, from the seed.
+    /// At random from the seed.
     Random,
-    /// The one with the fewest calls in flight, the lowest ordinal among equals.
+    /// The instance with the fewest calls in flight; the lowest ordinal among equals.
     LeastBusy,
-    /// Always the same for one caller instance.
+    /// Always the same instance for one caller instance.
     StickyCaller,
-    /// Always the same for one value of a header; round robin without it.
+    /// Always the same instance for one value of a header; round robin for calls without it.
     StickyHeader {
         /// The header's name.
         name: String,
     },
-    /// Always this one.
+    /// Always this instance.
     Pinned {
         /// The ordinal of the instance.
         ordinal: u32,
     },
 }
 
-/// What the way between two nodes adds to each call.
+/// What the network between two nodes adds to each call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Link {
     /// One end; none means any other node.
@@ -127,7 +127,7 @@ pub struct Link {
     /// Added to each direction of a call.
     #[serde(default, with = "units::duration")]
     pub latency: Duration,
-    /// Up to so much more, at random from the seed.
+    /// The largest additional latency, chosen at random from the seed.
     #[serde(default, with = "units::duration")]
     pub jitter: Duration,
     /// The share of calls whose connection is reset, 0 to 1.
@@ -135,26 +135,26 @@ pub struct Link {
     pub loss: f64,
 }
 
-/// The host that instances ask for the addresses of hosts which nobody declared; the mesh answers for it. Where a plan
-/// has it among its externals, their resolver is told.
+/// The host that instances use as their resolver for undeclared hosts; the mesh answers for it. A plan that lists it
+/// among its externals makes platforms configure it.
 pub const RESOLVER: &str = "faultscope-names";
 
 /// A host that is not part of the application.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalHost {
-    /// Its name; callers find it under this name, listeners name it as callee.
+    /// The name under which callers find it.
     pub host: String,
-    /// The pseudo-service name that its listeners and spans carry.
+    /// The pseudo-service that stands for it in listeners and spans.
     pub service: ServiceName,
-    /// Whether calls may leave; otherwise they are refused and recorded.
+    /// Whether calls are forwarded; otherwise they are refused and recorded.
     #[serde(default)]
     pub allow: bool,
-    /// Its ports.
+    /// The ports that callers use.
     #[serde(default)]
     pub ports: Vec<u16>,
 }
 
-/// How much of a call is recorded beside its timing.
+/// How much of a call is recorded beyond its timing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "level", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RecordLevel {
@@ -164,7 +164,7 @@ pub enum RecordLevel {
     Headers,
     /// Also the first bytes of each body.
     Bodies {
-        /// How many.
+        /// The most bytes of each body.
         most: u32,
     },
 }

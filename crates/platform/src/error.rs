@@ -1,44 +1,44 @@
-//! What can go wrong between the tool and its platform.
+//! Errors of platforms, in kinds that a caller can act on.
 
 use faultscope_model::InstanceId;
 use faultscope_model::outcome::StartEnding;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Something the platform could not do.
+/// An action that the platform could not carry out.
 #[derive(Debug, thiserror::Error)]
 #[error("{platform}: cannot {action}")]
 pub struct PlatformError {
-    /// What kind of failure it is.
+    /// What a caller can act on.
     pub kind: PlatformErrorKind,
-    /// The back end's name.
+    /// The name of the back end.
     pub platform: &'static str,
-    /// What it tried, as a verb phrase.
+    /// What was tried, as an infinitive after "cannot".
     pub action: String,
-    /// Why it failed.
+    /// The cause.
     #[source]
     pub source: Option<BoxError>,
 }
 
-/// Kinds of failures that callers tell apart.
+/// Kinds of errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlatformErrorKind {
-    /// The back end is not there or lacks a right.
+    /// The back end is not there, or a permission is missing.
     Unavailable,
-    /// The back end cannot do this at all.
+    /// The back end does not support this at all.
     Unsupported,
-    /// An instance died or stayed silent at its start: a property of the circumstance, not of the tool.
+    /// An instance ended or did not become ready: a property of the circumstance, not of the tool.
     NotReady {
-        /// Which.
+        /// The instance.
         instance: InstanceId,
-        /// In which way, as far as two failures of the same cause have it in common.
+        /// How its start failed, as far as two failures of the same cause agree.
         ending: StartEnding,
         /// Why: `exited with 1`, `killed: out of memory`, `not ready within 10s`.
         reason: String,
         /// The last lines it printed.
         last_lines: Vec<String>,
     },
-    /// The plan itself cannot be carried out (no such program, a port declared twice, a template unknown).
+    /// The plan itself cannot be carried out (a missing program, a port declared twice, an unknown template).
     BadPlan,
     /// This user may not open as many files as the plan needs.
     OpenFiles {
@@ -47,19 +47,19 @@ pub enum PlatformErrorKind {
         /// How many it may.
         limit: u64,
     },
-    /// It was asked to stop.
+    /// It was cancelled.
     Cancelled,
-    /// The machine refused (disk full, no file descriptors, a vanished process): the trial is invalid.
+    /// The machine failed (disk full, no file descriptors, a vanished process): the trial is invalid.
     Infrastructure,
 }
 
 impl PlatformError {
-    /// A failure of this kind, with what was tried.
+    /// An error without a cause.
     pub fn new(kind: PlatformErrorKind, platform: &'static str, action: impl Into<String>) -> Self {
         Self { kind, platform, action: action.into(), source: None }
     }
 
-    /// The same, with its cause.
+    /// Adds the cause.
     pub fn because(mut self, source: impl Into<BoxError>) -> Self {
         self.source = Some(source.into());
         self

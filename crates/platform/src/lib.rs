@@ -1,4 +1,4 @@
-//! Back ends that bring an application into being: one trait, one contract, no container type in a signature.
+//! Back ends that run an application: one trait, one contract, no container type in a signature.
 //!
 //! The engine opens a slot, reserves the listeners of a plan and hands them to the mesh, applies the
 //! plan, and then runs tests in the slot. Everything a slot holds is gone when [`Platform::close_slot`]
@@ -41,25 +41,25 @@ use tokio::net::TcpStream;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-/// A back end.
+/// A back end that runs plans in slots.
 #[async_trait]
 pub trait Platform: fmt::Debug + Send + Sync {
     /// Short name used in configuration, logs and reports.
     fn name(&self) -> &'static str;
 
-    /// What this back end can do here, found out by trying.
+    /// What this back end can do on this machine, determined by trying.
     fn capabilities(&self) -> Capabilities;
 
-    /// Makes a place for one trial at a time, and prepares what all its trials share (the result of `setup`).
+    /// Creates a slot for one trial at a time, and prepares what all its trials share (the result of `setup`).
     async fn open_slot(&self, spec: &SlotSpec) -> Result<(), PlatformError>;
 
-    /// Ends instances that the plan does not keep, and opens the listeners that callers of the plan need,
+    /// Stops instances that the plan does not keep, and opens the listeners that callers of the plan need,
     /// before anything is started. Connections made to them wait until the mesh accepts.
     async fn reserve(&self, slot: SlotId, plan: &Plan) -> Result<Reservation, PlatformError>;
 
-    /// Reaches the plan by the cheapest actions and returns when every instance is ready. A service that
-    /// dies or stays silent is an error of kind [`PlatformErrorKind::NotReady`] with its last lines.
-    /// When `cancel` fires, it stops at once with [`PlatformErrorKind::Cancelled`].
+    /// Applies the plan with the fewest actions and returns when every instance is ready. A service that ends or does
+    /// not become ready is an error of kind [`PlatformErrorKind::NotReady`] with its last lines.
+    /// When `cancel` fires, it returns at once with [`PlatformErrorKind::Cancelled`].
     async fn apply(
         &self,
         slot: SlotId,
@@ -67,13 +67,13 @@ pub trait Platform: fmt::Debug + Send + Sync {
         cancel: &CancellationToken,
     ) -> Result<Deployment, PlatformError>;
 
-    /// Connects to a port of an instance, from wherever this back end can reach it.
+    /// Connects to a port of an instance, by whatever route this back end has.
     async fn dial(&self, slot: SlotId, instance: &InstanceId, port: u16) -> std::io::Result<TcpStream>;
 
-    /// What happens in the slot from now on.
+    /// Events of the slot from now on.
     fn events(&self, slot: SlotId) -> broadcast::Receiver<PlatformEvent>;
 
-    /// Does something to an instance; a restart keeps its durable data and returns when it is ready again.
+    /// Acts on an instance; a restart keeps its durable data and returns when it is ready again.
     async fn act(&self, slot: SlotId, instance: &InstanceId, action: Action) -> Result<(), PlatformError>;
 
     /// Runs a test's command in the slot, where service names and their ports (also on `localhost`) lead
@@ -85,17 +85,17 @@ pub trait Platform: fmt::Debug + Send + Sync {
         cancel: &CancellationToken,
     ) -> Result<Exit, PlatformError>;
 
-    /// What each running instance uses now, at the wall clock's time. What this back end cannot tell is missing.
-    /// Counters go back only when their instance was started again.
+    /// The resource usage of each running instance, with wall-clock times. What cannot be measured is missing.
+    /// Counters decrease only if their instance was restarted.
     async fn metrics(&self, slot: SlotId) -> Result<Vec<Sample>, PlatformError>;
 
     /// The last lines an instance printed, bounded.
     async fn logs(&self, slot: SlotId, instance: &InstanceId) -> Result<Vec<String>, PlatformError>;
 
-    /// Keeps an instance's durable data as it is now.
+    /// Takes a snapshot of an instance's durable data.
     async fn snapshot(&self, slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError>;
 
-    /// Puts durable data back before the instance is started by the next `apply` of the slot.
+    /// Restores durable data before the next `apply` of the slot starts the instance.
     async fn restore(
         &self,
         slot: SlotId,
@@ -103,23 +103,23 @@ pub trait Platform: fmt::Debug + Send + Sync {
         snapshot: &Snapshot,
     ) -> Result<(), PlatformError>;
 
-    /// Whether what the slot itself needs (agents, sidecars) is still there; an error means that whatever was
-    /// seen in the slot is no evidence. Everything that has happened by now is told as an event when it returns.
+    /// Checks that what the slot itself needs (agents, sidecars) is still there; otherwise whatever was observed
+    /// in the slot is no evidence. When it returns, everything that has happened was reported as an event.
     async fn intact(&self, _slot: SlotId) -> Result<(), PlatformError> {
         Ok(())
     }
 
-    /// Ends everything in the slot, at once, and returns when it is gone. The slot can be used again by
-    /// `reserve` and `apply`. This is how a cancelled trial is cleared away.
+    /// Ends everything in the slot at once and returns when it is gone. The slot can be used again by
+    /// `reserve` and `apply`. Cancelled trials are removed in this way.
     async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError>;
 
-    /// Clears the slot and gives it up.
+    /// Clears the slot and removes it.
     async fn close_slot(&self, slot: SlotId) -> Result<(), PlatformError>;
 
-    /// Removes what a dead tool left behind.
+    /// Removes what a killed tool left behind.
     async fn reap_orphans(&self) -> Result<Reaped, PlatformError>;
 
-    /// How long virtual time makes a trial; real back ends have none.
+    /// The simulated duration of a trial; real back ends have none.
     fn virtual_time(&self, _slot: SlotId) -> Option<Duration> {
         None
     }

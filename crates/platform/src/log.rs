@@ -1,7 +1,7 @@
-//! What an instance prints: its last lines in memory, more of it in a file, both bounded.
+//! The output of an instance: its last lines in memory, more of it in a file, both bounded.
 //!
 //! A flood must not slow down the service, fill the disk or keep the tool busy: the pipe is always read,
-//! and what comes too fast for the file is counted and left out.
+//! and what comes too fast for the file is counted and dropped.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -16,11 +16,11 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Lines kept in memory.
-const MOST_LINES: usize = 200;
+const MAX_LINES: usize = 200;
 /// Bytes kept of one line.
 const LONGEST_LINE: usize = 4096;
-/// Bytes that go to the file in one [`PERIOD`]; the rest of a flood is left out.
-const MOST_PER_PERIOD: u64 = 1 << 20;
+/// The most bytes written to the file in one [`PERIOD`]; the rest of a flood is dropped.
+const MAX_PER_PERIOD: u64 = 1 << 20;
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The log of one instance.
@@ -43,7 +43,7 @@ impl Log {
         Arc::new(Self { kept: Mutex::default() })
     }
 
-    /// The last lines, the unfinished one included.
+    /// The last lines, including an unfinished one.
     pub(crate) fn last_lines(&self) -> Vec<String> {
         let kept = self.lock();
         let partial = (!kept.partial.is_empty()).then(|| show(&kept.partial));
@@ -62,7 +62,7 @@ impl Log {
         matched
     }
 
-    /// Reads everything that is printed until nobody can print any more.
+    /// Reads the output until all its writers have closed it.
     pub(crate) async fn follow(self: Arc<Self>, mut output: impl AsyncRead + Unpin, mut file: LogFile) {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(length) = output.read(&mut buffer).await {
@@ -75,11 +75,11 @@ impl Log {
         file.finish();
     }
 
-    /// Takes what was printed.
+    /// Adds output.
     pub(crate) fn push(&self, mut bytes: &[u8]) {
         let mut kept = self.lock();
         if kept.awaited.is_none() {
-            // Lines that would be pushed out again at once need no work: a flood is mostly such lines.
+            // Lines that would be evicted at once need no work: a flood consists mostly of these.
             bytes = tail(bytes, &mut kept);
         }
         while let Some(end) = bytes.iter().position(|b| *b == b'\n') {
@@ -114,17 +114,17 @@ impl Kept {
         {
             let _ = seen.send(());
         }
-        if self.lines.len() == MOST_LINES {
+        if self.lines.len() == MAX_LINES {
             self.lines.pop_front();
         }
         self.lines.push_back(line);
     }
 }
 
-/// The part of `bytes` that holds the last lines; what lies before it replaces what was there.
+/// The part of `bytes` with the last lines; if there is anything before it, earlier lines are evicted.
 fn tail<'a>(bytes: &'a [u8], kept: &mut Kept) -> &'a [u8] {
     let mut ends = bytes.iter().enumerate().rev().filter(|(_, b)| **b == b'\n');
-    let Some((cut, _)) = ends.nth(MOST_LINES) else {
+    let Some((cut, _)) = ends.nth(MAX_LINES) else {
         return bytes;
     };
     kept.partial.clear();
@@ -136,7 +136,7 @@ fn show(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('\r').to_owned()
 }
 
-/// Everything that is printed, but no more than `limit` bytes of it: the first and the last half.
+/// The whole output, but no more than `limit` bytes of it: the first and the last half.
 pub(crate) async fn capture(mut output: impl AsyncRead + Unpin, limit: usize) -> String {
     let half = limit / 2;
     let (mut first, mut last, mut dropped) = (Vec::new(), Vec::new(), 0_usize);
@@ -146,7 +146,7 @@ pub(crate) async fn capture(mut output: impl AsyncRead + Unpin, limit: usize) ->
         let (head, tail) = buffer[..length].split_at(length.min(room));
         first.extend_from_slice(head);
         last.extend_from_slice(tail);
-        // Twice the half before anything moves, so that a flood costs one copy per byte.
+        // Trimmed at twice the half, so that a flood costs one copy per byte.
         if last.len() > 2 * half + (64 << 10) {
             dropped += last.len() - half;
             last.drain(..last.len() - half);
@@ -157,13 +157,13 @@ pub(crate) async fn capture(mut output: impl AsyncRead + Unpin, limit: usize) ->
         last.drain(..last.len() - half);
     }
     if dropped > 0 {
-        first.extend(format!("\n[faultscope: {dropped} bytes left out]\n").into_bytes());
+        first.extend(format!("\n[faultscope: {dropped} bytes omitted]\n").into_bytes());
     }
     first.append(&mut last);
     String::from_utf8_lossy(&first).into_owned()
 }
 
-/// A log file that stays within its limit: a full one becomes `.old`, and the one before is dropped.
+/// A log file of bounded size: a full one is renamed to `.old`, replacing the one before.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
@@ -176,7 +176,7 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Writes to `path`, at most `limit` bytes with what was rotated away.
+    /// Writes to `path`, at most `limit` bytes including the rotated file.
     pub(crate) fn new(path: PathBuf, limit: u64) -> Self {
         let file = path.parent().and_then(|folder| {
             fs::create_dir_all(folder).ok()?;
@@ -192,7 +192,7 @@ impl LogFile {
             self.in_period = 0;
         }
         self.in_period += bytes.len() as u64;
-        if self.in_period > MOST_PER_PERIOD {
+        if self.in_period > MAX_PER_PERIOD {
             self.skipped += bytes.len() as u64;
             return;
         }
@@ -206,7 +206,7 @@ impl LogFile {
 
     fn say_skipped(&mut self) {
         if self.skipped > 0 {
-            let note = format!("\n[faultscope: {} bytes left out]\n", self.skipped);
+            let note = format!("\n[faultscope: {} bytes omitted]\n", self.skipped);
             self.skipped = 0;
             self.put(note.as_bytes());
         }

@@ -1,4 +1,4 @@
-//! Finding out whether an instance is ready, whatever back end runs it.
+//! Waits until an instance is ready, whatever back end runs it.
 
 use std::io;
 use std::time::Duration;
@@ -12,49 +12,48 @@ use tokio::net::TcpStream;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// How long one attempt may take; a service that accepts and stays silent is asked again.
+/// The limit of one attempt; a service that accepts but does not answer is tried again.
 const ONE_ATTEMPT: Duration = Duration::from_secs(2);
 
-/// What a probe can do to an instance.
+/// The access to an instance that probes need.
 #[async_trait]
 pub(crate) trait Reach: Sync {
     /// Connects to one of its ports.
     async fn connect(&self, port: u16) -> io::Result<TcpStream>;
-    /// Runs a command where it runs; whether it ended with 0.
+    /// Runs a command beside it; returns whether it exited with 0.
     async fn run(&self, command: &[String]) -> io::Result<bool>;
-    /// Returns when a line it printed matches the pattern.
+    /// Returns when a line of its output matches the pattern.
     async fn printed(&self, pattern: &str) -> io::Result<()>;
 }
 
-/// How waiting for an instance ended.
+/// The result of waiting for an instance.
 #[derive(Debug)]
 pub(crate) enum Waited {
     Ready,
-    /// It is not ready in time: what was asked of it, and what it said the last time.
+    /// It was not ready in time: the probe, and the result of its last attempt.
     Late(String),
 }
 
-/// Returns when the probe shows that the instance is ready, or when its time is over. The caller watches for its
-/// end.
+/// Returns when the probe succeeds or its time is over. The caller watches for the end of the instance.
 pub(crate) async fn wait_until_ready(
     readiness: &Readiness,
     left: Duration,
     instance: &dyn Reach,
 ) -> io::Result<Waited> {
     let mut last = None;
-    let waited = tokio::time::timeout(left, ask_until_ready(&readiness.probe, instance, &mut last)).await;
+    let waited = tokio::time::timeout(left, probe_until_ready(&readiness.probe, instance, &mut last)).await;
     if let Ok(ready) = waited {
         return ready.map(|()| Waited::Ready);
     }
     let mut late =
-        format!("not ready within {}: {}", show_duration(readiness.within), told(&readiness.probe));
+        format!("not ready within {}: {}", show_duration(readiness.within), describe(&readiness.probe));
     if let Some(last) = last {
         late.push_str(&format!(" {last}"));
     }
     Ok(Waited::Late(late))
 }
 
-/// In which way an instance ended before it was ready, and that for people.
+/// How an instance ended before it was ready, as a type and as text.
 pub(crate) fn over_too_soon(
     plan: &InstancePlan,
     out_of_memory: bool,
@@ -72,8 +71,8 @@ pub(crate) fn over_too_soon(
     (ending, format!("{ending}{limit}"))
 }
 
-/// What a probe asks for, for people.
-fn told(probe: &Probe) -> String {
+/// Describes a probe for people.
+fn describe(probe: &Probe) -> String {
     match probe {
         Probe::Http { path, port } => format!("GET {path} on port {port}"),
         Probe::Tcp { port } => format!("port {port}"),
@@ -83,7 +82,7 @@ fn told(probe: &Probe) -> String {
     }
 }
 
-async fn ask_until_ready(probe: &Probe, instance: &dyn Reach, last: &mut Option<String>) -> io::Result<()> {
+async fn probe_until_ready(probe: &Probe, instance: &dyn Reach, last: &mut Option<String>) -> io::Result<()> {
     match probe {
         Probe::Started => return Ok(()),
         Probe::Log { pattern } => return instance.printed(pattern).await,
@@ -91,25 +90,25 @@ async fn ask_until_ready(probe: &Probe, instance: &dyn Reach, last: &mut Option<
     }
     let mut pause = FIRST_PAUSE;
     loop {
-        match tokio::time::timeout(ONE_ATTEMPT, ask(probe, instance)).await {
+        match tokio::time::timeout(ONE_ATTEMPT, try_probe(probe, instance)).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(why)) => *last = Some(why),
-            Err(_) => *last = Some("does not answer".into()),
+            Err(_) => *last = Some("no answer within 2s".into()),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }
 }
 
-/// Asks once; an instance that is not ready says why.
-async fn ask(probe: &Probe, instance: &dyn Reach) -> Result<(), String> {
+/// Runs the probe once; the error says why it failed.
+async fn try_probe(probe: &Probe, instance: &dyn Reach) -> Result<(), String> {
     let connect =
         async |port: u16| instance.connect(port).await.map_err(|_| "refuses connections".to_owned());
     match probe {
         Probe::Http { path, port } => match status(connect(*port).await?, path).await {
             Ok(status) if (100..400).contains(&status) => Ok(()),
             Ok(status) => Err(format!("answers {status}")),
-            Err(_) => Err("gives no HTTP answer".into()),
+            Err(_) => Err("the answer is not HTTP".into()),
         },
         Probe::Tcp { port } => connect(*port).await.map(|_| ()),
         Probe::Command { command } => match instance.run(command).await {
@@ -121,7 +120,7 @@ async fn ask(probe: &Probe, instance: &dyn Reach) -> Result<(), String> {
     }
 }
 
-/// The status of a GET; reads no further than that.
+/// The status of a GET; reads nothing after it.
 async fn status(mut stream: TcpStream, path: &str) -> io::Result<u16> {
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: faultscope\r\nConnection: close\r\n\r\n"

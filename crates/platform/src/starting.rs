@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::{PlatformError, PlatformErrorKind};
 
-/// Starts instances at once, each when all instances of the services it comes after are ready.
+/// Starts instances concurrently, each when all instances of the services it waits for are ready.
 pub(crate) async fn start_in_order<Ready>(
     create: &[&InstancePlan],
     start: impl Fn(InstancePlan) -> Ready,
@@ -44,7 +44,7 @@ where
     try_join_all(create.iter().map(in_turn)).await.map(drop)
 }
 
-/// Refuses a plan whose services wait for each other.
+/// Rejects a plan whose services wait for each other.
 pub(crate) fn check_order(plan: &Plan, platform: &'static str) -> Result<(), PlatformError> {
     let after: BTreeMap<&ServiceName, BTreeSet<&ServiceName>> =
         plan.instances.iter().fold(BTreeMap::new(), |mut all, i| {
@@ -62,7 +62,7 @@ pub(crate) fn check_order(plan: &Plan, platform: &'static str) -> Result<(), Pla
             None => {
                 let rest: Vec<_> =
                     after.keys().filter(|s| !settled.contains(*s)).map(ToString::to_string).collect();
-                let error = PlatformError::new(PlatformErrorKind::BadPlan, platform, "order the starts");
+                let error = PlatformError::new(PlatformErrorKind::BadPlan, platform, "find a start order");
                 return Err(error.because(format!("services wait for each other: {}", rest.join(", "))));
             }
         };

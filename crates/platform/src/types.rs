@@ -1,4 +1,4 @@
-//! Plain data that goes in and out of a platform.
+//! The plain data of the platform interface.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -10,32 +10,32 @@ use faultscope_model::wiring::{Caller, Endpoint, ListenerSpec};
 use faultscope_model::{InstanceId, NodeId, SlotId};
 use serde::Serialize;
 
-/// What a back end can do here.
+/// What a back end can do on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
-    /// How instances are kept apart.
+    /// How instances are isolated.
     pub isolation: Isolation,
-    /// What limits memory and CPU.
+    /// What enforces memory and CPU limits.
     pub limits: LimitsBy,
     /// Where the mesh runs.
     pub mesh: MeshPlace,
-    /// Whether durable data can be kept and put back.
+    /// Whether snapshots of durable data are supported.
     pub snapshots: bool,
     /// Whether instances can be frozen.
     pub pause: bool,
-    /// How many slots can be open at once, where there is a bound.
+    /// The most slots that can be open at once; none if unlimited.
     pub most_slots: Option<u16>,
-    /// What people should know: why something is missing.
+    /// Notes for people: why something is missing.
     pub notes: Vec<String>,
 }
 
-/// How instances are kept apart.
+/// How instances are isolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// Own network, mount and process namespaces.
+    /// Their own network, mount and PID namespaces.
     Netns,
-    /// Own ports on the host's loopback.
+    /// Their own ports on the loopback interface of the host.
     Ports,
     /// Containers.
     Containers,
@@ -43,7 +43,7 @@ pub enum Isolation {
     Simulated,
 }
 
-/// What limits memory and CPU.
+/// What enforces memory and CPU limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitsBy {
@@ -51,7 +51,7 @@ pub enum LimitsBy {
     CgroupV2,
     /// Control groups, version 1.
     CgroupV1,
-    /// Resource limits of the process: memory is address space, CPU is not limited.
+    /// Resource limits of the process: memory limits the address space, CPU is not limited.
     Rlimit,
     /// The container engine.
     Engine,
@@ -63,7 +63,7 @@ pub enum LimitsBy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MeshPlace {
-    /// In the tool's own process: `reserve` hands over sockets.
+    /// In the tool's own process: `reserve` passes sockets to it.
     Local,
     /// In a sidecar beside each instance.
     Sidecar,
@@ -71,124 +71,124 @@ pub enum MeshPlace {
     Nowhere,
 }
 
-/// What a slot needs to know of its application.
+/// What a slot needs to know about its application.
 #[derive(Debug, Clone)]
 pub struct SlotSpec {
-    /// Its number.
+    /// The number of the slot.
     pub id: SlotId,
-    /// Unique among all slots of all tools of this machine; labels carry it.
+    /// Unique among all slots on this machine; processes and containers are labelled with it.
     pub label: String,
     /// The folder of the application file.
     pub application: PathBuf,
-    /// The tool's own folder, `.faultscope`; slots keep their layers and logs below it.
+    /// The tool's folder, `.faultscope`; slots keep their layers and logs in it.
     pub state: PathBuf,
-    /// Command that fills the template every trial starts from; run once for each `template`.
+    /// The command that fills the template from which every trial starts; runs once per `template`.
     pub setup: Option<Vec<String>>,
-    /// Names the template: the same text means the same template, shared by slots.
+    /// Identifies the template: slots with the same text share one.
     pub template: String,
-    /// The tool's own program, what `${faultscope}` stands for.
+    /// The executable that `${faultscope}` stands for.
     pub program: PathBuf,
-    /// Bytes of log kept for each instance.
+    /// The most bytes of log for each instance.
     pub log_limit: ByteSize,
-    /// The certificate authority (PEM) that services must trust, where the mesh ends their TLS.
+    /// The certificate authority (PEM) that services must trust, if the mesh terminates their TLS.
     pub authority: Option<String>,
-    /// For sidecars: the control socket they report to.
+    /// For sidecars: the control socket they connect to.
     pub control: Option<PathBuf>,
 }
 
-/// Listeners and callers of a plan, before anything runs.
+/// The listeners and callers of a plan, before anything runs.
 #[derive(Debug)]
 pub struct Reservation {
-    /// Listening sockets for the mesh; empty where sidecars listen.
+    /// Listening sockets for the mesh; empty if sidecars listen.
     pub listeners: Vec<ReservedListener>,
-    /// Who will call, from which address.
+    /// The instances that will call, with their source addresses.
     pub callers: Vec<Caller>,
-    /// Where instances will be.
+    /// The addresses that instances will have.
     pub endpoints: Vec<Endpoint>,
 }
 
-/// A listening socket and what it stands for.
+/// A listening socket and the port it stands for.
 #[derive(Debug)]
 pub struct ReservedListener {
-    /// What callers mean by it.
+    /// The service and port that callers address.
     pub spec: ListenerSpec,
-    /// The socket, already listening, non-blocking.
+    /// Already listening and non-blocking.
     pub socket: TcpListener,
 }
 
-/// What runs after `apply`.
+/// The result of `apply`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Deployment {
-    /// Every instance.
+    /// All instances of the plan.
     pub instances: Vec<Deployed>,
-    /// How many were created.
+    /// Instances created.
     pub created: usize,
-    /// How many were destroyed.
+    /// Instances destroyed.
     pub destroyed: usize,
-    /// How many went on.
+    /// Instances that kept running.
     pub kept: usize,
 }
 
 /// One running instance.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Deployed {
-    /// Which.
+    /// The instance.
     pub id: InstanceId,
-    /// Where.
+    /// The node it was placed on.
     pub node: NodeId,
-    /// How long from its start until it was ready.
+    /// From its start until it was ready.
     #[serde(with = "faultscope_model::units::duration")]
     pub ready_after: Duration,
 }
 
-/// Something that happened in a slot.
+/// An event in a slot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PlatformEvent {
     /// An instance is ready.
     Ready {
-        /// Which.
+        /// The instance.
         instance: InstanceId,
     },
-    /// An instance ended without being asked to.
+    /// An instance ended without a request to do so.
     Exited {
-        /// Which.
+        /// The instance.
         instance: InstanceId,
         /// Its exit code, if it had one.
         code: Option<i32>,
-        /// The signal that ended it, if one did.
+        /// The signal that killed it, if one did.
         signal: Option<i32>,
-        /// Whether the kernel ended it (or one of its children) because memory ran out.
+        /// Whether the kernel killed it (or one of its children) because memory ran out.
         out_of_memory: bool,
     },
-    /// The kernel ended a child of an instance because memory ran out, and the instance goes on.
+    /// The kernel killed a child of an instance because memory ran out, and the instance goes on.
     OutOfMemory {
-        /// Which.
+        /// The instance.
         instance: InstanceId,
     },
 }
 
-/// What can be done to an instance.
+/// An action on an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Ends it at once (SIGKILL) and starts it again with its durable data.
+    /// Kills it (SIGKILL) and starts it again with its durable data.
     Restart,
-    /// Ends it at once and leaves it down.
+    /// Kills it and leaves it down.
     Kill,
     /// Freezes it.
     Pause,
-    /// Lets it go on.
+    /// Continues it after a pause.
     Resume,
 }
 
 /// Where a command runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Place {
-    /// Beside the instances, as the test.
+    /// Beside the instances, as a test.
     #[default]
     Test,
-    /// Where this instance runs.
+    /// In this instance.
     Instance(InstanceId),
 }
 
@@ -197,15 +197,15 @@ pub enum Place {
 pub struct Execution {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Environment beyond the defaults.
+    /// Environment variables in addition to the defaults.
     pub env: BTreeMap<String, String>,
     /// Working directory, relative to the application file.
     pub directory: String,
-    /// How long it may take.
+    /// The command is killed if it takes longer.
     pub within: Duration,
-    /// Bytes kept of each of its outputs: the first and the last half of it.
+    /// The most bytes kept of each output: the first and the last half of it.
     pub output_limit: usize,
-    /// Where.
+    /// Where it runs.
     pub place: Place,
 }
 
@@ -214,27 +214,27 @@ pub struct Execution {
 pub struct Exit {
     /// Its exit code, if it had one.
     pub code: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// The signal that killed it, if one did.
     pub signal: Option<i32>,
-    /// Whether it was ended because it took too long.
+    /// Whether it was killed because it took too long.
     pub timed_out: bool,
-    /// What it printed to stdout, bounded.
+    /// Its stdout, bounded.
     pub stdout: String,
-    /// What it printed to stderr, bounded.
+    /// Its stderr, bounded.
     pub stderr: String,
-    /// How long it took.
+    /// From its start to its end.
     #[serde(with = "faultscope_model::units::duration")]
     pub took: Duration,
 }
 
-/// Durable data that was kept.
+/// A snapshot of durable data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Snapshot {
-    /// Where it lies; only the platform that made it understands it.
+    /// Its location; only the platform that took it can interpret this.
     pub location: PathBuf,
 }
 
-/// What a dead tool had left.
+/// What was removed of a dead tool.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Reaped {
     /// Processes ended.
@@ -250,7 +250,7 @@ pub struct Reaped {
 }
 
 impl Reaped {
-    /// Whether there was nothing.
+    /// Whether nothing was removed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -4,7 +4,7 @@
 //! so that adapters for other languages can be written; `docs/guide/actors.md` describes them.
 //!
 //! Adapters are compiled into the test crates of users, so this crate depends on nothing of the tool and
-//! only on what reads and writes JSON, and on SHA-256.
+//! only on what parses and writes JSON, and on SHA-256.
 
 mod perturbation;
 mod perturbation_file;
@@ -26,13 +26,13 @@ pub const PERTURBATION_FILE: &str = "FAULTSCOPE_PERTURB";
 /// The version of both files.
 pub const FORMAT: u32 = 1;
 
-/// A file that is not of the format.
+/// A file that does not have the expected format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct FormatError {
-    /// Which line, from 1.
+    /// From 1.
     pub line: usize,
-    /// What is wrong.
+    /// What is wrong, as a fragment.
     pub problem: String,
 }
 
@@ -40,5 +40,8 @@ fn check_version(found: u32) -> Result<(), FormatError> {
     if found == FORMAT {
         return Ok(());
     }
-    Err(FormatError { line: 1, problem: format!("version {found} of the format, not {FORMAT}") })
+    Err(FormatError {
+        line: 1,
+        problem: format!("the file has version {found} of the format, expected {FORMAT}"),
+    })
 }

@@ -1,4 +1,4 @@
-//! What is done to one message.
+//! Perturbations of single messages.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::TargetId;
 
-/// Something done to one message.
+/// What is done to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -17,22 +17,22 @@ pub enum Kind {
     Restart,
     /// It is held back for a short time.
     Delay,
-    /// It changes places with the next unrelated one.
+    /// It is overtaken by the next unrelated one.
     Reorder,
-    /// Its first attempt is answered with an error; a retry is left.
+    /// Its first attempt is answered with an error; a retry passes.
     ErrorFirst,
-    /// It is handled, but the answer is lost.
+    /// It is handled, but the response is lost.
     LostAnswer,
-    /// It is answered with an error, however often it is tried.
+    /// Every attempt is answered with an error.
     Error,
     /// It is not answered in time.
     Timeout,
-    /// Its answer is cut.
+    /// Its response is cut.
     Truncate,
 }
 
 impl Kind {
-    /// All of them, the neutral ones first.
+    /// All kinds, the neutral ones first.
     pub const ALL: [Self; 9] = [
         Self::Duplicate,
         Self::Restart,
@@ -45,13 +45,13 @@ impl Kind {
         Self::Truncate,
     ];
 
-    /// Whether a correct system passes with any number of them at once; the others may rightly change
+    /// Whether a correct system passes with any number of them at once; the others may legitimately change
     /// what a test sees.
     pub fn is_neutral(self) -> bool {
         matches!(self, Self::Duplicate | Self::Restart | Self::Delay | Self::Reorder | Self::ErrorFirst)
     }
 
-    /// Its word in files and reports.
+    /// The name in files and reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Duplicate => "duplicate",
@@ -73,7 +73,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A text that names no kind of perturbation, or no perturbation.
+/// A text that is not a kind of perturbation, or not a perturbation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidPerturbation(String);
@@ -86,17 +86,20 @@ impl FromStr for Kind {
         Self::ALL.into_iter().find(|kind| kind.word() == word).ok_or_else(|| {
             let all: Vec<_> = Self::ALL.iter().map(|kind| kind.word()).collect();
             let shown: String = text.chars().take(60).collect();
-            InvalidPerturbation(format!("`{shown}` is no kind of perturbation: {}", all.join(", ")))
+            InvalidPerturbation(format!(
+                "`{shown}` is not a kind of perturbation; use one of {}",
+                all.join(", ")
+            ))
         })
     }
 }
 
-/// A perturbation.
+/// A perturbation of one message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Perturbation {
     /// What is done.
     pub kind: Kind,
-    /// To which message.
+    /// The stable name of the message.
     pub target: TargetId,
 }
 
@@ -141,7 +144,7 @@ pub(crate) mod as_text {
 impl FromStr for Perturbation {
     type Err = InvalidPerturbation;
 
-    /// Reads `kind target`, as it is shown.
+    /// Parses `kind target`, as it is displayed.
     fn from_str(text: &str) -> Result<Self, InvalidPerturbation> {
         match text.trim().split_once(' ') {
             Some((kind, target)) if !target.trim().is_empty() => {

@@ -1,4 +1,4 @@
-//! The file that tells an adapter which perturbations to carry out.
+//! The file with the perturbations that an adapter applies.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,18 +10,18 @@ use crate::{FORMAT, FormatError, Perturbation, check_version};
 pub struct Configuration {
     /// The version of the format.
     pub faultscope_perturb: u32,
-    /// What to do; all of it.
+    /// The perturbations to apply, all of them.
     #[serde(serialize_with = "crate::perturbation::as_text::list::serialize")]
     pub perturbations: Vec<Perturbation>,
 }
 
 impl Configuration {
-    /// These perturbations.
+    /// A file with these perturbations.
     pub fn new(perturbations: Vec<Perturbation>) -> Self {
         Self { faultscope_perturb: FORMAT, perturbations }
     }
 
-    /// Reads the file.
+    /// Parses the file.
     pub fn read(text: &str) -> Result<Self, FormatError> {
         let read: Self =
             serde_json::from_str(text).map_err(|e| FormatError { line: e.line(), problem: e.to_string() })?;

@@ -1,19 +1,19 @@
-//! The trace that an adapter writes: a head, then one event in a line.
+//! The trace that an adapter writes: a head, then one event per line.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{FormatError, Perturbation, TargetId, check_version};
 
-/// The most events of a trace that are read: a test with more is a load and not a test.
-const MOST_EVENTS: usize = 1_000_000;
+/// The most events of a trace: more make it a load rather than a test.
+const MAX_EVENTS: usize = 1_000_000;
 
-/// What happened in a run, in its order.
+/// What happened in a run, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// An actor came to be.
+    /// An actor was created.
     Create {
-        /// Who made it; none for the test.
+        /// Its creator; none for the test.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<String>,
         /// Its location, the same in every run.
@@ -23,21 +23,21 @@ pub enum Event {
     },
     /// A message was sent.
     Send {
-        /// By whom; empty for the test.
+        /// The sender; empty for the test.
         #[serde(default)]
         from: String,
-        /// To whom.
+        /// The receiver.
         to: String,
         /// Its type or operation.
         message: String,
-        /// Its number.
+        /// Unique in the trace.
         send: u64,
         /// The turn in which it was sent; none for the test.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn: Option<u64>,
-        /// Whether it may arrive more than once.
+        /// Whether it may be delivered more than once.
         at_least_once: bool,
-        /// How it is known again; where an adapter leaves it out, it follows from the numbers.
+        /// Its stable name; if an adapter leaves it out, it is derived from the numbers.
         #[serde(
             default,
             skip_serializing_if = "Option::is_none",
@@ -47,16 +47,16 @@ pub enum Event {
     },
     /// A message was handled.
     Turn {
-        /// Who handled it.
+        /// The actor that handled it.
         to: String,
-        /// The message's number.
+        /// The number of the message.
         send: u64,
-        /// The number of the turn.
+        /// Unique in the trace.
         turn: u64,
     },
-    /// A perturbation was carried out.
+    /// A perturbation was applied.
     Applied {
-        /// What was done, and to which message.
+        /// The perturbation.
         #[serde(serialize_with = "crate::perturbation::as_text::serialize")]
         perturbation: Perturbation,
     },
@@ -64,7 +64,7 @@ pub enum Event {
     Blame {
         /// The actor.
         actor: String,
-        /// What was said.
+        /// The failure message.
         #[serde(default)]
         message: String,
     },
@@ -75,12 +75,12 @@ pub enum Event {
 pub struct TraceHead {
     /// The version of the format.
     pub faultscope_trace: u32,
-    /// Who wrote it.
+    /// The name of the adapter.
     pub adapter: String,
 }
 
-/// Reads a trace: a head, then one event in a line. A last line that is cut off is left out, as a test
-/// that was killed leaves one.
+/// Parses a trace: a head, then one event per line. An incomplete last line is ignored, since a killed
+/// test leaves one.
 pub fn read_trace(text: &str) -> Result<(TraceHead, Vec<Event>), FormatError> {
     let error = |line: usize, problem: String| FormatError { line, problem };
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -96,8 +96,8 @@ pub fn read_trace(text: &str) -> Result<(TraceHead, Vec<Event>), FormatError> {
             Err(_) if !whole && index + 1 == count => break,
             Err(e) => return Err(error(index + 1, e.to_string())),
         }
-        if events.len() > MOST_EVENTS {
-            return Err(error(index + 1, format!("more than {MOST_EVENTS} events")));
+        if events.len() > MAX_EVENTS {
+            return Err(error(index + 1, format!("more than {MAX_EVENTS} events")));
         }
     }
     Ok((head, events))
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(read_trace(&format!("{head}\nnonsense\n{create}\n")).unwrap_err().line, 2);
         assert_eq!(read_trace("").unwrap_err().to_string(), "line 1: the trace is empty");
         let old = read_trace(r#"{"faultscope_trace":9,"adapter":"x"}"#).unwrap_err();
-        assert_eq!(old.problem, "version 9 of the format, not 1");
+        assert_eq!(old.problem, "the file has version 9 of the format, expected 1");
     }
 
     proptest! {

@@ -1,51 +1,51 @@
-//! What can go wrong with files, in kinds a caller can act on.
+//! Errors of files and databases, in kinds that a caller can act on.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::secrets::UnsealError;
 
-/// Something that could not be stored or read.
+/// A file or folder that could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} `{}`", path.display())]
 pub struct StoreError {
-    /// What kind of trouble it is.
+    /// What a caller can act on.
     pub kind: StoreErrorKind,
-    /// What was tried.
+    /// What was tried, as an infinitive after "cannot".
     pub action: &'static str,
     /// The file or folder.
     pub path: PathBuf,
-    /// Why it failed.
+    /// The cause.
     #[source]
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// Kinds of trouble.
+/// Kinds of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StoreErrorKind {
     /// There is no such campaign, run or file.
     NotFound,
-    /// A prefix means several campaigns; the cause lists them.
+    /// A prefix matches several campaigns; the cause lists them.
     Ambiguous,
-    /// A name that cannot be one.
+    /// A name that no campaign can have.
     Invalid,
     /// No space is left.
     DiskFull,
-    /// The files may not be read or written.
+    /// The permissions of a file are missing.
     NotPermitted,
-    /// A file is not what it should be.
+    /// The content of a file is not valid.
     Damaged,
-    /// A later version of the tool wrote it.
+    /// A newer version of the tool wrote it.
     Newer,
-    /// Another process works on it.
+    /// Another process is using it.
     InUse,
-    /// The campaign's writer has ended.
+    /// The writer of the campaign has ended.
     Closed,
-    /// Anything else of the operating system or the database.
+    /// Any other error of the operating system or the database.
     Other,
 }
 
-/// A reason in words, where no library gives one.
+/// A reason for which no library has an error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Reason(String);
@@ -64,7 +64,7 @@ impl StoreError {
         Self::new(StoreErrorKind::Damaged, "read", path, reason)
     }
 
-    /// Turns an error of the operating system into ours.
+    /// Converts an error of the operating system.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| {
             let kind = match source.kind() {
@@ -83,7 +83,7 @@ impl StoreError {
         }
     }
 
-    /// Turns an error of the database into ours.
+    /// Converts an error of the database.
     pub(crate) fn sqlite(action: &'static str, path: &Path) -> impl FnOnce(rusqlite::Error) -> Self {
         move |source| {
             use rusqlite::ErrorCode;
@@ -95,14 +95,14 @@ impl StoreError {
                 Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => StoreErrorKind::Damaged,
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreErrorKind::InUse,
                 Some(_) => StoreErrorKind::Other,
-                // Without a code the rows were not what the schema promises.
+                // Without a code the rows do not match the schema.
                 None => StoreErrorKind::Damaged,
             };
             Self { kind, action, path: path.to_owned(), source: Box::new(source) }
         }
     }
 
-    /// Says why sealed secrets of a file cannot be opened.
+    /// Explains why sealed secrets cannot be opened.
     pub(crate) fn unseal(path: &Path, error: UnsealError) -> Self {
         let kind = match error {
             UnsealError::OtherKey => StoreErrorKind::NotPermitted,
@@ -111,7 +111,7 @@ impl StoreError {
         Self::new(kind, "restore the secrets of", path, error.to_string())
     }
 
-    /// The same trouble again, for a second one who waits for the answer.
+    /// A copy for a second caller that waits for the same result.
     pub(crate) fn again(&self) -> Self {
         let mut reason = self.source.to_string();
         let mut source = self.source.source();

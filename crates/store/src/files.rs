@@ -1,4 +1,4 @@
-//! Small files: read bounded, written so that a reader sees the old or the new text, never half of one.
+//! Small files: reads are bounded, and writes are atomic, so that a reader sees the old or the new text.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -6,16 +6,16 @@ use std::path::Path;
 
 use crate::error::StoreError;
 
-/// The most bytes a JSON file of ours may have.
-const MOST_BYTES: u64 = 256 << 20;
+/// The largest JSON file of ours: a report with all its evidence stays far below.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Reads a text file.
 pub(crate) fn read_text(path: &Path) -> Result<String, StoreError> {
     let file = File::open(path).map_err(StoreError::io("read", path))?;
     let mut text = String::new();
-    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(StoreError::io("read", path))?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(StoreError::damaged(path, format!("it is larger than {MOST_BYTES} bytes")));
+    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(StoreError::io("read", path))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(StoreError::damaged(path, format!("it is larger than {MAX_BYTES} bytes")));
     }
     Ok(text)
 }
@@ -33,7 +33,7 @@ pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
     write().inspect_err(|_| drop(fs::remove_file(&temporary))).map_err(StoreError::io("write", path))
 }
 
-/// Makes a folder that only its owner can read: spans may hold secrets.
+/// Creates a folder that only its owner can read: spans may contain secrets.
 pub(crate) fn make_private_folder(path: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
@@ -41,7 +41,7 @@ pub(crate) fn make_private_folder(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// The bytes of all files directly in a folder; those that vanish meanwhile count nothing.
+/// The total size of the files directly in a folder; those that vanish meanwhile count nothing.
 pub(crate) fn folder_size(path: &Path) -> u64 {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()

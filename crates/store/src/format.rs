@@ -1,4 +1,4 @@
-//! Format versions: what is newer is refused, what is older is brought up step by step.
+//! Format versions: newer ones are rejected, older ones are migrated step by step.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::secrets::{Sealer, SecretOptions};
 use crate::sqlite::version;
 
-/// Brings a JSON file from one version to the next.
+/// Migrates a JSON file from one version to the next.
 pub(crate) type FileStep = fn(&mut Value) -> Result<(), String>;
 
-/// Brings a database from one version to the next, within a transaction.
+/// Migrates a database from one version to the next, within a transaction.
 pub(crate) type DatabaseStep = fn(&Connection, &Path, &mut Sealer) -> Result<(), StoreError>;
 
-/// Reads a JSON file that carries `"format"` and brings it to the present version.
+/// Reads a JSON file that has a `"format"` and migrates it to the current version.
 pub(crate) fn read_versioned(path: &Path, text: &str, steps: &[FileStep]) -> Result<Value, StoreError> {
     let mut value: Value =
         serde_json::from_str(text).map_err(|error| StoreError::damaged(path, error.to_string()))?;
@@ -27,7 +27,7 @@ pub(crate) fn read_versioned(path: &Path, text: &str, steps: &[FileStep]) -> Res
     Ok(value)
 }
 
-/// The steps that lead from a version to the present one.
+/// The migrations from a version to the current one.
 pub(crate) fn steps_from<'s, S>(path: &Path, found: u64, steps: &'s [S]) -> Result<&'s [S], StoreError> {
     let present = 1 + steps.len() as u64;
     if found > present {
@@ -40,9 +40,9 @@ pub(crate) fn steps_from<'s, S>(path: &Path, found: u64, steps: &'s [S]) -> Resu
     Ok(&steps[done..])
 }
 
-/// Takes all steps to the present version in one transaction: a crash in the middle leaves the database as it
-/// was, and of two processes that come at once the second finds nothing to do.
-pub(crate) fn bring_up(
+/// Runs all migrations in one transaction: a crash leaves the database as it was, and of two processes that open
+/// it at once the second finds nothing to do.
+pub(crate) fn migrate_database(
     connection: &Connection,
     path: &Path,
     steps: &[DatabaseStep],
@@ -51,7 +51,7 @@ pub(crate) fn bring_up(
         return Ok(());
     }
     let run = |sql: &str| connection.execute_batch(sql).map_err(StoreError::sqlite("migrate", path));
-    // What is replaced must not stay behind in pages that are free now.
+    // Replaced secrets must not stay behind in free pages.
     run("PRAGMA secure_delete = ON; BEGIN IMMEDIATE")?;
     let take = || -> Result<(), StoreError> {
         let found = version(connection, path)?;
@@ -69,7 +69,7 @@ pub(crate) fn bring_up(
             return Err(error);
         }
     }
-    // Readers may hold the log back; then it stays beside the file until they are gone.
+    // Readers may block the checkpoint; then the log stays beside the file until they are gone.
     let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     Ok(())
 }

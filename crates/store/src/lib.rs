@@ -1,13 +1,13 @@
 //! Spans, metrics, runs, logs and events on disk: the `.faultscope` folder beside an application file.
 //!
-//! | room | what it is for |
+//! | module | what it is for |
 //! |---|---|
-//! | [`campaigns`] | what the tool finds out: a folder for each campaign with calls, runs, logs, samples, events, report |
+//! | [`campaigns`] | what the tool finds: a folder for each campaign with calls, runs, logs, samples, events, report |
 //! | [`spans`] | what services send: slices of reported spans and metrics, by arrival and size |
-//! | [`interop`] | the languages of tracers and of Prometheus: bytes in, data out, and back |
-//! | [`secrets`] | takes secrets out before anything is written, and seals them for a replay |
-//! | [`serve`] | routes that take spans and metrics in and answer queries |
-//! | `writer` | the way from many recorders to the one writer of a database |
+//! | [`interop`] | wire formats of tracers and of Prometheus: bytes in, data out, and back |
+//! | [`secrets`] | redacts before anything is written, and seals secrets for a replay |
+//! | [`serve`] | HTTP routes that accept spans and metrics and answer queries |
+//! | `writer` | the queue between many recorders and the one writer of a database |
 //!
 //! This crate owns the formats of these files. Readers block on the disk, so async callers read on a blocking
 //! thread.
@@ -34,10 +34,10 @@ pub use campaigns::{
 };
 pub use error::{StoreError, StoreErrorKind};
 
-// The old paths of what has moved: to `faultscope_model::metrics`, to `interop` and to `spans`.
+// Former paths of types that moved to `faultscope_model::metrics`, `interop` and `spans`.
 pub use faultscope_model::metrics::PointsBySeries as SeriesPoints;
-pub use interop::{Asked, read_exposition};
+pub use interop::{ScrapeSource, read_exposition};
 pub use spans as slices;
 
-/// The version of every file of a campaign.
+/// The format version of every file of a campaign.
 pub const FORMAT: u32 = 3;

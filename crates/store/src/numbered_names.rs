@@ -6,20 +6,20 @@ use faultscope_model::ServiceName;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
 
-/// The most names that are numbered; later and longer ones stand in their row as text.
-const MOST_NAMES: usize = 8192;
+/// The most names that get a number; later ones are written as text.
+const MAX_NAMES: usize = 8192;
 
-/// The longest name that is numbered; longer ones rarely come twice.
+/// The longest name that gets a number; longer ones rarely occur twice.
 const LONGEST: usize = 64;
 
-/// The numbers of names, as the writer knows them.
+/// The writer's map from names to numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     numbers: HashMap<Box<str>, i64>,
 }
 
 impl Names {
-    /// Reads the names a database already has.
+    /// Reads the names that a database already has.
     pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Self> {
         let mut names = Self::default();
         let mut statement = connection.prepare("SELECT id, text FROM names")?;
@@ -30,8 +30,8 @@ impl Names {
         Ok(names)
     }
 
-    /// The number of a name that has one already.
-    pub(crate) fn known(&self, text: &str) -> Option<i64> {
+    /// The number of a name, if it has one.
+    pub(crate) fn existing_number(&self, text: &str) -> Option<i64> {
         self.numbers.get(text).copied()
     }
 
@@ -40,12 +40,12 @@ impl Names {
         self.numbers.len()
     }
 
-    /// The number of a name, which is written when it is new; none when it is to stand as text.
+    /// The number of a name, assigned if it is new; none if it must be written as text.
     pub(crate) fn number(&mut self, text: &str, insert: &mut Statement<'_>) -> rusqlite::Result<Option<i64>> {
         if let Some(&number) = self.numbers.get(text) {
             return Ok(Some(number));
         }
-        if self.numbers.len() >= MOST_NAMES || text.len() > LONGEST {
+        if self.numbers.len() >= MAX_NAMES || text.len() > LONGEST {
             return Ok(None);
         }
         let number = self.numbers.len() as i64 + 1;
@@ -55,7 +55,7 @@ impl Names {
     }
 }
 
-/// All names of a database, as a reader needs them.
+/// The reader's map from numbers to names.
 #[derive(Debug, Default)]
 pub(crate) struct NameTable {
     names: HashMap<i64, (String, Option<ServiceName>)>,
@@ -69,14 +69,14 @@ impl NameTable {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let text: String = row.get(1)?;
-            // Methods and errors are names too, but not of services.
+            // Methods and errors are names too, but not valid names of services.
             let service = text.parse().ok();
             names.insert(row.get(0)?, (text, service));
         }
         Ok(Self { names })
     }
 
-    /// The service that a column names.
+    /// The service in a column.
     pub(crate) fn service(&self, value: ValueRef<'_>) -> Result<ServiceName, String> {
         if let ValueRef::Integer(number) = value
             && let Some((_, Some(service))) = self.names.get(&number)
@@ -86,7 +86,7 @@ impl NameTable {
         self.text(value)?.parse().map_err(|error| format!("{error}"))
     }
 
-    /// The text of a column that holds a name.
+    /// The text in a column.
     pub(crate) fn text(&self, value: ValueRef<'_>) -> Result<String, String> {
         match value {
             ValueRef::Integer(number) => match self.names.get(&number) {

@@ -1,5 +1,5 @@
-//! The table of time series that campaigns and slices both have: each series is written once and then only as
-//! a number.
+//! The table of time series in campaigns and slices: each series is written once, and then referred to by
+//! number.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -7,13 +7,13 @@ use std::fmt;
 use faultscope_model::metrics::TimeSeries;
 use rusqlite::Connection;
 
-/// The most series of a database; points of later ones are left out.
-const MOST_SERIES: usize = 20_000;
+/// The most series of a database; points of later ones are dropped. Exporters with unbounded labels exceed it.
+const MAX_SERIES: usize = 20_000;
 
-/// The most points that one question for many series is answered with.
-const MOST_POINTS: usize = 500_000;
+/// The most points in the answer to one query, which is built in memory.
+const MAX_POINTS: usize = 500_000;
 
-/// The numbers of series, as the writer knows them.
+/// The writer's map from series to numbers.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesNumbers {
     numbers: HashMap<TimeSeries, i64>,
@@ -32,7 +32,7 @@ impl SeriesNumbers {
         Ok(Self { numbers })
     }
 
-    /// The number of a series, which is written when it is new; none when there are too many.
+    /// The number of a series, assigned if it is new; none if there are too many.
     pub(crate) fn number(
         &mut self,
         connection: &Connection,
@@ -41,7 +41,7 @@ impl SeriesNumbers {
         if let Some(number) = self.numbers.get(series) {
             return Ok(Some(*number));
         }
-        if self.numbers.len() >= MOST_SERIES {
+        if self.numbers.len() >= MAX_SERIES {
             return Ok(None);
         }
         let number = self.numbers.len() as i64 + 1;
@@ -56,20 +56,20 @@ impl SeriesNumbers {
         Ok(Some(number))
     }
 
-    /// Whether there are none.
+    /// Whether the database has no series.
     pub(crate) fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
 }
 
-/// Which of many series are read, and of when.
+/// Which series are read, and of which time.
 #[derive(Clone, Copy)]
 pub struct SeriesQuery<'q> {
-    /// The services that they are about, in lower case.
+    /// The services they describe, in lower case.
     pub services: &'q BTreeSet<String>,
-    /// Whether series of a name are wanted.
+    /// Whether series of a name are read.
     pub names: &'q dyn Fn(&str) -> bool,
-    /// Microseconds since 1970, from and to.
+    /// From and to, in microseconds since 1970.
     pub between: (u64, u64),
 }
 
@@ -83,17 +83,17 @@ impl fmt::Debug for SeriesQuery<'_> {
 /// Points of many series, by series and time.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SeriesFound {
-    /// The points.
+    /// Values by time in microseconds since 1970.
     pub series: BTreeMap<TimeSeries, BTreeMap<u64, f64>>,
     points: usize,
-    /// Whether there were more than fit; whole series are missing then, or their ends.
+    /// Whether there were too many points; whole series, or their ends, are missing then.
     pub is_cut: bool,
 }
 
 impl SeriesFound {
-    /// Takes a point; says whether there is room for more.
+    /// Adds a point; returns whether there is room for more.
     pub(crate) fn take(&mut self, series: &TimeSeries, at_us: u64, value: f64) -> bool {
-        if self.points >= MOST_POINTS {
+        if self.points >= MAX_POINTS {
             self.is_cut = true;
             return false;
         }
@@ -106,8 +106,8 @@ impl SeriesFound {
     }
 }
 
-/// The series that are wanted, with their numbers.
-pub(crate) fn wanted(
+/// The series that a query selects, with their numbers.
+pub(crate) fn select_series(
     connection: &Connection,
     query: &SeriesQuery<'_>,
 ) -> rusqlite::Result<Vec<(i64, TimeSeries)>> {
@@ -124,7 +124,7 @@ pub(crate) fn wanted(
     Ok(found)
 }
 
-/// Moments far beyond what 63 bits hold are as good as the last one.
+/// Clamps a time to what SQLite's signed integers can hold.
 pub(crate) fn clamped(us: u64) -> i64 {
     i64::try_from(us).unwrap_or(i64::MAX)
 }

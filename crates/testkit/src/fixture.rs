@@ -14,12 +14,12 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    fn of(files: &[(&str, &str)]) -> Self {
+    fn from_files(files: &[(&str, &str)]) -> Self {
         let owned = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
         Self { files: files.iter().map(owned).collect(), programs: Vec::new() }
     }
 
-    /// Adds a file, or takes its place.
+    /// Adds or replaces a file.
     #[must_use]
     pub fn file(mut self, path: &str, text: &str) -> Self {
         self.files.retain(|(known, _)| known != path);
@@ -27,13 +27,13 @@ impl Fixture {
         self
     }
 
-    /// Takes the place of the application file.
+    /// Replaces the application file.
     #[must_use]
     pub fn application(self, text: &str) -> Self {
         self.file("faultscope.yaml", text)
     }
 
-    /// Changes one place of the application file, which must be there.
+    /// Replaces a text in the application file, which must contain it.
     #[must_use]
     #[track_caller]
     pub fn replace(mut self, from: &str, to: &str) -> Self {
@@ -44,7 +44,7 @@ impl Fixture {
         self
     }
 
-    /// Adds lines to the application file.
+    /// Appends lines to the application file.
     #[must_use]
     #[track_caller]
     pub fn more(mut self, lines: &str) -> Self {
@@ -68,9 +68,9 @@ impl Fixture {
     }
 }
 
-/// `order` calls `stock`, both in Python with nothing but its own library, on fixed ports.
+/// `order` calls `stock`, both in Python with only its standard library, on fixed ports.
 pub fn python() -> Fixture {
-    Fixture::of(&[
+    Fixture::from_files(&[
         ("order.py", include_str!("../fixtures/python/order.py")),
         ("stock.py", include_str!("../fixtures/python/stock.py")),
         ("client.py", include_str!("../fixtures/python/client.py")),
@@ -78,20 +78,20 @@ pub fn python() -> Fixture {
     ])
 }
 
-/// A server of one small file in Python, for curl: ranges, uploads with a length and in chunks, refusals. It has no
+/// A server of one small file in Python, for curl: ranges, uploads with a length and in chunks, rejections. It has no
 /// tests yet.
 pub fn files() -> Fixture {
     let application =
         "name: files\nservices:\n  files: { command: [\"python3\", \"files.py\"], ports: [8000] }\n";
-    Fixture::of(&[
+    Fixture::from_files(&[
         ("files.py", include_str!("../fixtures/python/files.py")),
         ("faultscope.yaml", application),
     ])
 }
 
-/// `gateway` calls `price` in Node, over kept connections; `price` also speaks HTTP/2.
+/// `gateway` calls `price` in Node, over kept-alive connections; `price` also speaks HTTP/2.
 pub fn node() -> Fixture {
-    Fixture::of(&[
+    Fixture::from_files(&[
         ("gateway.js", include_str!("../fixtures/node/gateway.js")),
         ("price.js", include_str!("../fixtures/node/price.js")),
         ("http2-client.js", include_str!("../fixtures/node/http2-client.js")),
@@ -102,7 +102,7 @@ pub fn node() -> Fixture {
 /// `front` calls `back`; both are the tool's own cells and need nothing else. The spec also has `desk`, which makes
 /// three calls at once (`POST /at-once`) or in turn (`POST /in-turn`), and `log`.
 pub fn cells() -> Fixture {
-    Fixture::of(&[
+    Fixture::from_files(&[
         ("cells.yaml", include_str!("../fixtures/cell/cells.yaml")),
         ("faultscope.yaml", include_str!("../fixtures/cell/faultscope.yaml")),
     ])
@@ -110,14 +110,14 @@ pub fn cells() -> Fixture {
 
 /// A WebSocket echo in Node and a client in Python.
 pub fn websocket() -> Fixture {
-    Fixture::of(&[
+    Fixture::from_files(&[
         ("echo.js", include_str!("../fixtures/websocket/echo.js")),
         ("client.py", include_str!("../fixtures/websocket/client.py")),
         ("faultscope.yaml", include_str!("../fixtures/websocket/faultscope.yaml")),
     ])
 }
 
-/// A gRPC health server and its client in Go, built once into the given folder for built things.
+/// A gRPC health server and its client in Go, built once into the given folder.
 pub fn grpc(built: &str) -> Fixture {
     let files = [
         ("main.go", include_str!("../fixtures/go/main.go")),
@@ -125,7 +125,8 @@ pub fn grpc(built: &str) -> Fixture {
         ("go.sum", include_str!("../fixtures/go/go.sum")),
     ];
     let program = golang::build(Path::new(built), &files);
-    let mut fixture = Fixture::of(&[("faultscope.yaml", include_str!("../fixtures/go/faultscope.yaml"))]);
+    let mut fixture =
+        Fixture::from_files(&[("faultscope.yaml", include_str!("../fixtures/go/faultscope.yaml"))]);
     fixture.programs.push(("grpc".into(), program));
     fixture
 }

@@ -1,11 +1,11 @@
-//! Builds a Go program once and keeps it, since fetching and building takes longer than all other tests.
+//! Builds a Go program once and caches it, since fetching and building takes longer than all other tests.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The program built from these files; built only when no earlier test has done so.
+/// Returns the program built from these files; builds it only if no earlier test has done so.
 pub(crate) fn build(built: &Path, files: &[(&str, &str)]) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     files.hash(&mut hasher);
@@ -33,7 +33,7 @@ pub(crate) fn build(built: &Path, files: &[(&str, &str)]) -> PathBuf {
         .output()
         .expect("`go` is needed to build a gRPC client and server");
     assert!(output.status.success(), "go build: {}", String::from_utf8_lossy(&output.stderr));
-    // Only a whole program gets the name that is looked for.
+    // Renamed when complete, so that nobody uses half a program.
     fs::rename(&fresh, &program).expect("a program");
     program
 }

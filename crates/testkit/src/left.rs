@@ -1,15 +1,15 @@
-//! What a tool left behind: processes, control groups, mounts, folders.
+//! Finds what a tool left behind: processes, control groups, mounts, folders.
 
 use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// How often it is looked again, and how long between; killed processes need a moment to go.
+/// How often to check, and how long between; killed processes need a moment to end.
 const LOOKS: u32 = 1200;
 const BETWEEN: Duration = Duration::from_millis(25);
 
-/// Everything on this machine that belongs to the tool with this process id, in words.
+/// Everything on this machine that belongs to the tool with this process id, as text.
 ///
 /// Every process of a slot names its owner in its environment, and so do control groups and folders.
 pub fn left_over(tool: u32, folder: &Path) -> Vec<String> {
@@ -28,7 +28,7 @@ pub fn left_over(tool: u32, folder: &Path) -> Vec<String> {
     found
 }
 
-/// Waits until nothing of the tool is left; panics with what stays.
+/// Waits until nothing of the tool is left; panics with what remains.
 #[track_caller]
 pub fn nothing_left(tool: u32, folder: &Path) {
     until(|| left_over(tool, folder));
@@ -40,13 +40,13 @@ pub fn no_process_left(tool: u32) {
     until(|| processes(tool));
 }
 
-/// Waits until something has come true that no output tells of.
+/// Waits until a condition holds that no output shows.
 #[track_caller]
 pub fn wait_until(what: &str, true_now: impl FnMut() -> bool) {
     wait_longer_until(1, what, true_now);
 }
 
-/// The same, so many times as patient: for programs of others that take long to start.
+/// As [`wait_until`], but more patient by a factor: for third-party programs that start slowly.
 #[track_caller]
 pub fn wait_longer_until(times: u32, what: &str, mut true_now: impl FnMut() -> bool) {
     for _ in 0..times * LOOKS {
@@ -55,7 +55,7 @@ pub fn wait_longer_until(times: u32, what: &str, mut true_now: impl FnMut() -> b
         }
         thread::sleep(BETWEEN);
     }
-    panic!("it did not come true that {what}");
+    panic!("timed out waiting until {what}");
 }
 
 #[track_caller]
@@ -68,7 +68,7 @@ fn until(look: impl Fn() -> Vec<String>) {
         thread::sleep(BETWEEN);
         left = look();
     }
-    panic!("this is left:\n{}", left.join("\n"));
+    panic!("left behind:\n{}", left.join("\n"));
 }
 
 fn processes(tool: u32) -> Vec<String> {

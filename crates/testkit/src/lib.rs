@@ -1,7 +1,7 @@
 //! Harnesses, fixture applications and builders for tests.
 //!
 //! [`Faultscope`] runs the built tool in a folder of its own; [`Fixture`]s are small applications with known
-//! answers that are written into that folder; [`left_over`] says what a tool left behind. A test that goes wrong
+//! answers that are written into that folder; [`left_over`] finds what a tool left behind. A failing test
 //! panics, so that test binaries stay short: this crate must never become a dependency of the tool itself.
 
 #![expect(clippy::missing_panics_doc, reason = "in a test harness a panic is how a test fails")]

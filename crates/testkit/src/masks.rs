@@ -9,12 +9,12 @@ pub(crate) fn all(text: &str, known: &[(String, String)]) -> String {
     static MASKS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         let mask = |pattern: &str, to| (Regex::new(pattern).expect("a pattern"), to);
         vec![
-            // What instances used has tests of its own; elsewhere it would only be in the way.
+            // Resource usage has its own tests; elsewhere it would only be in the way.
             mask(r"\n\nuse of \d+ instances[^\n]*(?:\n  [^\n]+)+", ""),
             mask(r"\b[0-9a-f]{32}\b", "<trace>"),
             mask(r"\b[0-9a-f]{4}-[0-9a-f]{10,}-[0-9a-f]+\b", "<campaign>"),
             mask(r"\b[0-9a-f]{4,8}\.(\d+|(?:check|sentinel)[a-z0-9-]*)\b", "<run>.$1"),
-            // Bars and the columns of times stand as wide as they happen to be.
+            // The widths of bars and time columns vary.
             mask(r" +▬[▬ ]*▬* *", " <bar> "),
             mask(r"▬[▬ ]*", "<bar> "),
             mask(r"\d+ (?:s|min|h) ago", "<ago>"),

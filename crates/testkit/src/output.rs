@@ -1,18 +1,18 @@
-//! What a tool that has ended printed.
+//! The output of a tool that has ended.
 
 use crate::masks;
 
-/// What a tool that has ended printed.
+/// The output of a tool that has ended.
 #[derive(Debug)]
 pub struct Output {
     name: String,
-    /// The exit code; none when a signal ended it.
+    /// The exit code; none if it was killed by a signal.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that killed it.
     pub signal: Option<i32>,
-    /// Results.
+    /// The results.
     pub stdout: String,
-    /// Talk.
+    /// The messages.
     pub stderr: String,
     paths: Vec<(String, String)>,
 }
@@ -29,13 +29,13 @@ impl Output {
         Self { name, code, signal, stdout, stderr, paths }
     }
 
-    /// Expects an exit code.
+    /// Asserts the exit code.
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
         assert_eq!(
             self.code,
             Some(code),
-            "`faultscope {}` ended otherwise (signal {:?})\n{}\n{}",
+            "`faultscope {}` ended with another code (signal {:?})\n{}\n{}",
             self.name,
             self.signal,
             self.stdout,
@@ -56,7 +56,7 @@ impl Output {
         self.with(&|text| masks::all(text, &self.paths))
     }
 
-    /// The same with only paths masked, where all else is the same each time.
+    /// As [`Self::shown`], with only paths masked, if everything else is deterministic.
     pub fn exact(&self) -> String {
         self.with(&|text| masks::paths(text, &self.paths))
     }

@@ -1,16 +1,16 @@
-//! How long a program may take, in a measure that does not depend on how busy the machine is.
+//! Time limits that do not depend on how busy the machine is.
 
 use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
-/// How often it is looked.
+/// The interval between checks.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
-/// A program that worked, or wanted to, for less than this share of the time since the last look is idle. Timers
+/// A program that ran, or waited to run, for less than this share of the time since the last check is idle. Timers
 /// and samplers of a tool that hangs stay below it; whatever waits for its turn on a busy machine does not.
 const IDLE_BELOW: f64 = 0.02;
-/// What no test of ours takes, whatever waits: a program that used so much CPU time goes round in circles.
-const MOST_WORK: Duration = Duration::from_secs(1200);
+/// No test takes this much CPU time: a program that does is in an endless loop.
+const MAX_WORK: Duration = Duration::from_secs(1200);
 
 /// Watches a program and its descendants. Only time in which none of them ran or waited for a processor counts.
 #[derive(Debug)]
@@ -28,12 +28,12 @@ impl Patience {
         Self { root, within, idle: Duration::ZERO, worked: Duration::ZERO, seen: descendants(root) }
     }
 
-    /// Something was heard of the program: it begins anew.
+    /// Starts again, after a sign of life.
     pub(crate) fn renew(&mut self) {
         self.idle = Duration::ZERO;
     }
 
-    /// Looks at the program after one more [`LOOK`]; says why there is no more patience with it.
+    /// Checks the program after one more [`LOOK`]; the error says why it must be given up.
     pub(crate) fn look(&mut self) -> Result<(), String> {
         let now = descendants(self.root);
         let (mut worked, mut waited) = (Duration::ZERO, Duration::ZERO);
@@ -48,23 +48,23 @@ impl Patience {
             self.idle += LOOK;
         }
         if self.idle >= self.within {
-            return Err(format!("did nothing for {:?}", self.within));
+            return Err(format!("was idle for {:?}", self.within));
         }
-        if self.worked >= MOST_WORK {
-            return Err(format!("worked for {MOST_WORK:?} of CPU time"));
+        if self.worked >= MAX_WORK {
+            return Err(format!("worked for {MAX_WORK:?} of CPU time"));
         }
         Ok(())
     }
 }
 
-/// What a process and everything below it have done so far, and wanted to do.
+/// The CPU time and the waiting time of a process and its descendants.
 fn descendants(root: u32) -> HashMap<u32, (Duration, Duration)> {
     let mut parents: HashMap<u32, u32> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
-        // Gone in the meantime, or a line that says nothing of a parent.
+        // It has ended meanwhile, or the line has no parent.
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
         parents.extend(parent.map(|parent| (pid, parent)));
@@ -112,7 +112,7 @@ mod tests {
     fn only_idle_time_counts() {
         let idle = start("exec sleep 600");
         let mut patience = Patience::new(idle.id(), LOOK);
-        // Its start may still be seen.
+        // Its start may still count.
         while patience.look().is_ok() {}
         assert_eq!(patience.look(), Err("did nothing for 1s".to_owned()));
         patience.renew();

@@ -1,4 +1,4 @@
-//! A tool that runs: its output as it comes, its end, and signals to it.
+//! A running tool: its output as it comes, its end, and signals to it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
@@ -15,10 +15,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 use crate::output::Output;
 use crate::patience::{LOOK, Patience};
 
-/// How long the tool may be idle until it says what a test waits for, and until it ends.
+/// How long the tool may be idle before it prints an expected line, and before it ends.
 const LINE_WITHIN: Duration = Duration::from_secs(60);
 const END_WITHIN: Duration = Duration::from_secs(60);
-/// How long its outputs may stay open after its end: longer means that something of it still lives.
+/// How long its outputs may stay open after its end: longer means that some process of it is still alive.
 const OUTPUT_WITHIN: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ enum Piece {
     End,
 }
 
-/// A tool that runs. Dropped before its end, it is killed with all of its process group.
+/// A running tool. If it is dropped before its end, its whole process group is killed.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -78,7 +78,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits until a line of either output matches, and gives that line.
+    /// Waits until a line of either output matches, and returns that line.
     #[track_caller]
     pub fn wait_for_line(&mut self, pattern: &str) -> String {
         let pattern = Regex::new(pattern).expect("a pattern");
@@ -117,7 +117,7 @@ impl Running {
         self.signal(Signal::INT);
     }
 
-    /// Kills the tool alone; it gets no chance to clear away.
+    /// Kills the tool alone, without a chance to clean up.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
     }
@@ -130,7 +130,7 @@ impl Running {
 
     #[track_caller]
     pub(crate) fn finish(mut self, within: Duration) -> Output {
-        // The outputs are read meanwhile: a full pipe would keep the tool from ending.
+        // The outputs are read meanwhile: a full pipe would block the tool.
         let mut patience = Patience::new(self.id(), within);
         let look = Timespec { tv_sec: LOOK.as_secs().cast_signed(), tv_nsec: 0 };
         loop {
@@ -158,7 +158,7 @@ impl Running {
         )
     }
 
-    /// Reads both outputs to their end; says whether something held them open for too long.
+    /// Reads both outputs to their end; returns whether something held them open for too long.
     fn drain(&mut self) -> bool {
         while self.open > 0 {
             match self.pieces.recv_timeout(OUTPUT_WITHIN) {
@@ -181,7 +181,7 @@ impl Running {
     fn end(&mut self) {
         if !self.over {
             self.over = true;
-            // The child has not been waited for, so its id cannot be another's by now.
+            // The child has not been waited for, so its id cannot have been reused.
             let _ = kill_process_group(pid_of(&self.child), Signal::KILL);
             let _ = self.child.wait();
         }

@@ -1,4 +1,4 @@
-//! The tool in a folder of its own.
+//! Runs the tool in a folder of its own.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use crate::output::Output;
 use crate::running::Running;
 use crate::view::RunView;
 
-/// How long a tool may be idle: one that hangs must not hang the tests.
+/// How long a tool may be idle: one that hangs must not block the tests.
 const WITHIN: Duration = Duration::from_secs(120);
 
 /// The tool, with a folder for the application and another one for temporary files.
@@ -46,13 +46,13 @@ impl Faultscope {
         tool
     }
 
-    /// Adds a variable to the tool's environment.
+    /// Sets an environment variable of the tool.
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.env.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Runs the tool as a user without rights, from a copy that this user can reach.
+    /// Runs the tool as a user without privileges, from a copy that this user can read.
     pub fn unprivileged(mut self) -> Self {
         const NOBODY: u32 = 65534;
         let copy = self.folder.path().join("faultscope");
@@ -88,7 +88,7 @@ impl Faultscope {
         self.folder.path().join("tmp")
     }
 
-    /// The user's data folder, in which the tool's key lies.
+    /// The user's data folder, which contains the tool's key.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
@@ -118,7 +118,7 @@ impl Faultscope {
         self.start(words).finish(WITHIN)
     }
 
-    /// Runs a command line that the tool has printed, as a shell reads it.
+    /// Runs a command line that the tool has printed, split as by a shell.
     #[track_caller]
     pub fn pasted(&self, line: &str) -> Output {
         let words = line.strip_prefix("faultscope ").expect("a command of the tool");
@@ -138,7 +138,7 @@ impl Faultscope {
         command
             .args(&line[1..])
             .current_dir(self.folder())
-            // What the developer has set for the tool must not change what the tests see.
+            // The developer's own settings must not affect the tests.
             .env_remove("FAULTSCOPE_LOG")
             .env_remove("FAULTSCOPE_ENVOY")
             .env("NO_COLOR", "1")
@@ -155,7 +155,7 @@ impl Faultscope {
         Running::start(command, words.join(" "), masks.to_vec())
     }
 
-    /// Runs the tool with `--json`, expects an exit code, and gives what it printed.
+    /// Runs the tool with `--json`, asserts the exit code, and returns what it printed.
     #[track_caller]
     pub fn json<S: AsRef<str>>(&self, words: impl IntoIterator<Item = S>, code: i32) -> serde_json::Value {
         let words = words.into_iter().map(|w| w.as_ref().to_owned());
@@ -163,7 +163,7 @@ impl Faultscope {
         output.expect(code).json()
     }
 
-    /// Runs `test` with these words, expects an exit code, and gives the newest run with its calls.
+    /// Runs `test` with these arguments, asserts the exit code, and returns the newest run with its calls.
     #[track_caller]
     pub fn tested<S: AsRef<str>>(&self, words: impl IntoIterator<Item = S>, code: i32) -> RunView {
         let words = words.into_iter().map(|w| w.as_ref().to_owned());
@@ -181,7 +181,7 @@ impl Faultscope {
 /// A port on the loopback interface that no other test of this process uses.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Below the ports that the kernel gives to clients, and apart from those of another test process.
+    // Below the ports that the kernel assigns to clients, and separate from those of other test processes.
     let base = 20_000 + u16::try_from(std::process::id() % 100).unwrap_or_default() * 100;
     loop {
         let port = base + NEXT.fetch_add(1, Ordering::Relaxed) % 100;

@@ -1,11 +1,11 @@
-//! A stored run as a test wants to see it.
+//! A stored run in a form that suits tests.
 
 use serde_json::Value;
 
 /// A stored run with its calls, as `runs show --json` prints them.
 #[derive(Debug, Clone)]
 pub struct RunView {
-    /// All of it.
+    /// The whole document.
     pub json: Value,
 }
 
@@ -35,7 +35,7 @@ impl RunView {
             .collect()
     }
 
-    /// What a test printed or was answered.
+    /// The output of a test.
     #[track_caller]
     pub fn output(&self, test: &str) -> &str {
         let tests = self.json["run"]["evidence"]["tests"].as_array().expect("tests");
@@ -53,14 +53,14 @@ impl RunView {
         self.spans().iter().filter(|s| s["callee"] == callee).collect()
     }
 
-    /// Each call on a line of its own, sorted by start: caller, callee, what, wire, status, parentage.
+    /// Each call on a line of its own, sorted by start: caller, callee, operation, wire, status, parentage.
     pub fn calls(&self) -> Vec<String> {
         let mut spans: Vec<&Value> = self.spans().iter().collect();
         spans.sort_by_key(|s| s["start_us"].as_u64());
         spans.into_iter().map(line_of).collect()
     }
 
-    /// The same lines, sorted, for calls whose order is left to chance.
+    /// The same lines, sorted, for calls in random order.
     pub fn sorted_calls(&self) -> Vec<String> {
         let mut lines = self.calls();
         lines.sort();

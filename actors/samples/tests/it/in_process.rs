@@ -15,7 +15,7 @@ fn targets(framework: Framework, sample: &Sample, scope: &Scope) -> Targets {
 }
 
 #[test]
-fn the_listing_does_not_bear_duplicates_and_its_repair_does() {
+fn the_listing_does_not_tolerate_duplicates_but_its_repair_does() {
     for framework in BOTH {
         let sample = Sample::Accumulator { repaired: false };
         let found = targets(framework, &sample, &Scope::default());

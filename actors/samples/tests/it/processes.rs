@@ -23,7 +23,7 @@ fn start(arguments: &[&str], folder: &Path, perturbations: Vec<Perturbation>) ->
 }
 
 #[test]
-fn a_process_tells_its_trace_and_does_what_it_is_told() {
+fn a_process_writes_its_trace_and_applies_perturbations() {
     for framework in ["ractor", "kameo"] {
         let folder = tempfile::tempdir().unwrap();
         let arguments = [framework, "counters", "0", "25"];
@@ -52,5 +52,5 @@ fn nonsense_is_refused() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("not of the format"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is not a perturbation file"));
 }

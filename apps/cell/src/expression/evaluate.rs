@@ -1,4 +1,4 @@
-//! Computes values; what is missing is null, what makes no sense is an error.
+//! Evaluates expressions; missing values are null, invalid operations are errors.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -12,19 +12,19 @@ use super::{MAXIMUM_TEXT, Node, Operator, Segment};
 #[error("{0}")]
 pub struct EvaluationError(pub String);
 
-/// What names mean while an operation runs.
+/// Resolves names while an operation runs.
 pub trait Names {
-    /// The value of a root, or at once of its field where the roots have no value of their own (`setting.x`).
+    /// The value of a root, or directly of its field if the root has no value of its own (`setting.x`).
     fn find(&self, root: &str, field: Option<&str>) -> Found<'_>;
     /// The next number of the seeded sequence.
     fn random(&self) -> u64;
 }
 
-/// What [`Names::find`] found.
+/// The result of [`Names::find`].
 pub enum Found<'names> {
     /// The root itself.
     Root(Cow<'names, Value>),
-    /// The field that was asked for.
+    /// The requested field.
     Field(Cow<'names, Value>),
 }
 
@@ -128,7 +128,7 @@ fn arithmetic(operator: Operator, left: &Value, right: &Value) -> Result<Value, 
     }
 }
 
-/// Whether a condition holds.
+/// Whether a value counts as true.
 pub(crate) fn truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -139,7 +139,7 @@ pub(crate) fn truthy(value: &Value) -> bool {
     }
 }
 
-/// A number as JSON, whole where it is whole; null if it is not finite.
+/// A number as JSON, an integer if it is one; null if it is not finite.
 pub(crate) fn number_value(number: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() < EXACT {

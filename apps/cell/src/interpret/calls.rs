@@ -16,7 +16,7 @@ use crate::scope::Scope;
 use crate::spec::{Call, OnError};
 use crate::template::Template;
 
-/// How long one attempt may take.
+/// The default time limit of one attempt.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn call(call: &Call, scope: &mut Scope) -> Result<(), Failure> {
@@ -103,7 +103,7 @@ fn judge(
     Ok((status, value))
 }
 
-/// What a failed callee said, with its status.
+/// The error message of a failed callee, with its status.
 pub(super) fn error_text(body: &Value, status: StatusCode) -> String {
     match body.get("error").and_then(Value::as_str) {
         Some(text) => format!("{} {text}", status.as_u16()),
@@ -129,7 +129,7 @@ pub(super) fn headers(templates: &BTreeMap<String, Template>, scope: &Scope) -> 
     Ok(headers)
 }
 
-/// Escapes what cannot stand in a path and query; separators and escapes stay.
+/// Escapes invalid characters of a path and query; separators and escapes stay.
 fn encode_path(text: &str) -> String {
     let mut path = String::with_capacity(text.len() + 1);
     if !text.starts_with('/') {
@@ -147,7 +147,7 @@ fn encode_path(text: &str) -> String {
 }
 
 impl Scope {
-    /// The trace headers of the request, if this service passes them on.
+    /// The trace headers of the request, if this service propagates them.
     pub(super) fn outgoing_headers(&self) -> HeaderMap {
         if self.cell.propagate { self.incoming.trace_headers() } else { HeaderMap::new() }
     }

@@ -13,10 +13,10 @@ use crate::spec::{CacheAccess, Delete, Find, Get, Increment, Put, Update};
 use crate::store::Command;
 use crate::template::Template;
 
-/// How long the store of another cell may take.
+/// The default time limit of requests to the store of another cell.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Carries out a command where the documents of this cell are.
+/// Executes a command where the documents of this cell are.
 pub(crate) async fn execute(scope: &Scope, command: Command) -> Result<Value, Failure> {
     match &scope.cell.documents {
         DocumentPlace::Here(store) => Ok(store.execute(command).await?),

@@ -1,4 +1,4 @@
-//! How an operation ends.
+//! Responses and failures of operations.
 
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::expression::EvaluationError;
 use crate::pool::Refusal;
 use crate::store::StoreError;
 
-/// What an operation answers.
+/// The response of an operation.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -29,7 +29,7 @@ impl Failure {
         Self { kind, status, message }
     }
 
-    /// A pool or lock that was not to be had.
+    /// A pool or lock that was not available.
     pub(super) fn refused(refusal: Refusal, what: &str) -> Self {
         match refusal {
             Refusal::Rejected => Self::new("rejected", 503, format!("{what}: the queue is full")),

@@ -7,7 +7,7 @@ use super::{Answer, Failure, Outcome, log, run};
 use crate::scope::Scope;
 use crate::spec::{Branches, Each, InPool, Join, Lock, Repeat, Steps, Try};
 
-/// Most branches of one `each` that run at the same time.
+/// The most concurrent branches of one `each`.
 const MAXIMUM_BRANCHES: usize = 1024;
 
 pub(super) async fn lock(lock: &Lock, scope: &mut Scope) -> Outcome {
@@ -37,7 +37,7 @@ pub(super) async fn repeat(repeat: &Repeat, scope: &mut Scope) -> Outcome {
         if let Some(answer) = run(repeat.steps.clone(), scope).await? {
             return Ok(Some(answer));
         }
-        // Steps that never wait must not keep other requests from running.
+        // Steps that never wait must not starve other requests.
         consume_budget().await;
     }
     Ok(None)
@@ -100,7 +100,7 @@ fn spawn(steps: Steps, mut scope: Scope, join: Join) -> Branch {
     tokio::spawn(async move {
         let _running = running;
         let outcome = run(steps, &mut scope).await;
-        // Whoever joins a branch tells of its failure.
+        // Failures of joined branches are reported by whoever joins them.
         if let (Err(failure), Join::None) = (&outcome, join) {
             log(&scope, &format!("a branch failed: {}", failure.message));
         }
@@ -108,14 +108,14 @@ fn spawn(steps: Steps, mut scope: Scope, join: Join) -> Branch {
     })
 }
 
-/// Waits for all, so that no branch outlives the answer; the first failure in their order counts.
+/// Waits for all, so that no branch outlives the response; the first failure in their order counts.
 async fn join(branches: Vec<Branch>, scope: &mut Scope) -> Result<(), Failure> {
     let before = scope.locals.clone();
     let mut result = Ok(());
     for branch in branches {
         match branch.await {
             Ok((Ok(_), branch)) => {
-                // What a branch did not touch must not undo what an earlier one bound.
+                // A variable that a branch did not change must not overwrite what an earlier one bound.
                 let bound = branch.locals.into_iter().filter(|(name, value)| before.get(name) != Some(value));
                 scope.locals.extend(bound);
             }

@@ -96,7 +96,7 @@ async fn a_request_crosses_services() {
 }
 
 #[tokio::test]
-async fn failures_are_told_with_their_cause() {
+async fn failures_are_reported_with_their_cause() {
     let shop = Application::start(SHOP).await;
     let reply = shop.get("order", "/broken").await;
     let message = "station GET /stations/s9: 404 there is no `s9` in stations";

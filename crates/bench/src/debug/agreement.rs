@@ -1,46 +1,46 @@
-//! Whether the yardsticks need what was recorded for them.
+//! Checks that the reference searches need what was recorded for them.
 //!
 //! With unit durations both are the same computation. With lognormal ones the recorded durations are one
-//! draw that nobody has any more: a mean over twenty instances scatters from draw to draw, often by more
-//! than a tenth. So ours is drawn several times, which says how far one draw may be off by chance.
+//! draw that no longer exists: a mean over twenty instances varies from draw to draw, often by more
+//! than 10 %. So ours is drawn several times, which shows how far one draw may be off by chance.
 
 use std::collections::BTreeMap;
 
 use super::{Anchor, Plan, Strategy, run};
 use crate::simulate::{Durations, Family, Instance};
 
-/// A difference up to this share says that both are the same computation.
+/// Up to this difference both count as the same computation.
 const SAME: f64 = 0.1;
 
-/// A figure is farther off than this by chance once in a thousand times (Student, twelve draws); there are
+/// A figure is further off than this by chance once in a thousand times (Student, twelve draws); there are
 /// several hundred.
 const CHANCE: f64 = 4.4;
 
-/// A cell of a yardstick beside what was recorded for it; trials and makespan.
+/// A cell of a reference search beside its recorded figures: trials and makespan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agreement {
-    /// The yardstick.
+    /// The reference search.
     pub strategy: Strategy,
     /// Cell, slots and durations.
     pub name: String,
-    /// What was recorded.
+    /// The recorded figures.
     pub recorded: [f64; 2],
     /// The mean over all draws.
     pub ours: [f64; 2],
-    /// The standard deviation from draw to draw; zero where nothing is drawn.
+    /// The standard deviation between draws; zero if nothing is drawn.
     pub spread: [f64; 2],
-    /// How many draws.
+    /// Number of draws.
     pub draws: u32,
 }
 
 impl Agreement {
-    /// By which part ours is off, the larger of both.
+    /// The relative difference, the larger of both figures.
     pub fn off(&self) -> f64 {
         let off = |of: usize| (self.ours[of] / self.recorded[of] - 1.0).abs();
         off(0).max(off(1))
     }
 
-    /// By how many standard deviations of a difference between one draw and our mean.
+    /// The difference in standard deviations between one draw and our mean.
     pub fn deviations(&self) -> f64 {
         let by = |of: usize| {
             let error = self.spread[of] * (1.0 + 1.0 / f64::from(self.draws)).sqrt();
@@ -51,13 +51,13 @@ impl Agreement {
         by(0).max(by(1))
     }
 
-    /// Whether the two differ by less than a tenth, or by no more than chance.
+    /// Whether the two differ by less than 10 %, or by no more than chance.
     pub fn holds(&self) -> bool {
         self.off() <= SAME || self.deviations() <= CHANCE
     }
 }
 
-/// Compares both yardsticks with their recorded figures, wherever the instances of a cell are there.
+/// Compares both reference searches with their recorded figures, in cells whose instances are present.
 pub fn agreement(instances: &[Instance], anchors: &[Anchor], seed: u64, draws: u32) -> Vec<Agreement> {
     let mut cells: BTreeMap<(Family, usize, usize), Vec<&Instance>> = BTreeMap::new();
     for instance in instances {

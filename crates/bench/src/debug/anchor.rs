@@ -7,15 +7,15 @@ pub struct Anchor {
     pub algorithm: String,
     /// The family.
     pub family: String,
-    /// How many deltas.
+    /// Number of deltas.
     pub n: usize,
-    /// How many of them are the cause.
+    /// Size of the cause.
     pub k: usize,
-    /// How many slots.
+    /// Number of slots.
     pub slots: usize,
     /// `unit` or `lognormal`.
     pub durations: String,
-    /// Over how many instances.
+    /// Number of instances.
     pub instances: usize,
     /// Finished trials, mean.
     pub trials: f64,
@@ -25,7 +25,7 @@ pub struct Anchor {
     pub makespan: f64,
 }
 
-/// Reads recorded results: comma-separated, with a head line; lines of another form are left out.
+/// Parses recorded results: comma-separated, with a header; other lines are ignored.
 ///
 /// ```
 /// let text = "head\nddmin,mono,15,1,1,unit,20,6.3,8,6.3,0,6.3,6\n";

@@ -17,17 +17,17 @@ use crate::figure::Figure;
 use crate::report::Table;
 use crate::simulate::{self, Family, Instance};
 
-/// Instances of each cell in full.
+/// Instances per cell with `--full`.
 const FULL: usize = 20;
 /// The largest file of instances that is read.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 /// The most deltas of an instance, so that a wrong file does not run for days.
-const MOST_DELTAS: usize = 20_000;
-/// How often durations are drawn to see how far one draw of them may be off by chance.
+const MAX_DELTAS: usize = 20_000;
+/// How often durations are drawn to see how far one draw may be off by chance.
 const DRAWS: u32 = 12;
-/// Seeds of each family and size that is held out.
+/// Seeds per held-out family and size.
 const HOLD_OUT_SEEDS: usize = 10;
-/// What one trial took in the paper's environment, in minutes (section 6.1).
+/// The duration of one trial in the paper's environment, in minutes (section 6.1).
 const PAPER_TRIAL: f64 = 2.0;
 
 pub(crate) async fn run(args: &DebugArgs, seed: u64, host: &Host<'_>) -> Result<Measured, BenchError> {
@@ -72,8 +72,8 @@ pub(crate) async fn run(args: &DebugArgs, seed: u64, host: &Host<'_>) -> Result<
     Ok(measured)
 }
 
-/// How many instances of a cell are enough to see something within minutes. Cells with a goal of their own need
-/// more: the mean of a few is off by more than the tenth that counts.
+/// How many instances of a cell give a result within minutes. Cells with a goal of their own need
+/// more: the mean of a few is off by more than the 10 % that count.
 fn sample(instance: &Instance) -> usize {
     let has_goal = matches!(instance.family, Family::Mono | Family::Paper);
     match instance.n {
@@ -84,7 +84,7 @@ fn sample(instance: &Instance) -> usize {
     }
 }
 
-/// The instances of a file, or drawn from the seed; a part of each cell unless all are wanted.
+/// The instances of a file, or drawn from the seed; a sample of each cell unless all are requested.
 fn instances(args: &DebugArgs, seed: u64) -> Result<Vec<Instance>, BenchError> {
     let mut instances = match &args.instances {
         None => simulate::generate(seed, FULL),
@@ -103,7 +103,7 @@ fn instances(args: &DebugArgs, seed: u64) -> Result<Vec<Instance>, BenchError> {
 
 fn from_file(file: &Path) -> Result<Vec<Instance>, BenchError> {
     let wrong = |cause: String| {
-        BenchError::usage(format!("{} holds no instances", file.display())).because(cause).hint(
+        BenchError::usage(format!("{} contains no instances", file.display())).because(cause).hint(
             "one JSON object in a line: {\"id\": \"mono-15-1-0\", \"n\": 15, \"k\": 1, \"family\": \"mono\", \
              \"failing\": [9], \"seed\": 1}",
         )
@@ -112,8 +112,8 @@ fn from_file(file: &Path) -> Result<Vec<Instance>, BenchError> {
     if instances.is_empty() {
         return Err(wrong("it is empty".into()));
     }
-    if let Some(large) = instances.iter().find(|instance| instance.n > MOST_DELTAS) {
-        return Err(wrong(format!("{} has {} deltas, the most is {MOST_DELTAS}", large.id, large.n)));
+    if let Some(large) = instances.iter().find(|instance| instance.n > MAX_DELTAS) {
+        return Err(wrong(format!("{} has {} deltas, the most is {MAX_DELTAS}", large.id, large.n)));
     }
     Ok(instances)
 }
@@ -122,14 +122,14 @@ pub(crate) fn read(file: &Path) -> Result<String, BenchError> {
     let cannot = || BenchError::usage(format!("cannot read {}", file.display()));
     let mut text = String::new();
     let open = std::fs::File::open(file).map_err(|e| cannot().because(e))?;
-    open.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(|e| cannot().because(e))?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(cannot().because(format!("it has more than {} MiB", MOST_BYTES >> 20)));
+    open.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|e| cannot().because(e))?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(cannot().because(format!("it has more than {} MiB", MAX_BYTES >> 20)));
     }
     Ok(text)
 }
 
-/// All strategies on all instances, cell by cell.
+/// Runs all strategies on all instances, cell by cell.
 fn measure(instances: &[Instance], plan: &Plan, host: &Host<'_>) -> Vec<Row> {
     let mut cells: Vec<Vec<Instance>> = Vec::new();
     for instance in instances {
@@ -138,7 +138,7 @@ fn measure(instances: &[Instance], plan: &Plan, host: &Host<'_>) -> Vec<Row> {
             None => cells.push(vec![instance.clone()]),
         }
     }
-    // The cells that take longest first, so that no thread is left alone with one at the end.
+    // The longest cells first, so that no thread is left alone with one at the end.
     cells.sort_by_key(|cell| std::cmp::Reverse(cell[0].n * cell[0].k));
     let name = |cell: &Vec<Instance>| cell[0].cell().to_owned();
     let mut all = on_all_cores(&cells, name, |cell| rows(cell, plan, |_| ()), host);
@@ -146,7 +146,7 @@ fn measure(instances: &[Instance], plan: &Plan, host: &Host<'_>) -> Vec<Row> {
     all
 }
 
-/// The default search and `ddmin-par` on instances that no constant was chosen by.
+/// The default search and `ddmin-par` on held-out instances.
 fn hold_out(plan: &Plan, host: &Host<'_>) -> Vec<HeldOut> {
     let instances = simulate::hold_out(plan.seed, HOLD_OUT_SEEDS);
     let mut cells: Vec<Vec<Instance>> = instances.chunks(HOLD_OUT_SEEDS).map(<[Instance]>::to_vec).collect();
@@ -158,7 +158,7 @@ fn hold_out(plan: &Plan, host: &Host<'_>) -> Vec<HeldOut> {
     on_all_cores(&cells, name, measure, host)
 }
 
-/// Works on parts with a thread for each core, and says which part is done.
+/// Processes parts with a thread per core, and prints progress.
 fn on_all_cores<Part: Sync, Answer: Send>(
     parts: &[Part],
     name: impl Fn(&Part) -> String + Sync,
@@ -189,7 +189,7 @@ fn on_all_cores<Part: Sync, Answer: Send>(
     answers.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// How far `ddmin` and `ddmin-par` are from what was recorded for them, in cells where that cannot be chance.
+/// How far `ddmin` and `ddmin-par` are from their recorded figures, in cells where that cannot be chance.
 fn compare_with_recorded(instances: &[Instance], seed: u64, anchors: &[Anchor]) -> Vec<Figure> {
     let cells = agreement(instances, anchors, seed, DRAWS);
     let mut figures = Vec::new();
@@ -248,7 +248,7 @@ fn tabulate_strategies(rows: &[Row]) -> Table {
     table
 }
 
-/// What was held out, by family and slots.
+/// Results of held-out instances, by family and slots.
 fn tabulate_hold_out(all: &[HeldOut]) -> Table {
     let mut table = Table::new(
         format!(
@@ -273,7 +273,7 @@ fn tabulate_hold_out(all: &[HeldOut]) -> Table {
     table
 }
 
-/// The paper's Figure 3 in the paper's minutes.
+/// Figure 3 of the paper, in its minutes.
 fn figure_3(seed: u64, count: usize) -> Table {
     let mut table = Table::new(
         format!(

@@ -1,14 +1,14 @@
-//! What the default search is to reach on instances with known causes, and whether rows show it.
+//! The goals of the default search on instances with known causes, and their verdicts.
 
 use super::{Row, Strategy};
 use crate::figure::{Direction, Figure};
 use crate::simulate::Family;
 
-/// A cell is a mean over a few instances, which scatters by about so much from draw to draw (see
+/// A cell is a mean over a few instances, which varies by about this much from draw to draw (see
 /// `agreement.rs`): a goal that a cell misses by no more is a tie.
 pub const CELL_TOLERANCE: f64 = 0.1;
 
-/// What one cell has and what it is to reach.
+/// A cell with its value and goal.
 struct Cell<'a> {
     row: &'a Row,
     measured: f64,
@@ -64,7 +64,7 @@ pub fn goals(rows: &[Row]) -> Vec<Figure> {
     figures.into_iter().flatten().collect()
 }
 
-/// How many times faster than `ddmin-par`, in the geometric mean over all mono cells with several slots.
+/// The speed-up over `ddmin-par`, as the geometric mean over all mono cells with several slots.
 fn faster<'a>(ours: &[&Row], theirs: &dyn Fn(&Row) -> Option<&'a Row>) -> Option<Figure> {
     let ratios: Vec<f64> = ours
         .iter()
@@ -88,8 +88,8 @@ fn select<'a>(rows: &[&'a Row], value: &dyn Fn(&Row) -> Option<(f64, f64)>) -> V
     rows.iter().filter_map(|&row| value(row).map(|(measured, goal)| Cell { row, measured, goal })).collect()
 }
 
-/// The figure of the cell that is nearest to its goal or farthest beyond it. As all cells are held against one
-/// tolerance, its verdict is that of all.
+/// The figure of the cell that is closest to its goal or furthest beyond it. Since all cells have the same
+/// tolerance, its verdict holds for all.
 fn worst(
     name: &str,
     mut cells: Vec<Cell<'_>>,

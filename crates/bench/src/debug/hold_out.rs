@@ -1,31 +1,31 @@
-//! The default search on instances that none of its constants was chosen by.
+//! The default search on instances that were not used to choose its constants.
 //!
-//! What is compared is the way to the first cause: `ddmin-par` stops there. That all causes are found where there
-//! are several is looked at in a run of its own.
+//! The path to the first cause is compared, since `ddmin-par` stops there. Whether all of several causes are found
+//! is checked in a separate run.
 
 use super::goals::{CELL_TOLERANCE, geometric_mean};
 use super::{Plan, Strategy, finds_all_causes, run_for};
 use crate::figure::Figure;
 use crate::simulate::{Durations, Family, HOLD_OUT_FAMILIES, HOLD_OUT_SIZES, Instance, Oracle};
 
-/// What the default search needed on one instance, beside `ddmin-par`.
+/// What the default search needed on one instance, compared with `ddmin-par`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeldOut {
     /// The family of the instance.
     pub family: Family,
-    /// How many deltas it has.
+    /// Number of deltas.
     pub n: usize,
-    /// How many slots there were.
+    /// Number of slots.
     pub slots: usize,
-    /// The makespan of `ddmin-par` by that of the default.
+    /// The makespan of `ddmin-par` divided by that of the default.
     pub faster: f64,
-    /// The finished trials of `ddmin-par` by those of the default.
+    /// The finished trials of `ddmin-par` divided by those of the default.
     pub fewer: f64,
-    /// Started by finished trials of the default.
+    /// Started divided by finished trials of the default.
     pub started: f64,
     /// Whether the answer is 1-minimal.
     pub minimal: bool,
-    /// Whether all causes were found and shown to be all; of one cause, whether exactly that was.
+    /// Whether all causes were found and shown to be all; for one cause, whether exactly that was.
     pub all_found: bool,
 }
 
@@ -50,20 +50,20 @@ pub fn measure_hold_out(instance: &Instance, plan: &Plan) -> Vec<HeldOut> {
     plan.slots.iter().map(measure).collect()
 }
 
-/// What many searches of a family have in common.
+/// A summary of many searches of a family.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeldOutSummary {
     /// The family.
     pub family: Family,
-    /// How many slots there were.
+    /// Number of slots.
     pub slots: usize,
-    /// How many searches.
+    /// Number of searches.
     pub searches: usize,
-    /// How many times faster than `ddmin-par`, geometric mean.
+    /// The speed-up over `ddmin-par`, geometric mean.
     pub faster: f64,
-    /// How many times fewer trials than `ddmin-par`, geometric mean.
+    /// The reduction of trials compared with `ddmin-par`, geometric mean.
     pub fewer: f64,
-    /// Started by finished trials, mean.
+    /// Started divided by finished trials, mean.
     pub started: f64,
     /// The share of answers that are 1-minimal.
     pub minimal: f64,
@@ -71,7 +71,7 @@ pub struct HeldOutSummary {
     pub all_found: f64,
 }
 
-/// Sums searches up by family and slots.
+/// Summarizes searches by family and slots.
 pub fn summarize_hold_out(all: &[HeldOut]) -> Vec<HeldOutSummary> {
     let mut slots: Vec<usize> = all.iter().map(|one| one.slots).collect();
     slots.sort_unstable();
@@ -97,7 +97,7 @@ fn summarize(family: Family, slots: usize, all: &[HeldOut]) -> Option<HeldOutSum
     })
 }
 
-/// The figures of all that were measured: the same goals as for the instances that constants were chosen by.
+/// The figures of all held-out searches, with the same goals as for the instances that constants were chosen by.
 pub fn held_out_figures(all: &[HeldOut]) -> Vec<Figure> {
     let parallel: Vec<f64> = all.iter().filter(|one| one.slots > 1).map(|one| one.faster).collect();
     let mut figures = vec![

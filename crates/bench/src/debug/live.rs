@@ -1,4 +1,4 @@
-//! The fault cases of the sample with real processes, beside Table 3 of the paper.
+//! The fault cases of the sample with real processes, compared with Table 3 of the paper.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use crate::figure::Figure;
 use crate::part::scratch_folder;
 use crate::report::Table;
 
-/// How often each seeded case must be answered rightly.
+/// How often each seeded case must be answered correctly.
 const TIMES: usize = 3;
 
-/// A case and what must be answered for it, as `cases/expected.yaml` has it.
+/// A case and its expected answer, from `cases/expected.yaml`.
 #[derive(Debug, Deserialize)]
 struct Case {
     case: String,
@@ -87,12 +87,12 @@ async fn debug(
     let place = |file: &PathBuf| folder.join("cases").join(file);
     let (mut application, root) = read_application(&place(&case.file))?;
     if let Some(good) = &case.good {
-        // Both sides of the sample lie in one folder, so that their paths mean the same.
+        // Both sides of the sample are in one folder, so that their paths mean the same.
         let (good, _) = read_application(&place(good))?;
         application = compare(&good, &application).map_err(|e| broken(e.problem))?.application;
     }
     let (campaign, _) = Campaign::on_processes(host, application, &root, options).await?;
-    // The paper's cases run all their tests, as the paper's did.
+    // The paper's cases run all their tests, as the paper did.
     let answer = campaign.debug(case.all, case.table3.is_none()).await;
     campaign.close_with(answer).await
 }
@@ -116,7 +116,7 @@ impl Case {
         found == wanted && answer.none_left
     }
 
-    /// What is compared with the paper and with goals.
+    /// The figures that are compared with the paper and with goals.
     fn figures(&self, answer: &Debugged, slots: u16) -> Option<Figure> {
         let paper = self.table3;
         match slots {

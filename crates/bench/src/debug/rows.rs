@@ -1,8 +1,8 @@
-//! Compares the searches on instances with known causes: data in, rows out.
+//! Compares the searches on instances with known causes: instances in, rows out.
 //!
 //! The cells are those of the research note (family, number of deltas, size of the cause), run in
 //! virtual time with 1, 4, 6 and 12 slots and with unit and lognormal durations; `ddmin` and
-//! `ddmin-par` are the paper's algorithms and the yardstick (section 6.1 measures the same).
+//! `ddmin-par` are the paper's algorithms and the reference (section 6.1 measures the same).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,10 +24,10 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// All of them.
+    /// All searches.
     pub const ALL: [Self; 3] = [Self::Ddmin, Self::DdminPar, Self::Bayes];
 
-    /// Its name.
+    /// The name on the command line and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ddmin => "ddmin",
@@ -36,7 +36,7 @@ impl Strategy {
         }
     }
 
-    /// The search; only the default one can find all causes and uses the seed.
+    /// Creates the search; only the default one can find all causes and uses the seed.
     pub fn search(self, problem: Problem, options: BayesOptions) -> Box<dyn Search + Send> {
         match self {
             Self::Ddmin => Box::new(Ddmin::new(problem)),
@@ -55,9 +55,9 @@ impl fmt::Display for Strategy {
 /// What is measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Which searches.
+    /// The searches.
     pub strategies: Vec<Strategy>,
-    /// How many slots.
+    /// Numbers of slots.
     pub slots: Vec<usize>,
     /// With unit durations, with lognormal ones, or both.
     pub durations: Vec<Durations>,
@@ -65,7 +65,7 @@ pub struct Plan {
     pub most: u32,
     /// Added to the seeds of the instances.
     pub seed: u64,
-    /// What cancelling a trial takes, as a share of its duration.
+    /// The time that cancelling a trial takes, as a share of its duration.
     pub cancel_share: f64,
     /// The constants of the default search.
     pub tuning: Tuning,
@@ -90,23 +90,23 @@ impl Default for Plan {
 pub struct Row {
     /// The search.
     pub strategy: Strategy,
-    /// The cell's name.
+    /// The name of the cell.
     pub cell: String,
     /// The family.
     pub family: Family,
-    /// How many deltas.
+    /// Number of deltas.
     pub n: usize,
-    /// How many deltas a cause has.
+    /// Size of a cause.
     pub k: usize,
-    /// How many slots.
+    /// Number of slots.
     pub slots: usize,
     /// Unit or lognormal.
     pub durations: &'static str,
-    /// How many instances.
+    /// Number of instances.
     pub instances: usize,
     /// Finished trials, mean.
     pub trials: f64,
-    /// Finished trials, most.
+    /// Finished trials, maximum.
     pub most: u32,
     /// Started trials, mean.
     pub started: f64,
@@ -114,23 +114,23 @@ pub struct Row {
     pub makespan: f64,
     /// The share of answers that are 1-minimal.
     pub minimal: f64,
-    /// The share of answers that are exactly the cause; all causes and no other where there are several.
+    /// The share of answers that are exactly the cause; all causes and no other if there are several.
     pub exact: f64,
 }
 
 impl Row {
-    /// log2 of the number of causes of this size: no search needs fewer trials on average.
+    /// log2 of the number of possible causes of this size: no search needs fewer trials on average.
     pub fn bound(&self) -> f64 {
         (0..self.k).map(|i| ((self.n - i) as f64 / (self.k - i) as f64).log2()).sum()
     }
 
-    /// Whether another row is of the same cell, slots and durations.
+    /// Whether another row has the same cell, slots and durations.
     pub fn matches(&self, other: &Self) -> bool {
         self.cell == other.cell && self.slots == other.slots && self.durations == other.durations
     }
 }
 
-/// Measures; `done` is called after every row, to show progress.
+/// Measures all rows; `done` is called after each, to show progress.
 pub fn rows(instances: &[Instance], plan: &Plan, mut done: impl FnMut(&Row)) -> Vec<Row> {
     let mut cells: BTreeMap<(Family, usize, usize, &str), Vec<&Instance>> = BTreeMap::new();
     for instance in instances {
@@ -203,13 +203,13 @@ pub fn finds_all_causes(instance: &Instance, run: &Run) -> bool {
     found == wanted && run.standing.none_left
 }
 
-/// Runs one search on one instance, for all causes where there are several. The same instance has the same
+/// Runs one search on one instance, for all causes if there are several. The same instance has the same
 /// durations for every search.
 pub fn run(strategy: Strategy, instance: &Instance, durations: Durations, slots: usize, plan: &Plan) -> Run {
     run_for(strategy, instance, durations, slots, plan, instance.causes.len() > 1)
 }
 
-/// The same, for all causes or only for one.
+/// As [`run`], for all causes or only for one.
 pub fn run_for(
     strategy: Strategy,
     instance: &Instance,

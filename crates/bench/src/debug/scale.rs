@@ -1,4 +1,4 @@
-//! What the search itself costs: one decision among 1,000 deltas, and a campaign over 10,000.
+//! The cost of the search itself: one decision among 1,000 deltas, and a campaign over 10,000.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Search for Timed {
     }
 }
 
-/// What deciding costs at 1,000 deltas in CPU time, with causes of 1, 2, 4 and 8.
+/// The CPU time of a decision at 1,000 deltas, with causes of 1, 2, 4 and 8.
 pub(super) fn decisions(seed: u64) -> Vec<Figure> {
     const DELTAS: usize = 1_000;
     let mut all: Vec<f64> = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn decisions(seed: u64) -> Vec<Figure> {
 }
 
 /// A whole campaign over 10,000 settings of which five together fail, on the simulated platform, whose
-/// trials take no time: what is measured is the tool.
+/// trials take no time: only the tool is measured.
 pub(super) async fn ten_thousand(seed: u64, host: &Host<'_>) -> Result<Figure, BenchError> {
     const DELTAS: usize = 10_000;
     let cause: Vec<usize> = (0..5).map(|i| (i * 1_973 + seed as usize * 97) % DELTAS).collect();

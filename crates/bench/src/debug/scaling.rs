@@ -1,4 +1,4 @@
-//! How the searches scale with slots when all deltas are of one dimension (the paper's RQ1, Figure 3).
+//! How the searches scale with slots if all deltas are of one dimension (the paper's RQ1, Figure 3).
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::simulate::{Durations, Family, Instance, Oracle, Slots, simulate};
 pub struct Scaling {
     /// `instance`, `configuration` or `sequence`.
     pub dimension: &'static str,
-    /// How many deltas.
+    /// Number of deltas.
     pub deltas: usize,
-    /// How many slots.
+    /// Number of slots.
     pub slots: usize,
     /// Sequential: without the optimisation of section 4.4.
     pub ddmin: f64,
@@ -27,8 +27,8 @@ pub struct Scaling {
     pub bayes: f64,
 }
 
-/// Measures 15 deltas of instances, 20 of configuration and 20 of sequence with 1 to 6 slots, each over so
-/// many causes of one delta; trials of a pair of calls bring along what the pair implies.
+/// Measures 15 deltas of instances, 20 of configuration and 20 of sequence with 1 to 6 slots, each over `count`
+/// causes of one delta; trials of a pair of calls include what the pair implies.
 pub fn scaling(seed: u64, count: usize) -> Vec<Scaling> {
     [("instance", instances()), ("configuration", configuration()), ("sequence", sequence())]
         .into_iter()

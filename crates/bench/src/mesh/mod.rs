@@ -1,4 +1,4 @@
-//! `bench mesh`: requests for each CPU second beside Envoy, and added latency.
+//! `bench mesh`: requests per CPU second compared with Envoy, and added latency.
 
 mod client;
 mod envoy;
@@ -18,11 +18,11 @@ use client::Shape;
 
 /// Connections of the load client.
 const CONNECTIONS: usize = 64;
-/// How long a proxy gets to finish what it has queued before its CPU time is read.
+/// How long a proxy may process its queue before its CPU time is read.
 const SETTLE: Duration = Duration::from_millis(300);
-/// Rounds in which proxies take turns, so that other load on the machine hits all alike.
+/// Rounds in which proxies take turns, so that other load on the machine affects all alike.
 const ROUNDS: usize = 3;
-/// Requests for each second when latency is measured.
+/// Requests per second when latency is measured.
 const PACE: u32 = 1_000;
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -37,13 +37,13 @@ impl Tally {
     }
 }
 
-/// What is compared with Envoy, and what is to be reached.
+/// What is compared with Envoy, with its goals.
 const COMPARED: [(&str, f64); 2] =
     [("against Envoy, timing recorded", 1.5), ("against Envoy, headers and 1 KiB bodies", 1.0)];
 
 pub(crate) async fn run(args: &MeshArgs, host: &Host<'_>) -> Result<Measured, BenchError> {
     let folder = scratch_folder()?;
-    // A peer that is missing is said before anything is measured.
+    // A missing peer is reported before anything is measured.
     let program = match args.without.contains(&Peer::Envoy) {
         true => None,
         false => Some(envoy::find(args.envoy.as_deref(), std::env::var_os("PATH").as_deref())?),
@@ -116,7 +116,7 @@ pub(crate) async fn run(args: &MeshArgs, host: &Host<'_>) -> Result<Measured, Be
     Ok(Measured { figures, ..Measured::default() })
 }
 
-/// How many times more than the peer, round by round; not compared when there is no peer.
+/// The ratio to the peer, round by round; not compared without a peer.
 fn compare(name: &str, goal: f64, ours: &[f64], theirs: &[f64]) -> Figure {
     if theirs.is_empty() {
         return Figure::not_compared(name, "x", Direction::Higher, goal);

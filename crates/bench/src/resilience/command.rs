@@ -11,13 +11,13 @@ use crate::error::BenchError;
 use crate::figure::{Direction, Figure};
 use crate::report::Table;
 
-/// How many systems the paper's table has; a file may hold more.
+/// The number of systems in the paper's table; a file may contain more.
 const SYSTEMS: usize = 10;
 
-/// What the whole Table 1 may take, in seconds.
+/// The time limit for the whole Table 1, in seconds.
 const TABLE_WITHIN: f64 = 300.0;
 
-/// What all systems are measured for.
+/// What is measured for all systems.
 struct Plan {
     sound: Vec<Mutant>,
     repeats: u64,
@@ -60,7 +60,7 @@ fn systems(args: &ResilienceArgs, seed: u64) -> Result<Vec<System>, BenchError> 
         return Ok(System::ten(seed));
     };
     let wrong = |cause: String| {
-        BenchError::usage(format!("{} holds no systems", file.display()))
+        BenchError::usage(format!("{} contains no systems", file.display()))
             .because(cause)
             .hint("a JSON list of {\"kind\": \"dup\" or \"restart\", \"adj\": {\"0\": [1, 2], \"1\": [2]}}, 50 actors")
     };
@@ -74,7 +74,7 @@ fn systems(args: &ResilienceArgs, seed: u64) -> Result<Vec<System>, BenchError> 
 }
 
 impl Plan {
-    /// Everything on one framework.
+    /// Measures everything on one framework.
     async fn measure(
         &self,
         framework: Option<Framework>,
@@ -135,7 +135,7 @@ impl Plan {
         Ok((rows, found))
     }
 
-    /// What one run takes, by how many perturbations it has: a system of each kind, the largest.
+    /// The duration of one run by its number of perturbations, for the largest system of each kind.
     async fn figure_9(
         &self,
         framework: Option<Framework>,

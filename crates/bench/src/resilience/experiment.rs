@@ -14,17 +14,17 @@ pub enum Strategy {
     RtR,
     /// Delta debugging.
     RtDd,
-    /// The same, pruned by causality.
+    /// Delta debugging, pruned by causality.
     RtDdO,
-    /// Screen, aim, confirm, peel.
+    /// The default of `resilience`.
     Default,
 }
 
 impl Strategy {
-    /// All of them.
+    /// All strategies.
     pub const ALL: [Self; 4] = [Self::RtR, Self::RtDd, Self::RtDdO, Self::Default];
 
-    /// Its name.
+    /// The name on the command line and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::RtR => "rt-r",
@@ -34,7 +34,7 @@ impl Strategy {
         }
     }
 
-    /// The search.
+    /// Creates the search.
     pub fn search(self, targets: &Targets, seed: u64) -> Box<dyn Search + Send> {
         match self {
             Self::RtR => Box::new(RtR::new(targets, seed)),
@@ -53,19 +53,19 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// What is made of a system.
+/// How a system is modified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {
-    /// One defect at actor 5, 25 or 45; the first failing actor is known. The paper's.
+    /// One defect at actor 5, 25 or 45; the first failing actor is known. The paper's variant.
     Paper,
-    /// The same, but only the verdict is known.
+    /// As in the paper, but only the verdict is known.
     Verdict,
-    /// The same, but only one perturbation shows it.
+    /// As in the paper, but only one perturbation triggers it.
     SingleTrigger,
-    /// The same, but only actors without successors are asserted.
+    /// As in the paper, but only actors without successors are asserted.
     WeakOracle,
-    /// So many defects, all to be found.
+    /// This many defects, all to be found.
     Defects(usize),
     /// Two perturbations that fail only together; only the verdict is known.
     Pair,
@@ -74,7 +74,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// Those that are reported.
+    /// The reported variants.
     pub const ALL: [Self; 10] = [
         Self::Paper,
         Self::Verdict,
@@ -88,7 +88,7 @@ impl Variant {
         Self::Clean,
     ];
 
-    /// The mean trials that the default may need.
+    /// The largest mean number of trials that the default may need.
     pub fn goal(self) -> f64 {
         match self {
             Self::Paper => 3.0,
@@ -115,7 +115,7 @@ impl fmt::Display for Variant {
     }
 }
 
-/// What the paper's Table 1 has for a system.
+/// The figures of a system in the paper's Table 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paper {
     /// Perturbations.
@@ -129,7 +129,7 @@ pub struct Paper {
 }
 
 impl Paper {
-    /// What it has for a strategy; the default is not the paper's.
+    /// The figure of a strategy; the default is not in the paper.
     pub fn of(self, strategy: Strategy) -> Option<u32> {
         match strategy {
             Strategy::RtR => Some(self.rt_r),

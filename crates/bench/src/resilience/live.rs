@@ -1,4 +1,4 @@
-//! The seeded defects of the booking sample with real services: what is found, and in how many trials beside
+//! The seeded defects of the booking sample with real services: what is found, and in how many trials compared with
 //! trying one set after the other.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::figure::Figure;
 use crate::part::scratch_folder;
 use crate::report::Table;
 
-/// A case and what must be found in it, as `cases/booking/expected.yaml` has it.
+/// A case and its expected defects, from `cases/booking/expected.yaml`.
 #[derive(Debug, Deserialize)]
 struct Case {
     case: String,

@@ -1,4 +1,4 @@
-//! What a bench asks a program with real actors, and how that answers: one line of JSON each.
+//! The protocol between a benchmark and a program with real actors: one line of JSON each way.
 
 use std::fmt;
 
@@ -25,28 +25,28 @@ impl fmt::Display for Framework {
     }
 }
 
-/// What is asked.
+/// A request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// These are the systems from now on, in the format of a file of systems.
+    /// Sets the systems, in the format of a file of systems.
     Systems(String),
     /// A search.
     Search(Framework, Task),
-    /// One run of a sound system with the first so many of its perturbations.
+    /// One run of a sound system with the first few of its perturbations: framework, system, count.
     Time(Framework, usize, usize),
 }
 
-/// What is answered.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// So many systems are known.
+    /// The number of systems.
     Systems(usize),
     /// What a search needed and found.
     Search(Run),
-    /// How many seconds a run took, and whether it passed with everything carried out.
+    /// The seconds that a run took, and whether it passed with all perturbations applied.
     Time(f64, bool),
-    /// What was asked cannot be done.
+    /// The request cannot be served.
     Problem(String),
 }

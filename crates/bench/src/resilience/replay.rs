@@ -1,4 +1,4 @@
-//! Whether what was found fails again: the same perturbations, a process of its own each time.
+//! Checks that a found failure is reproducible: the same perturbations, a new process each time.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ const TIMES: usize = 100;
 /// A search and the perturbations that it found.
 pub(super) type Found = (Task, Vec<Perturbation>);
 
-/// Replays a failure from a file and counts how often it comes back, at the same actor.
+/// Replays a failure from a file and counts how often it occurs again, at the same actor.
 pub(super) async fn run(
     program: &Path,
     framework: Framework,

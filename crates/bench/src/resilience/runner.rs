@@ -1,4 +1,4 @@
-//! Who runs the searches: programs with real actors, one for each core, or simulated actors in this one.
+//! Runs the searches: in programs with real actors, one per core, or with simulated actors in this process.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -20,14 +20,14 @@ use crate::error::BenchError;
 /// The program with real actors, built from `actors/samples`.
 pub(super) const PROGRAM: &str = "faultscope-actor-samples";
 
-/// The longest answer that is read.
-const MOST_ANSWER: u64 = 16 << 20;
+/// The longest response that is read.
+const MAX_ANSWER: u64 = 16 << 20;
 
-/// All that answer, and what stops them.
+/// All runners.
 pub(super) struct Runners {
     runners: Vec<Mutex<Runner>>,
     stop: CancellationToken,
-    /// Where the program with real actors is; none when they are simulated.
+    /// The path of the program with real actors; none if they are simulated.
     pub(super) program: Option<PathBuf>,
 }
 
@@ -37,7 +37,7 @@ enum Runner {
 }
 
 impl Runners {
-    /// Starts one for each core and tells them the systems.
+    /// Starts one per core and sends them the systems.
     pub(super) async fn start(
         systems: &[System],
         program: Option<PathBuf>,
@@ -59,7 +59,7 @@ impl Runners {
         Ok(Self { runners, stop, program })
     }
 
-    /// The frameworks that can be asked for.
+    /// The available frameworks.
     pub(super) fn frameworks(&self) -> Vec<Option<Framework>> {
         match self.program {
             None => vec![None],
@@ -67,7 +67,7 @@ impl Runners {
         }
     }
 
-    /// Has everything answered, in the order of the questions; tells how far it is.
+    /// Sends all requests and returns the responses in order; prints progress.
     pub(super) async fn ask(
         &self,
         what: &str,
@@ -101,7 +101,7 @@ impl Runners {
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
-    /// Asks one of them, alone on the machine as far as this program goes.
+    /// Sends a request to one runner while the others are idle.
     pub(super) async fn ask_alone(&self, ask: &Ask) -> Result<Answer, BenchError> {
         let Some(runner) = self.runners.first() else {
             return Err(BenchError::internal("there is nobody to ask"));
@@ -165,19 +165,19 @@ async fn exchange(
     let mut line = serde_json::to_string(ask).map_err(|e| broken(e.to_string()))?;
     line.push('\n');
     let mut answer = String::new();
-    // A program that is gone takes nothing any more; what it said before is read all the same.
+    // A program that has ended accepts nothing, but its earlier output can be read.
     let _ = asks.write_all(line.as_bytes()).await;
-    answers.take(MOST_ANSWER).read_line(&mut answer).await.map_err(|e| broken(e.to_string()))?;
+    answers.take(MAX_ANSWER).read_line(&mut answer).await.map_err(|e| broken(e.to_string()))?;
     if answer.is_empty() {
         let mut said = String::new();
-        // Its stderr must end for all of it to be read.
+        // Its stderr is complete only when it is closed.
         let _ = child.start_kill();
         if let Some(stderr) = &mut child.stderr {
             let _ = stderr.take(4096).read_to_string(&mut said).await;
         }
         return Err(broken(if said.trim().is_empty() { "it ended".into() } else { said.trim().to_owned() }));
     }
-    serde_json::from_str(&answer).map_err(|e| broken(format!("it speaks nonsense: {e}")))
+    serde_json::from_str(&answer).map_err(|e| broken(format!("its response is not valid: {e}")))
 }
 
 fn simulated(systems: &[Mutant], ask: &Ask) -> Answer {
@@ -204,7 +204,7 @@ fn missing(program: &Path) -> BenchError {
     BenchError::environment(text).hint(REBUILD)
 }
 
-/// The program with real actors: the given one, else beside the tool, else on the PATH.
+/// The program with real actors: the given one, else beside the tool, else from the PATH.
 pub(super) fn find(given: Option<&Path>, tool: &Path) -> Result<PathBuf, BenchError> {
     let missing = |message: String| BenchError::unavailable(message).hint(BUILD);
     if let Some(given) = given {
@@ -212,7 +212,7 @@ pub(super) fn find(given: Option<&Path>, tool: &Path) -> Result<PathBuf, BenchEr
         return if is_there {
             Ok(given.to_owned())
         } else {
-            Err(missing(format!("there is no program {}", given.display())))
+            Err(missing(format!("{} is not an executable file", given.display())))
         };
     }
     let beside = tool.parent().map(|folder| folder.join(PROGRAM));

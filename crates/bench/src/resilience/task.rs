@@ -1,4 +1,4 @@
-//! One search after the other, and what they needed together.
+//! Runs searches one after the other, and sums up what they needed.
 
 use faultscope_model::perturbation::{Kind, Perturbation};
 use faultscope_model::{DeltaSet, Outcome};
@@ -9,11 +9,11 @@ use super::{Strategy, Variant};
 use crate::random::{Random, mix};
 use crate::resilience::simulate::{Asserted, Defects, Explored, Mutant, explore};
 
-/// The paper stops a search after 30 minutes, which 71 of its 300 random searches reached. So many trials
-/// stop about as many of ours.
-const MOST_RANDOM: u32 = 150;
+/// The paper stops a search after 30 minutes, which 71 of its 300 random searches reached. This limit
+/// stops about as many of ours.
+const MAX_RANDOM: u32 = 150;
 
-/// More than any other search needs.
+/// More trials than any other search needs.
 const MOST: u32 = 20_000;
 
 /// The actors of which one has the defect.
@@ -22,36 +22,36 @@ const PLACES: [usize; 3] = [5, 25, 45];
 /// One search on one mutant of one system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// Which system, from 0.
+    /// Index of the system.
     pub system: usize,
-    /// What is made of it.
+    /// How the system is modified.
     pub variant: Variant,
     /// The strategy.
     pub strategy: Strategy,
-    /// Which actor has the defect, where the variant does not draw it.
+    /// The actor with the defect, unless the variant draws it.
     pub actor: usize,
-    /// What everything random is drawn from.
+    /// The source of everything random.
     pub seed: u64,
 }
 
 /// What a search needed and found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Trials.
+    /// Number of trials.
     pub trials: u32,
     /// Whether the answer is right: every defect found, each minimal, and no other.
     pub right: bool,
     /// Whether it was stopped, as the paper's were after 30 minutes.
     pub stopped: bool,
-    /// What it found.
+    /// The failing sets that it found.
     pub found: Vec<Vec<Perturbation>>,
 }
 
-/// How a mutant is run with a set of perturbations: simulated, or on real actors.
+/// Runs a mutant with a set of perturbations: simulated, or on real actors.
 pub type RunMutant<'a> = dyn FnMut(&Mutant, &DeltaSet, u64) -> (Outcome, Clues) + 'a;
 
 impl Task {
-    /// The searches of a cell: three places of the defect, so many repetitions each.
+    /// The searches of a cell: three positions of the defect, with repetitions.
     pub fn of_cell(
         system: usize,
         variant: Variant,
@@ -81,7 +81,7 @@ impl Task {
                 let at: Vec<usize> = (0..sound.targets.candidates.len())
                     .filter(|&p| Some(sound.targets.candidates[p].actor) == place)
                     .collect();
-                // An actor that hears nothing cannot show a defect.
+                // An actor without messages cannot show a defect.
                 let trigger = (!at.is_empty()).then(|| at[random.below(at.len())]);
                 sound.with(Defects { trigger, ..one }, Asserted::First)
             }
@@ -98,12 +98,12 @@ impl Task {
         }
     }
 
-    /// Searches.
+    /// Runs the search.
     pub fn run(&self, sound: &Mutant, run: &mut RunMutant<'_>) -> Run {
         let mutant = self.mutant(sound);
         let mut search = self.strategy.search(&mutant.targets, self.seed);
         let mut order = Random::new(self.seed);
-        let most = if self.strategy == Strategy::RtR { MOST_RANDOM } else { MOST };
+        let most = if self.strategy == Strategy::RtR { MAX_RANDOM } else { MOST };
         let explored = explore(&mut *search, 1, most, |set| run(&mutant, set, order.next()));
         let stopped = !search.is_done();
         let found =
@@ -112,8 +112,8 @@ impl Task {
         Run { trials: self.counted(&explored), right, stopped, found }
     }
 
-    /// The trials until the defect was found. Only the default goes on to show that none is left: that
-    /// last trial counts where all defects are asked for.
+    /// The trials until the defect was found. Only the default continues to show that none is left: that
+    /// last trial counts if all defects are requested.
     fn counted(&self, explored: &Explored) -> u32 {
         let proof = match (self.strategy, self.variant) {
             (_, Variant::Clean | Variant::Defects(_)) => 0,
@@ -124,7 +124,7 @@ impl Task {
     }
 }
 
-/// Whether exactly the defects were found, each by one perturbation (or the pair), and nothing else.
+/// Whether exactly the defects were found, each by one perturbation (or the pair).
 fn is_right(mutant: &Mutant, strategy: Strategy, explored: &Explored) -> bool {
     let causes: Vec<&DeltaSet> = explored.standing.causes.iter().map(|cause| &cause.core).collect();
     if let Some((a, b)) = mutant.defects.pair {
@@ -153,30 +153,30 @@ fn is_right(mutant: &Mutant, strategy: Strategy, explored: &Explored) -> bool {
 /// A cell: one strategy on the mutants of one system.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Which system, from 0.
+    /// Index of the system.
     pub system: usize,
-    /// How many perturbations it has.
+    /// Number of perturbations.
     pub perturbations: usize,
-    /// Of which kind.
+    /// Their kind.
     pub kind: Kind,
     /// The variant.
     pub variant: Variant,
     /// The strategy.
     pub strategy: Strategy,
-    /// Trials, mean, without searches that were stopped.
+    /// Trials, mean, without stopped searches.
     pub mean: f64,
     /// Trials, median.
     pub median: f64,
-    /// Trials, most.
+    /// Trials, maximum.
     pub most: u32,
-    /// The share of searches with the right answer, of those that were not stopped.
+    /// The share of right answers among searches that were not stopped.
     pub right: f64,
-    /// How many were stopped.
+    /// Number of stopped searches.
     pub stopped: usize,
 }
 
 impl Row {
-    /// Puts the searches of a cell together.
+    /// Summarizes the searches of a cell.
     pub fn new(system: usize, sound: &Mutant, variant: Variant, strategy: Strategy, runs: &[Run]) -> Self {
         let done: Vec<&Run> = runs.iter().filter(|run| !run.stopped).collect();
         let mut counts: Vec<u32> = done.iter().map(|run| run.trials).collect();
@@ -213,12 +213,12 @@ pub fn cell(
     Row::new(number, sound, variant, strategy, &runs)
 }
 
-/// What is measured on a system of this kind: the paper's experiment by all strategies, the harder ones by
-/// the default, with the best of the paper's beside it where that can do it.
+/// What is measured on a system of this kind: the paper's experiment with all strategies, the harder variants with
+/// the default, and the best of the paper's strategies where that is applicable.
 pub fn cells(kind: Kind) -> Vec<(Variant, Strategy)> {
     let mut cells: Vec<_> = Strategy::ALL.into_iter().map(|strategy| (Variant::Paper, strategy)).collect();
     for variant in Variant::ALL.into_iter().skip(1) {
-        // A lost counter is seen nowhere else, so that sinks tell nothing of it.
+        // A lost counter shows nowhere else, so sinks reveal nothing about it.
         if variant == Variant::WeakOracle && kind == Kind::Restart {
             continue;
         }

@@ -1,12 +1,12 @@
-//! Instances that no constant of a search was chosen by: other shapes of causes, other sizes, other seeds.
+//! Instances that were not used to choose constants of a search: other shapes of causes, other sizes, other seeds.
 //!
-//! The deltas of an application lie service by service, so a service is a run of neighbouring deltas here. Causes
+//! The deltas of an application are ordered by service, so a service is a run of neighbouring deltas here. Causes
 //! are correlated as real ones are: within a service, across neighbours, or a whole service at once.
 
 use super::{Family, Instance};
 use crate::random::{Random, mix};
 
-/// The families that are held out.
+/// The held-out families.
 pub const HOLD_OUT_FAMILIES: [Family; 5] = [
     Family::Neighbours,
     Family::Service,
@@ -15,13 +15,13 @@ pub const HOLD_OUT_FAMILIES: [Family; 5] = [
     Family::UnresolvedNeighbours,
 ];
 
-/// How many deltas they have.
+/// Their numbers of deltas.
 pub const HOLD_OUT_SIZES: [usize; 6] = [28, 60, 110, 210, 410, 800];
 
-/// Sets these seeds apart from those of [`super::generate`].
+/// Separates these seeds from those of [`super::generate`].
 const SALT: u64 = 0x401d_0000_0000;
 
-/// Draws instances: every family in every size, `count` seeds of each.
+/// Draws instances: every family in every size, with `count` seeds.
 pub fn hold_out(seed: u64, count: usize) -> Vec<Instance> {
     let mut instances = Vec::new();
     for (place, family) in (0u64..).zip(HOLD_OUT_FAMILIES) {
@@ -55,7 +55,7 @@ fn draw(random: &mut Random, id: String, family: Family, n: usize) -> Instance {
     Instance { groups, ..Instance::new(id, family, n, causes, random.next()) }
 }
 
-/// Cuts deltas into services of two to nine.
+/// Splits deltas into services of two to nine.
 fn services(random: &mut Random, n: usize) -> Vec<Vec<usize>> {
     let mut services = Vec::new();
     let mut from = 0;
@@ -82,7 +82,7 @@ fn of_one_service(random: &mut Random, services: &[Vec<usize>]) -> Vec<usize> {
     random.choose(count, service.len()).iter().map(|&at| service[at]).collect()
 }
 
-/// Two to four causes that share nothing: one delta, two anywhere, or neighbours.
+/// Two to four disjoint causes: one delta, two anywhere, or neighbours.
 fn several(random: &mut Random, n: usize) -> Vec<Vec<usize>> {
     let wanted = 2 + random.below(3);
     let mut causes: Vec<Vec<usize>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Instances of delta debugging with known causes: a generator with a seed, and a reader of its lines.
+//! Instances of delta debugging with known causes: a seeded generator, and a parser.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use crate::random::{Random, mix};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// Fails if and only if the whole cause is there.
+    /// Fails if and only if the whole cause is present.
     Mono,
-    /// The same, but a part of the cause makes a trial unresolved.
+    /// As above, but a part of the cause makes a trial unresolved.
     Unres,
-    /// One or two deltas mask the failure unless their antidote is there.
+    /// One or two deltas mask the failure unless their antidote is present.
     Nonmono,
     /// Two to four disjoint causes.
     Multi,
@@ -30,7 +30,7 @@ pub enum Family {
     WholeService,
     /// Held out: two to four disjoint causes of different shapes.
     Several,
-    /// Held out: services beside that of the cause only start with all of their deltas or none.
+    /// Held out: services other than that of the cause only start with all of their deltas or none.
     #[serde(rename = "unresolved-neighbours")]
     UnresolvedNeighbours,
 }
@@ -55,11 +55,11 @@ impl fmt::Display for Family {
 /// An instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// Its name; instances of one cell differ only in the number at the end.
+    /// Instances of one cell differ only in the number at the end.
     pub id: String,
-    /// How many deltas.
+    /// Number of deltas.
     pub n: usize,
-    /// How many of them make a cause.
+    /// Size of a cause.
     pub k: usize,
     /// Its family.
     pub family: Family,
@@ -69,7 +69,7 @@ pub struct Instance {
     pub blockers: Vec<(usize, usize)>,
     /// Deltas of which a trial must have all or none to be judged.
     pub groups: Vec<Vec<usize>>,
-    /// What it was drawn from; durations may be, too.
+    /// The seed it was drawn from; durations may depend on it, too.
     pub seed: u64,
 }
 
@@ -91,10 +91,10 @@ impl Instance {
     }
 }
 
-/// A line that is no instance.
+/// A line that is not an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadError {
-    /// Which line, from 1.
+    /// From 1.
     pub line: usize,
     /// What is wrong.
     pub problem: String,
@@ -125,7 +125,7 @@ struct Line {
     seed: u64,
 }
 
-/// Reads instances, one JSON object in a line.
+/// Parses instances, one JSON object per line.
 ///
 /// ```
 /// use faultscope_bench::simulate::read;
@@ -207,7 +207,7 @@ fn draw(random: &mut Random, id: String, family: Family, n: usize, k: usize) -> 
     Instance { blockers, ..Instance::new(id, family, n, vec![cause], random.next()) }
 }
 
-/// One delta; two neighbours; or one among the first and three neighbours behind them.
+/// One delta; two neighbours; or one among the first and three neighbours after them.
 fn paper(random: &mut Random, n: usize, k: usize) -> Vec<usize> {
     if k < 4 {
         let first = random.below(n - k + 1);

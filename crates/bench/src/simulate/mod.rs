@@ -1,7 +1,7 @@
 //! Runs a search in virtual time: slots, durations and an oracle, but nothing real.
 //!
 //! The model of section 3 of the research note: a trial occupies a slot for the duration of its set, and outcomes
-//! that are ready at the same moment are told together. Cancelling is free and instant by default, as it was when
+//! that are ready at the same moment are reported together. Cancelling is free and instant by default, as it was when
 //! the goals were recorded; [`Slots::clearing`] lets it take time, as it does on real slots.
 
 mod hold_out;
@@ -21,11 +21,11 @@ use faultscope_search::{Search, SlotView, Standing};
 /// The slots of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slots {
-    /// How many there are.
+    /// Number of slots.
     pub count: usize,
     /// How long trials take on them.
     pub durations: Durations,
-    /// What cancelling takes, as a share of the cancelled trial's whole duration. The slot is busy meanwhile.
+    /// The time that cancelling takes, as a share of the cancelled trial's whole duration. The slot is busy meanwhile.
     pub cancel_share: f64,
 }
 
@@ -35,28 +35,28 @@ impl Slots {
         Self { count, durations, cancel_share: 0.0 }
     }
 
-    /// The same, but a cancelled trial keeps its slot for this share of its duration.
+    /// Makes a cancelled trial keep its slot for this share of its duration.
     pub fn clearing(self, cancel_share: f64) -> Self {
         Self { cancel_share, ..self }
     }
 }
 
-/// What a simulated search cost and found.
+/// The cost and the result of a simulated search.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Run {
-    /// Trials that ran to their end.
+    /// Finished trials.
     pub finished: u32,
-    /// Trials that were started.
+    /// Started trials.
     pub started: u32,
-    /// Trials that were cancelled, those among them that still ran when the search was done.
+    /// Cancelled trials, including those that still ran when the search was done.
     pub cancelled: u32,
     /// The virtual time at which the search was done, in mean durations of a trial.
     pub makespan: f64,
-    /// The time slots were busy with trials and with clearing cancelled ones.
+    /// The time that slots were busy with trials and with clearing cancelled ones.
     pub busy: f64,
-    /// What the search says at its end.
+    /// The final state of the search.
     pub standing: Standing,
-    /// Whether the search did what it must not; the first such thing.
+    /// The first violation of the search interface, if any.
     pub misconduct: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Run {
     }
 }
 
-/// A trial on a slot. It begins in the future when it waits for the slot to be cleared.
+/// A trial on a slot. Its start lies in the future if it waits for the slot to be cleared.
 struct Running {
     trial: Ticket,
     set: DeltaSet,
@@ -149,7 +149,7 @@ impl Simulation<'_> {
         };
         let stopped = self.running.remove(place);
         if stopped.began > self.now {
-            // It still waits for its slot: as if it had never been asked for.
+            // It still waited for its slot: as if it had never been requested.
             self.run.started -= 1;
             return;
         }
@@ -164,7 +164,7 @@ impl Simulation<'_> {
 
     fn start(&mut self, trial: Ticket, set: DeltaSet, slot: usize, cancelled: &[Ticket]) {
         let clearing = self.clearing.get(slot).copied().flatten();
-        // Only who cancels a trial may want its slot before it is clear: others see it as busy.
+        // Only the one who cancels a trial may use its slot before it is clear: others see it as busy.
         let is_busy = clearing.is_some_and(|clearing| !cancelled.contains(&clearing.trial));
         if slot >= self.slots.count || is_busy || self.trial_on(slot).is_some() {
             return self.blame(format!("starts {trial} on a busy slot"));
@@ -180,7 +180,7 @@ impl Simulation<'_> {
         self.run.started += 1;
     }
 
-    /// Goes on to the moment when a trial ends or a slot becomes free; false when nothing will happen.
+    /// Advances to the moment when a trial ends or a slot becomes free; false if nothing will happen.
     fn advance(&mut self) -> bool {
         let free = |slot: &usize| self.trial_on(*slot).is_none();
         let clear = (0..self.slots.count).filter(free).filter_map(|slot| self.clearing[slot]);

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exit_code_says_whether_a_goal_was_missed_and_whether_that_can_be_said() {
+    fn the_exit_code_reflects_missed_goals_and_invalid_figures() {
         assert_eq!(exit_of(Conclusion::Reached, false), Exit::Done);
         assert_eq!(exit_of(Conclusion::Missed, false), Exit::Found);
         assert_eq!(exit_of(Conclusion::Invalid, false), Exit::Environment);

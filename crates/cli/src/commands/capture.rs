@@ -33,14 +33,14 @@ pub(crate) struct CaptureArgs {
     /// Write it into the file instead of printing it. Everything else in the file stays as it is.
     #[arg(long)]
     pub(crate) write: bool,
-    /// Forget the failing circumstance that the file has, instead of adding to it.
+    /// Replace the failing circumstance of the file instead of adding to it.
     #[arg(long)]
     pub(crate) replace: bool,
 }
 
 /// What `capture` prints as JSON.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct CaptureOutput<'a> {
     #[serde(flatten)]
     captured: &'a Captured,
     deltas: usize,
@@ -51,7 +51,7 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
     let file = if args.file.is_dir() { args.file.join(FILE_NAME) } else { args.file.to_path_buf() };
     let project = Project::read(&file)?;
     let application = &project.application;
-    let mut captured = seen(&args, &project, printer).await?;
+    let mut captured = capture_circumstance(&args, &project, printer).await?;
     if !args.replace {
         captured.failing = capture::over(&captured.failing, &application.failing);
     }
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
             ..read.clone()
         }) != *application
     {
-        return Err(CommandError::internal("the written file would say something else"));
+        return Err(CommandError::internal("the written file would have another meaning"));
     }
     let deltas = read.space().map_or(0, |space| space.full().len());
     if args.write {
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
     }
     if printer.json {
         let written = args.write.then_some(file.as_path());
-        printer.result(&Told { captured: &captured, deltas, written })?;
+        printer.result(&CaptureOutput { captured: &captured, deltas, written })?;
     } else if args.write {
         printer.line(format!(
             "wrote the failing circumstance of {}: {}",
@@ -99,7 +99,11 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
     Ok(Exit::Done)
 }
 
-async fn seen(args: &CaptureArgs, project: &Project, printer: &Printer) -> Result<Captured, CommandError> {
+async fn capture_circumstance(
+    args: &CaptureArgs,
+    project: &Project,
+    printer: &Printer,
+) -> Result<Captured, CommandError> {
     let application = &project.application;
     if let Some(wanted) = &args.from_run {
         let store = super::runs::open(&project.root)?.store()?;
@@ -109,7 +113,7 @@ async fn seen(args: &CaptureArgs, project: &Project, printer: &Printer) -> Resul
     }
     if let Some(id) = &args.from_trace {
         let archive = super::traces::open(&project.root)?;
-        let calls = capture::calls_of_reports(&views::find_trace(&archive, id)?);
+        let calls = capture::nested_calls_of_reports(&views::find_trace(&archive, id)?);
         let captured = capture::from_calls(application, &calls);
         if captured.failing.sequence.is_empty() && captured.notes.is_empty() {
             return Err(CommandError::new(
@@ -140,7 +144,7 @@ async fn seen(args: &CaptureArgs, project: &Project, printer: &Printer) -> Resul
     Err(CommandError::usage("say what to read: `--from-run`, `--from-trace` or `--compose`"))
 }
 
-/// What is written must be what is read.
+/// Checks that the written file reads back as what was captured.
 fn read_back(file: &Path, text: &str) -> Result<Application, CommandError> {
     let load = |base: &str, path: &str| {
         let next = Path::new(base).parent().unwrap_or(Path::new("")).join(path);
@@ -151,7 +155,7 @@ fn read_back(file: &Path, text: &str) -> Result<Application, CommandError> {
         .map_err(|e| CommandError::new(Exit::Spec, "the written file would not be valid").because(e))
 }
 
-/// Writes whole or not at all: the file is the user's own.
+/// Replaces the file atomically: it is the user's own.
 fn replace(file: &Path, text: &str) -> Result<(), CommandError> {
     let new = file.with_extension(format!("yaml.{}", std::process::id()));
     let written = std::fs::write(&new, text).and_then(|()| {

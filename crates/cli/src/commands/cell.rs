@@ -1,7 +1,7 @@
-//! The hidden `faultscope cell`: a generic service that behaves as a spec says.
+//! The hidden `faultscope cell`: a generic service that behaves as a spec describes.
 //!
-//! Its few words are read by hand and before anything else: 45 cells start at once, each should stay
-//! small, and the parser of the tool's own command line alone would be a large part of it.
+//! Its arguments are parsed by hand before anything else: 45 cells start at once and each should stay
+//! small, of which the parser of the tool's command line alone would be a large part.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

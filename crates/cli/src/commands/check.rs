@@ -35,7 +35,7 @@ struct Checked {
     services: usize,
     tests: usize,
     deltas: Vec<Delta>,
-    /// What tests that list their cases stand for.
+    /// The cases of tests that list them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cases: Vec<Listed>,
     /// What will not work on this machine.
@@ -48,7 +48,7 @@ struct Checked {
 struct Listed {
     test: String,
     cases: Vec<String>,
-    /// How many have names that would be taken for something else.
+    /// Cases whose names would be mistaken for something else.
     left_out: usize,
 }
 
@@ -69,9 +69,9 @@ struct Probed {
     /// The last lines that these printed.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     logs: BTreeMap<InstanceId, Vec<String>>,
-    /// Services that made calls without handing on the context, and how many.
+    /// Services that made calls without propagating the context, and how many.
     not_propagating: BTreeMap<String, u64>,
-    /// Services that were seen to hand it on.
+    /// Services that propagated it.
     propagating: Vec<String>,
     /// Services that made calls while they handled no request, and how many.
     of_unknown_cause: BTreeMap<String, u64>,
@@ -79,7 +79,7 @@ struct Probed {
 }
 
 pub(crate) async fn run(args: CheckArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let mut project = Project::of(&args.target, printer)?;
+    let mut project = Project::open(&args.target, printer)?;
     let mut warnings = super::check_programs::warnings(&project, args.target.platform);
     let cases = match project.find_cases(printer).await {
         Ok(cases) => cases.iter().map(Listed::new).collect(),
@@ -153,35 +153,35 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
     if let Outcome::Unresolved { reason } = &probe.outcome {
         printer.line(format!("{} {reason}", printer.bad("not probed:")));
     } else if probe.calls == 0 {
-        printer.line("no test made a call, so nothing is known about trace context");
+        printer.line("no test made a call, so trace context could not be checked");
     } else if probe.not_propagating.is_empty() && !probe.propagating.is_empty() {
         printer.line(format!(
-            "every service that makes calls hands on trace context ({})",
+            "every service that makes calls propagates trace context ({})",
             count(probe.propagating.len(), "service")
         ));
     }
     let silent = probe.propagating.is_empty() && probe.not_propagating.is_empty();
     if silent && probe.of_unknown_cause.is_empty() && probe.calls > 0 {
-        printer.line("no service made a call, so nothing is known about trace context");
+        printer.line("no service made a call, so trace context could not be checked");
     }
     for (service, calls) in &probe.of_unknown_cause {
         printer.line(format!(
-            "{} made {} of unknown cause: it handled no request then and handed on no trace context",
+            "{} made {} that belong to no request: it handled none at that time and sent no trace context",
             printer.strong(service),
             count(*calls, "call"),
         ));
     }
     for (service, calls) in &probe.not_propagating {
         printer.line(format!(
-            "{} does not hand on trace context in {}: their parents are inferred where only one request \
-             is in flight",
+            "{} does not propagate trace context in {}: the mesh infers which request they belong to, which works \
+             only while one is in flight",
             printer.strong(service),
             count(*calls, "call"),
         ));
     }
     for (host, calls) in &probe.external_calls_refused {
         printer.line(format!(
-            "{} to {host} refused: it is outside, and `allow` is false",
+            "{} to the external host {host} refused, because the file does not set `allow: true` for it",
             count(*calls, "call")
         ));
     }
@@ -215,7 +215,7 @@ async fn probe(
     probed.ok_or_else(|| CommandError::new(Exit::Interrupted, "interrupted"))
 }
 
-/// What the calls of a run say about trace context and hosts outside.
+/// What the calls of a run show about trace context and external hosts.
 fn summarize(project: &Project, run: Run, spans: &[Span]) -> Probed {
     let mut not_propagating: BTreeMap<String, u64> = BTreeMap::new();
     let mut of_unknown_cause: BTreeMap<String, u64> = BTreeMap::new();

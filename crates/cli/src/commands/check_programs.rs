@@ -1,4 +1,4 @@
-//! What an application needs of this machine and does not find.
+//! Checks that the programs and folders of an application exist on this machine.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use faultscope_model::application::TestBody;
 use crate::args::PlatformChoice;
 use crate::project::Project;
 
-/// Programs and folders that are not there, and services that nothing starts.
+/// Warnings for missing programs and folders, and for services that cannot be started.
 pub(super) fn warnings(project: &Project, platform: PlatformChoice) -> Vec<String> {
     if platform != PlatformChoice::Process {
         return Vec::new();
@@ -53,9 +53,15 @@ fn missing(
     if !folder.is_dir() {
         return Some(format!("{who}: there is no folder `{directory}`"));
     }
-    // What is filled in later cannot be looked for now.
+    // Placeholders are filled in later, so such a program cannot be checked now.
     if program.contains("${") {
         return None;
+    }
+    // Compose files often give only arguments, for the entry point of the image.
+    if program.starts_with('-') {
+        return Some(format!(
+            "{who}: `command` begins with the option `{program}`; write the program before it, or use --platform docker"
+        ));
     }
     let found = if program.contains('/') {
         is_program(&folder.join(program))
@@ -63,7 +69,7 @@ fn missing(
         let path = env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH")).unwrap_or_default();
         std::env::split_paths(&path).any(|place: PathBuf| is_program(&folder.join(place).join(program)))
     };
-    (!found).then(|| format!("{who}: there is no program `{program}` on this machine"))
+    (!found).then(|| format!("{who}: `{program}` is not installed on this machine"))
 }
 
 fn is_program(path: &Path) -> bool {

@@ -44,7 +44,7 @@ pub(crate) async fn run(args: CleanArgs, printer: &Printer) -> Result<Exit, Comm
     }
     let Reaped { processes, cgroups, mounts, containers, folders } = &cleaned.left_over;
     printer.line(format!(
-        "removed {}, {}, {}, {}, {} that a dead tool had left, and {}",
+        "removed {}, {}, {}, {}, {} of killed faultscope processes, and {}",
         count(*processes, "process"),
         count(*cgroups, "control group"),
         count(*mounts, "mount"),
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: CleanArgs, printer: &Printer) -> Result<Exit, Comm
     Ok(Exit::Done)
 }
 
-/// Removes containers, networks and volumes that a dead tool left; without an engine there are none to see.
+/// Removes containers, networks and volumes of killed tools; without an engine there are none.
 #[cfg(feature = "docker")]
 async fn containers() -> Result<usize, CommandError> {
     use faultscope_platform::PlatformErrorKind;

@@ -11,7 +11,7 @@ use crate::exit::Exit;
 pub(crate) fn run(args: &CompletionsArgs) -> Result<Exit, CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "faultscope", &mut script);
-    // A closed pipe (`| head`) is no failure.
+    // A closed pipe (`| head`) is not an error.
     let _ = std::io::stdout().write_all(&script);
     Ok(Exit::Done)
 }

@@ -19,14 +19,14 @@ use crate::render::report::text;
 use crate::shell::{self, quote};
 
 pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let mut project = Project::of(&args.target, printer)?;
+    let mut project = Project::open(&args.target, printer)?;
     project.find_cases(printer).await?;
     if args.all && args.strategy != StrategyArg::Bayes {
         return Err(CommandError::usage("only the strategy `bayes` looks for all causes")
             .hint("leave `--all` or `--strategy` out"));
     }
     let differs = project.application.space().is_ok_and(|space| !space.full().is_empty());
-    // A service that does not come up needs no test to be debugged.
+    // A service that does not become ready needs no test to be debugged.
     let untested = project.application.tests.is_empty() && differs && args.test.is_none();
     if !untested {
         super::test::choose(&project, args.test.as_slice())?;
@@ -63,7 +63,7 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
     };
     let report = campaign.run(work, DebugReport::summary).await?;
     if untested && report.verdict == Verdict::NotReproduced {
-        // Everything comes up, and then there is nothing to look at.
+        // Every service becomes ready and there is no test, so there is nothing to debug.
         super::test::choose(&project, &[])?;
     }
     super::report::write_all(&project.root.join(".faultscope"), &report.campaign, &args.reports, printer)?;
@@ -112,7 +112,7 @@ fn chosen(args: &DebugArgs) -> DebugOptions {
     }
 }
 
-/// Writes the reproduction bundles. One that was not asked for is no reason to fail.
+/// Writes the reproduction bundles. Failing to write one that was not requested is only a warning.
 fn bundles(
     project: &Project,
     args: &DebugArgs,
@@ -174,7 +174,7 @@ fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
     printer.line(printer.dim(&parts.join(", ")));
 }
 
-/// What to do next, where the answer is not the cause.
+/// What to do next if no cause was found.
 fn hint(report: &DebugReport, args: &DebugArgs) -> Option<String> {
     let campaign = report.campaign.split('-').next().unwrap_or_default();
     let at = shell::at(&args.target.file);
@@ -206,7 +206,7 @@ fn reproduce(verb: &str, cause: &FoundCause, report: &DebugReport, args: &DebugA
         application: &args.target.words(),
         // A service that does not come up needs no test.
         test: report.signature.as_ref().and_then(|signature| signature.failing_test()),
-        // What shows only at times is tried until it does.
+        // A flaky failure is tried until it shows.
         tries: super::repro::tries(report.calibration.map_or(1.0, |known| known.rate)),
     };
     reproduce_cause(cause, &target).to_string()

@@ -1,4 +1,4 @@
-//! What can be typed after `faultscope debug`.
+//! The options of `faultscope debug`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,57 +14,55 @@ use crate::args::Target;
 pub(crate) struct DebugArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The test that fails; as the file says, or the only one that fails with all deltas.
+    /// The failing test; by default the one in the file, or the only one that fails with all deltas.
     #[arg(long, value_name = "NAME")]
     pub(crate) test: Option<String>,
-    /// Run only the failing test in each trial, not the others beside it.
+    /// Run only the failing test in each trial.
     #[arg(long)]
     pub(crate) only: bool,
-    /// How the next trials are chosen.
+    /// How trials are chosen.
     #[arg(long, value_enum, default_value_t = StrategyArg::Bayes)]
     pub(crate) strategy: StrategyArg,
-    /// Go on after the first cause until none is left.
+    /// Continue after the first cause until none is left.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Find where the failure starts, for every number in the cause: "fails at 95MiB and below".
+    /// Find the boundary of every number in the cause: "fails at 95MiB and below".
     #[arg(long)]
     pub(crate) boundary: bool,
-    /// Make the input of the failing test as small as it can be: its steps, or the file it names.
+    /// Reduce the input of the failing test: its steps, or the file it reads.
     #[arg(long)]
     pub(crate) input: bool,
     /// Stop with the best answer so far after a time or a number of trials: 5m, "30 trials"; or both.
     #[arg(long, value_name = "BUDGET")]
     pub(crate) budget: Vec<Budget>,
-    /// Go on with a campaign that was interrupted, killed or out of budget; the last one by default.
+    /// Continue a campaign that was interrupted, killed or out of budget; by default the last one.
     #[arg(long, value_name = "CAMPAIGN", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) resume: Option<String>,
-    /// How often the failure shows where its cause is there: `auto` finds out, `off` takes every trial at
-    /// its word, 0.3 is three times in ten.
+    /// How often the failure shows if its cause is present: `auto` estimates it, `off` takes every trial at
+    /// face value, 0.3 means three times in ten.
     #[arg(long, value_name = "auto|off|RATE", default_value = "auto")]
     pub(crate) flaky: FlakyArg,
     /// How often the failing circumstance must fail in a row to count as stable.
     #[arg(long, default_value_t = 3, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: u32,
-    /// After how many trials a known one is repeated to see whether the environment is still the same; 0
-    /// for never.
+    /// Repeat a known trial after this many others, to notice changes of the environment; 0 for never.
     #[arg(long, default_value_t = 20, value_name = "TRIALS")]
     pub(crate) sentinel_every: u32,
-    /// How many trials at the same time.
+    /// Number of trials at the same time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) slots: u16,
-    /// Decides every random choice.
+    /// Seed of every random choice.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Also write the report as html, json, md or junit, beside the campaign or to a file, whose folder
-    /// is made; repeat for several.
+    /// Also write the report as html, json, md or junit, beside the campaign or to FORMAT=FILE; repeat for several.
     #[arg(long = "report", value_name = "FORMAT[=FILE]")]
     pub(crate) reports: Vec<Wanted>,
-    /// Where the reproduction bundle goes; beside the campaign otherwise.
+    /// File of the reproduction bundle; by default beside the campaign.
     #[arg(long, value_name = "FILE")]
     pub(crate) bundle: Option<PathBuf>,
 }
 
-/// After what a search stops.
+/// When a search stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Budget {
     Time(Duration),
@@ -72,7 +70,7 @@ pub(crate) enum Budget {
 }
 
 impl Budget {
-    /// The shortest time and the fewest trials of several budgets.
+    /// The shortest time and the smallest number of trials of several budgets.
     pub(crate) fn tightest(budgets: &[Self]) -> (Option<Duration>, Option<usize>) {
         let (mut most_time, mut most_trials) = (None, None);
         for budget in budgets {
@@ -94,7 +92,7 @@ impl FromStr for Budget {
         let trials = text.strip_suffix("trials").or_else(|| text.strip_suffix("trial"));
         match trials {
             Some(count) => count.trim().parse().map(Self::Trials).map_err(|_| wrong()),
-            // A bare number could be either.
+            // A bare number is ambiguous.
             None if text.trim().parse::<f64>().is_ok() => Err(wrong()),
             None => parse_duration(text).map(Self::Time).map_err(|_| wrong()),
         }

@@ -1,4 +1,4 @@
-//! `faultscope demo`: a sample of 45 services, what the mesh saw of it, and a seeded failure of it debugged.
+//! `faultscope demo`: runs a sample of 45 services, shows its calls, and debugs a seeded failure.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,18 +24,18 @@ use crate::render;
 use crate::sample_apps::TICKETING;
 use crate::shell;
 
-/// Callers of the service map that are shown.
+/// The callers in the printed service map.
 const MAP_CALLERS: [&str; 2] = ["cancel", "dashboard"];
-/// Calls of the call tree that are shown.
+/// The most calls of the printed call tree.
 const TREE_CALLS: usize = 10;
-/// The seeded failure that is debugged.
+/// The seeded failure.
 const CASE: &str = "cases/dd-f1.yaml";
 /// Trials at the same time: what two cores can carry.
 const SLOTS: u16 = 2;
-/// The same for everybody, so that what is shown is what the README shows.
+/// Fixed, so that everybody sees what the README shows.
 const SEED: u64 = 1;
 
-/// What the demo prints as JSON.
+/// The JSON output of `demo`.
 #[derive(Debug, Serialize)]
 struct Shown {
     /// The tests in the simplest circumstance.
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
         CommandError::new(Exit::Environment, format!("cannot write to {}", folder.display())).because(e)
     })?;
     let stop = interrupted();
-    let Some((run, spans, edges)) = look(&folder, global, printer, &stop).await? else {
+    let Some((run, spans, edges)) = run_sample(&folder, global, printer, &stop).await? else {
         return Ok(Exit::Interrupted);
     };
     if run.outcome != Outcome::Pass {
@@ -87,8 +87,8 @@ pub(crate) async fn run(args: DemoArgs, global: &Global, printer: &Printer) -> R
     Ok(exit)
 }
 
-/// Starts the sample as simple as it can be and runs its tests; none when it was interrupted.
-async fn look(
+/// Starts the sample in its simplest circumstance and runs its tests; none if it was interrupted.
+async fn run_sample(
     folder: &Path,
     global: &Global,
     printer: &Printer,
@@ -100,7 +100,7 @@ async fn look(
         project.application.services.len(),
         folder.display()
     ));
-    let target = Target::of(folder.to_owned(), PlatformChoice::Process, None);
+    let target = Target::for_file(folder.to_owned(), PlatformChoice::Process, None);
     let opening = Opening::new(CampaignKind::Demo, &target, SEED);
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     let notes = campaign.session.platform().capabilities().notes;
@@ -133,10 +133,10 @@ async fn reduce(
     printer.talk(format!(
         "\nIn production the test `{test}` fails. {deltas} things are different there: which of them is it?"
     ));
-    let target = Target::of(file.clone(), PlatformChoice::Process, None);
+    let target = Target::for_file(file.clone(), PlatformChoice::Process, None);
     let opening = Opening::new(CampaignKind::Debug, &target, SEED).slots(SLOTS);
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
-    // The failure is known to be stable: one check is enough.
+    // The failure is known to be stable, so one check is enough.
     let options = DebugOptions { only_failing_test: true, repeat: 1, ..DebugOptions::default() };
     let work = async |session: &Arc<Session>| {
         let mut report = debug::debug(session, &options, stop).await?;
@@ -192,14 +192,14 @@ fn exit_of(outcome: &Outcome) -> Exit {
     }
 }
 
-/// A folder for each user: another user's cannot be written, and must not be trusted.
+/// A folder for each user: that of another user is not writable, and must not be trusted.
 fn default_name() -> PathBuf {
     let user = std::env::var("USER").unwrap_or_default();
     let plain: String = user.chars().filter(char::is_ascii_alphanumeric).collect();
     PathBuf::from(format!("faultscope-demo-{}", if plain.is_empty() { "user" } else { &plain }))
 }
 
-/// How the tool was called, so that the printed commands work.
+/// How the tool was called, so that printed commands work.
 fn tool_name() -> String {
     let called = std::env::args().next().unwrap_or_default();
     let on_path = !called.contains('/');

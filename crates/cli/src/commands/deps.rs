@@ -18,7 +18,7 @@ use crate::printer::Printer;
 pub(crate) struct DepsArgs {
     #[command(flatten)]
     pub(crate) folder: FolderArg,
-    /// How far back: `1h`, `24h`.
+    /// How far to look back: `1h`, `24h`.
     #[arg(long, default_value = "24h", value_name = "DURATION")]
     pub(crate) since: String,
     /// Print a graph for Graphviz: `faultscope deps --dot | dot -Tsvg`.
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &DepsArgs, printer: &Printer) -> Result<Exit, CommandErr
     Ok(Exit::Done)
 }
 
-/// One block for each caller, those that nobody calls first.
+/// One block for each caller, services that nobody calls first.
 fn picture(edges: &[CallEdge], printer: &Printer) {
     let widest = edges.iter().map(|edge| plain(&edge.child).chars().count()).max().unwrap_or_default();
     for group in group_by_caller(edges) {

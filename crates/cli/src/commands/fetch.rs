@@ -13,7 +13,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
-/// The largest answer that is read.
+/// The largest response that is read.
 const ANSWER_LIMIT: usize = 16 << 20;
 
 #[derive(Debug, Serialize)]

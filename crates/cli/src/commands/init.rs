@@ -14,7 +14,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
-/// Names that Compose itself looks for, each with its override.
+/// File names that Compose looks for, each with its override.
 const COMPOSE_NAMES: [(&str, &str); 4] = [
     ("compose.yaml", "compose.override.yaml"),
     ("compose.yml", "compose.override.yml"),
@@ -30,10 +30,10 @@ struct Written {
 }
 
 pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let files = if args.files.is_empty() { look_in(Path::new(""))? } else { args.files.clone() };
+    let files = if args.files.is_empty() { find_files(Path::new(""))? } else { args.files.clone() };
     let imported = import(&files, &args.profile)?;
     let text = imported.application.to_yaml();
-    // What we write must be what we read.
+    // The written file must be readable again.
     let usable = imported
         .application
         .services
@@ -65,8 +65,8 @@ pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandErr
     Ok(Exit::Done)
 }
 
-/// The files of a folder that Compose itself would read, or its Procfile.
-pub(crate) fn look_in(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
+/// The files of a folder that Compose would read, or its Procfile.
+pub(crate) fn find_files(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
     for (name, over) in COMPOSE_NAMES {
         if folder.join(name).is_file() {
             return Ok([name, over].into_iter().map(|n| folder.join(n)).filter(|p| p.is_file()).collect());
@@ -83,7 +83,7 @@ pub(crate) fn look_in(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
     Err(CommandError::usage(message).hint("name the file itself"))
 }
 
-/// Reads Compose files, later ones laid over earlier ones, or one Procfile.
+/// Reads Compose files, later ones merged over earlier ones, or one Procfile.
 pub(crate) fn import(files: &[PathBuf], profiles: &[String]) -> Result<Imported, CommandError> {
     let read = |path: &Path| {
         std::fs::read_to_string(path)
@@ -101,7 +101,7 @@ pub(crate) fn import(files: &[PathBuf], profiles: &[String]) -> Result<Imported,
         return from_procfile(&name, &only.to_string_lossy(), &read(only)?, dotenv.as_deref()).map_err(spec);
     }
     if files.iter().any(is_procfile) {
-        return Err(CommandError::usage("a Procfile cannot be laid over other files"));
+        return Err(CommandError::usage("a Procfile cannot be combined with other files"));
     }
     let texts: Vec<(String, String)> = files
         .iter()
@@ -128,7 +128,7 @@ fn project_name(folder: &Path) -> String {
     full.file_name().map_or_else(|| "application".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Writes a file that must not be there yet, unless it is wanted.
+/// Writes a file; fails if it exists, unless forced.
 fn write_new(path: &Path, text: &str, force: bool) -> Result<(), CommandError> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true);
@@ -141,6 +141,6 @@ fn write_new(path: &Path, text: &str, force: bool) -> Result<(), CommandError> {
     result.map_err(|e| {
         let exists = e.kind() == std::io::ErrorKind::AlreadyExists;
         let error = CommandError::usage(format!("cannot write {}", path.display())).because(e);
-        if exists { error.hint("`--force` writes over it, `-o FILE` writes another") } else { error }
+        if exists { error.hint("`--force` overwrites it, `-o FILE` writes to another one") } else { error }
     })
 }

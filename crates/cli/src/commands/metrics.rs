@@ -17,7 +17,7 @@ use crate::render::spark::sparkline;
 use crate::render::table::Table;
 use crate::render::usage::value;
 
-/// Characters of a series' label.
+/// The most characters of a series' labels.
 const LABEL: usize = 60;
 
 #[derive(Debug, Args)]
@@ -28,11 +28,11 @@ pub(crate) struct MetricsArgs {
 
 #[derive(Debug, Subcommand)]
 enum MetricsCommand {
-    /// Lists the metrics of each service: what platforms measured, and what services told or sent.
+    /// Lists the metrics of each service: measured by the platform, exported or sent by the service.
     ///
     /// Example: faultscope metrics ls --service order --since 1h
     Ls(LsArgs),
-    /// Draws one metric over time, a line for each instance; counters as growth for each second.
+    /// Draws one metric over time, one line per instance; counters as growth per second.
     ///
     /// Example: faultscope metrics show cpu.seconds --service order --run last
     Show(ShowArgs),
@@ -40,13 +40,13 @@ enum MetricsCommand {
 
 #[derive(Debug, Args)]
 struct Where {
-    /// Only of this service.
+    /// Only this service.
     #[arg(long)]
     service: Option<String>,
-    /// How far back; everything of a run that is named.
+    /// How far to look back; ignored for a named run.
     #[arg(long, default_value = "24h", value_name = "DURATION")]
     since: String,
-    /// Only of this run or campaign, or the first letters of one; `last` for the newest.
+    /// Only this run or campaign, or the beginning of its id; `last` for the newest.
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
 }
@@ -65,10 +65,10 @@ struct ShowArgs {
     name: String,
     #[command(flatten)]
     of: Where,
-    /// Only of this instance: `order-2`.
+    /// Only this instance: `order-2`.
     #[arg(long)]
     instance: Option<String>,
-    /// Show counters as they were counted.
+    /// Show counters as totals.
     #[arg(long)]
     raw: bool,
     /// The application's folder or file.
@@ -132,7 +132,7 @@ fn show(args: &ShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// The values of a series in words.
+/// The values of a series as text.
 fn figures(series: &SeriesView, drawn: &Drawn) -> String {
     let shown = |number: f64| match drawn.grown {
         Some(_) => format!("{}/s", value(&series.name, series.rate_unit(), number)),
@@ -148,7 +148,7 @@ fn figures(series: &SeriesView, drawn: &Drawn) -> String {
     }
 }
 
-/// What is stored beside an application file, for who looks for metrics.
+/// Opens what is stored beside an application file, to read metrics.
 fn open(folder: &Path) -> Result<Archive, CommandError> {
     Ok(Archive::open(&project::state_folder(folder), Subject::Metric)?)
 }
@@ -163,7 +163,7 @@ impl Where {
 fn nothing(of: &Where, printer: &Printer) {
     printer.line("no metrics were found");
     printer.talk(format!(
-        "looked back {}; --since takes a wider time, `faultscope test` and `up` measure, `serve` takes them in",
+        "looked back {}; use --since to look further. `faultscope test` and `up` measure, `serve` accepts metrics",
         of.since
     ));
 }
@@ -179,7 +179,7 @@ fn kind(kind: Kind) -> &'static str {
 fn source(source: MetricSource) -> &'static str {
     match source {
         MetricSource::Measured => "measured",
-        MetricSource::Told => "told",
+        MetricSource::Reported => "exported",
         MetricSource::Sent => "sent",
     }
 }

@@ -19,13 +19,13 @@ use crate::shell;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// A campaign, or the first letters of its id; `last` for the newest debug or resilience campaign.
+    /// A campaign, or the beginning of its id; `last` for the newest debug or resilience campaign.
     #[arg(default_value = "last")]
     pub(crate) campaign: String,
-    /// The form; as text with the rounds of the search when none is named.
+    /// Format; by default text with the rounds of the search.
     #[arg(long, value_enum)]
     pub(crate) format: Option<Format>,
-    /// The file to write, in a folder that is made where there is none; printed when no file is named.
+    /// File to write; its folder is created if needed. Prints to standard output by default.
     #[arg(long, short, value_name = "FILE", requires = "format")]
     pub(crate) output: Option<PathBuf>,
     /// The application's folder or file.
@@ -33,7 +33,7 @@ pub(crate) struct ReportArgs {
     pub(crate) folder: PathBuf,
 }
 
-/// A report file that was asked for: `html`, or `html=where.html`. Which forms there are depends on the report.
+/// A requested report file: `html`, or `html=where.html`. The available formats depend on the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted<F = Format> {
     pub(crate) format: F,
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandE
     Ok(Exit::Done)
 }
 
-/// Writes the report files of a campaign that has just ended; without a name they go beside it.
+/// Writes the report files of a campaign that has just ended; without a name they are put beside it.
 pub(crate) fn write_all(
     state: &Path,
     campaign: &str,
@@ -104,7 +104,7 @@ pub(crate) fn write_all(
     let stored = views::find_campaign(&Store::open(state)?, campaign)?;
     let document = Document::read(&stored)?.ok_or_else(|| ViewError::NoReport(stored.meta.id.clone()))?;
     for Wanted { format, file } in wanted {
-        // `report.json` is the store's own.
+        // `report.json` belongs to the store.
         let name = || stored.folder().join(format!("debug-report.{}", format.ending()));
         let file = file.clone().unwrap_or_else(name);
         write(&file, &format.render(&document)?)?;

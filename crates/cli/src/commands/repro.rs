@@ -1,4 +1,4 @@
-//! `faultscope repro`: shows the failure of a bundle again; and the bundles that `debug` writes.
+//! `faultscope repro`: reproduces the failure of a bundle; and the bundles that `debug` writes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,32 +25,32 @@ use crate::render;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReproArgs {
-    /// The bundle, as `faultscope debug` wrote it.
+    /// The bundle that `faultscope debug` wrote.
     pub(crate) bundle: PathBuf,
-    /// Where to unpack it, to look at it afterwards; a temporary folder that is removed otherwise.
+    /// Unpack it here and keep it; by default a temporary folder that is removed.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) into: Option<PathBuf>,
-    /// How often the failing circumstance is tried; once, or more for a failure that does not always show.
+    /// How often to try the failing circumstance; by default once, or more for a flaky failure.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) tries: Option<u32>,
-    /// Decides every random choice; as in the campaign otherwise.
+    /// Seed of every random choice; by default that of the campaign.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// What runs the application.
+    /// The platform that runs the application.
     #[arg(long, value_enum, default_value_t = PlatformChoice::Process)]
     pub(crate) platform: PlatformChoice,
-    /// How processes are kept apart; as the file says by default.
+    /// How processes are isolated; by default as in the file.
     #[arg(long, value_enum)]
     pub(crate) isolation: Option<IsolationArg>,
 }
 
-/// What `repro` prints as JSON.
+/// The JSON output of `repro`.
 #[derive(Debug, Serialize)]
 struct Shown {
     manifest: Manifest,
-    /// Whether the failure came again.
+    /// Whether the failure occurred again.
     reproduced: bool,
-    /// Trials of the failing circumstance, until the failure came.
+    /// Trials of the failing circumstance, until the failure occurred.
     failing: Vec<Run>,
     /// The trial of the nearest passing circumstance.
     passing: Run,
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: ReproArgs, global: &Global, printer: &Printer) -> 
     let mut project = unpacked(&manifest, &file, printer)?;
     project.find_cases(printer).await?;
     printer.talk(format!("{}: {}", manifest.application, manifest.signature));
-    let target = Target::of(file, args.platform, args.isolation);
+    let target = Target::for_file(file, args.platform, args.isolation);
     let opening = Opening::new(CampaignKind::Repro, &target, args.seed.unwrap_or(manifest.seed));
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     let stop = interrupted();
@@ -95,7 +95,7 @@ pub(crate) async fn run(args: ReproArgs, global: &Global, printer: &Printer) -> 
     Ok(exit)
 }
 
-/// The application of a bundle, with the failing and the nearest passing circumstance as its two ends.
+/// The application of a bundle, with the nearest passing circumstance as the simplest one.
 fn unpacked(manifest: &Manifest, file: &Path, printer: &Printer) -> Result<Project, CommandError> {
     let Some(compared) = &manifest.compared else { return Project::read(file) };
     let below = |paths: &[PathBuf]| paths.iter().map(|path| file.join(path)).collect();
@@ -110,7 +110,7 @@ fn unpacked(manifest: &Manifest, file: &Path, printer: &Printer) -> Result<Proje
     Ok(project)
 }
 
-/// The failing circumstance until it fails, then the passing one; none when it was interrupted.
+/// Tries the failing circumstance until it fails, then the passing one; none if it was interrupted.
 async fn try_both(
     session: &Arc<Session>,
     project: &Project,
@@ -120,7 +120,7 @@ async fn try_both(
 ) -> Result<Option<(Vec<Run>, Run)>, EngineError> {
     let application = &project.application;
     let tests = match manifest.signature.failing_test() {
-        // Whether a service comes up is known before any test is run.
+        // Whether a service becomes ready is known before any test runs.
         None => Vec::new(),
         Some(test) if manifest.only => test_named(&application.tests, test).into_iter().collect(),
         Some(_) => application.tests.clone(),
@@ -169,7 +169,7 @@ fn show(shown: &Shown, printer: &Printer) {
     printer.line(printer.strong(&verdict));
 }
 
-/// So many tries that a failure of this rate comes with 99 %.
+/// The number of tries after which a failure of this rate has shown with a probability of 99 %.
 pub(crate) fn tries(rate: f64) -> u32 {
     if rate >= 1.0 {
         return 1;
@@ -199,7 +199,7 @@ fn refused(file: &Path, error: BundleError) -> CommandError {
         .hint("`faultscope debug --bundle FILE` writes one")
 }
 
-/// Writes a bundle for each cause that was found; gives their files, each with what was left out of it.
+/// Writes a bundle for each cause; returns the files, each with what was left out of it.
 pub(crate) fn write_bundles(
     project: &Project,
     target: &Target,
@@ -208,7 +208,7 @@ pub(crate) fn write_bundles(
     out: Option<&Path>,
 ) -> Result<Vec<(PathBuf, Vec<PathBuf>)>, CommandError> {
     let Some(signature) = &report.signature else { return Ok(Vec::new()) };
-    let stored = Store::open(project.root.join(".faultscope"))?.campaign_by(&report.campaign)?;
+    let stored = Store::open(project.root.join(".faultscope"))?.find_campaign(&report.campaign)?;
     let runs = stored::runs(&stored.reader()?)?;
     let file = match target.file.is_dir() {
         true => target.file.join(crate::project::FILE_NAME),
@@ -244,7 +244,7 @@ pub(crate) fn write_bundles(
     Ok(files)
 }
 
-/// What a bundle keeps of a comparison; none where one file was debugged.
+/// The comparison part of a bundle; none if one file was debugged.
 fn compared(
     project: &Project,
     target: &Target,
@@ -268,7 +268,7 @@ fn compared(
     }))
 }
 
-/// The run that showed a cause, and the passing run that differs from it in the fewest deltas.
+/// The run that showed a cause, and the passing run with the fewest different deltas.
 fn both_ends<'a>(cause: &FoundCause, runs: &'a [Run]) -> Option<(&'a Run, Option<&'a Run>)> {
     let failing = runs.iter().find(|run| Some(&run.id) == cause.run.as_ref())?;
     let all: Vec<&Run> = runs.iter().collect();

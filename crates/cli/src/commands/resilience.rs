@@ -20,7 +20,7 @@ use crate::project::Project;
 use crate::render;
 use crate::shell::{self, FolderOption};
 
-/// What a test without an application file is called.
+/// The name of a test that was given by `--command`.
 const COMMAND: &str = "command";
 
 pub(crate) async fn run(
@@ -30,7 +30,7 @@ pub(crate) async fn run(
 ) -> Result<Exit, CommandError> {
     let mut target = args.target();
     if args.command.is_some() && target.isolation.is_none() {
-        // One process without services: it runs as it would in a shell, with what it has built before.
+        // A single process without services runs as in a shell, with its own build cache.
         target.isolation = Some(IsolationArg::Ports);
     }
     let mut project = match &args.command {
@@ -53,11 +53,11 @@ pub(crate) async fn run(
             let store = Store::open(project.root.join(".faultscope"))?;
             let named = Some(named).filter(|named| !named.is_empty());
             let campaign = resilience::unfinished(&store, &project.application, named)?;
-            printer.talk(format!("going on with campaign {campaign}"));
+            printer.talk(format!("resuming campaign {campaign}"));
             Some(campaign)
         }
     };
-    // A test that takes long is no broken trial.
+    // The limit of the longest test, so that a slow test does not count as a broken trial.
     let longest = project.application.tests.iter().map(|test| test.within).chain(args.within).max();
     let opening = Opening::new(CampaignKind::Resilience, &target, args.seed)
         .slots(args.slots)
@@ -126,7 +126,7 @@ fn chosen(args: &ResilienceArgs, tests: Vec<String>) -> ResilienceOptions {
     }
 }
 
-/// An application that is nothing but a test command.
+/// An application that consists of a test command.
 fn of_command(command: &str) -> Result<Project, CommandError> {
     let text = serde_json::json!({
         "name": COMMAND,
@@ -164,7 +164,7 @@ fn shown_again(run: Option<Run>, printer: &Printer) -> Result<Exit, CommandError
             printer.line(format!("  {}  {}: {message}", printer.bad("does not hold"), invariant.test));
         }
         if perturbed.is_some_and(|p| p.degraded) {
-            printer.line("  the answer is degraded, which is good enough");
+            printer.line("  the response is degraded, which is acceptable");
         }
         for missed in perturbed.map(|p| p.missed.as_slice()).unwrap_or_default() {
             printer.line(format!("  not applied: {} ({})", missed.perturbation, missed.why));
@@ -178,14 +178,14 @@ fn shown_again(run: Option<Run>, printer: &Printer) -> Result<Exit, CommandError
     })
 }
 
-/// The command that shows a defect again.
+/// The command that reproduces a defect.
 fn reproduce(defect: &Defect, test: &str, within: Option<Duration>, args: &ResilienceArgs) -> String {
     let file = args.target().file.to_string_lossy().into_owned();
     let (command, settings) = (args.command.as_deref(), &args.settings[..]);
     reproduce_defect(defect, &DefectTarget { command, file: &file, test, settings, within }).to_string()
 }
 
-/// What to do next, where not everything was tried.
+/// What to do next if not everything was tried.
 fn hint(report: &ResilienceReport, args: &ResilienceArgs, printer: &Printer) {
     let campaign = report.campaign.split('-').next().unwrap_or_default();
     if matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget) {

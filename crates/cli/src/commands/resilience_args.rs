@@ -1,4 +1,4 @@
-//! What can be typed after `faultscope resilience`.
+//! The options of `faultscope resilience`.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -21,64 +21,63 @@ pub(crate) struct ResilienceArgs {
     /// The application file or its folder, then the tests; `faultscope.yaml` and all tests by default.
     #[arg(value_name = "FILE|TEST")]
     pub(crate) words: Vec<String>,
-    /// The application file or its folder; all words are tests then.
+    /// The application file or its folder; then all positional arguments are tests.
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) folder: Option<PathBuf>,
     /// Perturb this test; repeat for several.
     #[arg(long = "test", value_name = "NAME")]
     pub(crate) tests: Vec<String>,
-    /// Take this command as the only test, without an application file: tests of actors.
+    /// Use this command as the only test, without an application file: for tests of actors.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["words", "tests"], value_parser = NonEmptyStringValueParser::new())]
     pub(crate) command: Option<String>,
-    /// What is done to calls and messages: duplicate, restart, delay, reorder, error_first, lost_answer,
+    /// Kinds of perturbations: duplicate, restart, delay, reorder, error_first, lost_answer,
     /// error, timeout, truncate; or usual, neutral, all.
     #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "usual")]
     pub(crate) kinds: Vec<Kinds>,
-    /// How trials are chosen for what a correct system bears all at once.
+    /// How trials with neutral perturbations are chosen.
     #[arg(long, value_enum, default_value_t = StrategyArg::Screen)]
     pub(crate) strategy: StrategyArg,
-    /// Repeat all requests but those whose operations are declared at-most-once.
+    /// Duplicate all requests except those whose operations are declared at-most-once.
     #[arg(long)]
     pub(crate) all_deliveries: bool,
-    /// How many errors, lost answers and the like are tried together, at most.
+    /// The most errors, lost responses and the like that are tried together.
     #[arg(long, default_value_t = 2, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=4))]
     pub(crate) together: u8,
     /// Change one setting: instances.order=2, config.order.memory=64MiB, config.order.env.TTL=5,
     /// versions.order=v2.
     #[arg(long = "set", value_name = "SETTING", conflicts_with = "command")]
     pub(crate) settings: Vec<String>,
-    /// How long a perturbed test may take before that is a failure; by default 20 times as long as without
+    /// Limit of a perturbed test, which fails if it takes longer; by default 20 times as long as without
     /// perturbations, at least 30s, at most the test's own `within`.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) within: Option<Duration>,
-    /// Run one trial with exactly this, as a report names it; repeat for several.
+    /// Run one trial with exactly this perturbation, as a report names it; repeat for several.
     #[arg(long, value_name = "PERTURBATION", conflicts_with_all = ["resume", "budget", "reports"])]
     pub(crate) reproduce: Vec<Perturbation>,
     /// Stop with what was found after a time or a number of trials: 5m, "30 trials"; or both.
     #[arg(long, value_name = "BUDGET")]
     pub(crate) budget: Vec<Budget>,
-    /// Go on with a campaign that was interrupted, killed or out of budget; the last one by default.
+    /// Continue a campaign that was interrupted, killed or out of budget; by default the last one.
     #[arg(long, value_name = "CAMPAIGN", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) resume: Option<String>,
-    /// How many trials at the same time.
+    /// Number of trials at the same time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) slots: u16,
-    /// Decides every random choice.
+    /// Seed of every random choice.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Also write the report as html, json or junit, beside the campaign or to a file, whose
-    /// folder is made; repeat for several.
+    /// Also write the report as html, json or junit, beside the campaign or to FORMAT=FILE; repeat for several.
     #[arg(long = "report", value_name = "FORMAT[=FILE]")]
     pub(crate) reports: Vec<Wanted<Format>>,
-    /// What runs the application.
+    /// The platform that runs the application.
     #[arg(long, value_enum, default_value_t = PlatformChoice::Process)]
     pub(crate) platform: PlatformChoice,
-    /// How processes are kept apart; as the file says by default.
+    /// How processes are isolated; by default as in the file.
     #[arg(long, value_enum)]
     pub(crate) isolation: Option<IsolationArg>,
 }
 
-/// A kind of perturbation, or a word for several.
+/// A kind of perturbation, or a name for several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kinds(Vec<Kind>);
 
@@ -119,27 +118,27 @@ impl StrategyArg {
 }
 
 impl ResilienceArgs {
-    /// The application file; the first word when that is one.
+    /// The application file: the first positional argument if it is one.
     pub(crate) fn target(&self) -> Target {
         let first = || self.words.first().map(PathBuf::from).filter(|path| is_application(path));
         let file = self.folder.clone().or_else(first).unwrap_or_else(|| FILE_NAME.into());
-        Target::of(file, self.platform, self.isolation)
+        Target::for_file(file, self.platform, self.isolation)
     }
 
-    /// The tests that were named.
+    /// The named tests.
     pub(crate) fn named(&self) -> Vec<String> {
         let is_first = self.words.first().is_some_and(|word| is_application(Path::new(word)));
         let files = usize::from(self.folder.is_none() && is_first);
         self.words.iter().skip(files).chain(&self.tests).cloned().collect()
     }
 
-    /// All kinds that were named, each once, in their own order.
+    /// All named kinds, each once, in canonical order.
     pub(crate) fn chosen_kinds(&self) -> Vec<Kind> {
         Kind::ALL.into_iter().filter(|kind| self.kinds.iter().any(|named| named.0.contains(kind))).collect()
     }
 }
 
-/// Whether a word names a file, or a folder with an application.
+/// Whether an argument names a file, or a folder with an application.
 fn is_application(path: &Path) -> bool {
     path.is_file() || path.join(FILE_NAME).is_file() || path.extension().is_some_and(|end| end == "yaml")
 }

@@ -11,14 +11,14 @@ use crate::error::CommandError;
 use crate::printer::Printer;
 use crate::render::resilience;
 
-/// The form of a report file.
+/// The format of a report file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One page that needs nothing else.
+    /// A self-contained page.
     Html,
     /// Everything, for programs.
     Json,
-    /// For build servers: a test case for each test, with its defects.
+    /// For CI: a test case for each test, with its defects.
     Junit,
 }
 
@@ -54,7 +54,7 @@ impl TryFrom<report::Format> for Format {
     }
 }
 
-/// Writes the report files of a campaign that has just ended; without a name they go beside it.
+/// Writes the report files of a campaign that has just ended; without a name they are put beside it.
 pub(crate) fn write_all(
     state: &Path,
     report: &ResilienceReport,
@@ -66,7 +66,7 @@ pub(crate) fn write_all(
         let file = match file {
             Some(file) => file.clone(),
             None => {
-                let stored = Store::open(state)?.campaign_by(&report.campaign)?;
+                let stored = Store::open(state)?.find_campaign(&report.campaign)?;
                 stored.folder().join(format!("resilience-report.{ending}"))
             }
         };

@@ -6,7 +6,7 @@ use faultscope_engine::views::{self, Archive, CampaignRuns, RunTests, Subject, p
 use faultscope_model::Run;
 use faultscope_model::units::show_duration;
 
-use super::beside::say_missing;
+use super::beside::warn_of_missing;
 use crate::args::{RunsArgs, RunsCommand, RunsKeepArgs, RunsLsArgs, RunsShowArgs};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &RunsArgs, printer: &Printer) -> Result<Exit, CommandErr
     }
 }
 
-/// What is stored beside an application file, for who looks for runs.
+/// Opens what is stored beside an application file, to read runs.
 pub(super) fn open(folder: &Path) -> Result<Archive, CommandError> {
     Ok(Archive::open(&project::state_folder(folder), Subject::Run)?)
 }
@@ -32,7 +32,7 @@ fn keep(args: &RunsKeepArgs, printer: &Printer) -> Result<Exit, CommandError> {
     let store = open(&args.folder)?.store()?;
     let campaign = views::find_campaign_of_run(&store, &args.run)?;
     store.keep(&campaign.meta.id, !args.off)?;
-    let what = if args.off { "may be cleaned away" } else { "is kept" };
+    let what = if args.off { "is no longer pinned: `clean` may remove it" } else { "is kept" };
     printer.talk(format!("campaign {} {what}", campaign.meta.id));
     Ok(Exit::Done)
 }
@@ -81,7 +81,7 @@ fn table(listed: &[CampaignRuns]) -> Table {
     table
 }
 
-/// The tests that failed in a run, or the service that did not come up, as far as a cell goes.
+/// The tests that failed in a run, or the service that did not become ready, cut to the width of a cell.
 fn what_failed(tests: &RunTests) -> String {
     const WIDTH: usize = 48;
     if let Some(start) = &tests.start_failure {
@@ -103,10 +103,10 @@ fn what_failed(tests: &RunTests) -> String {
 }
 
 fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let (archive, wanted) = (open(&args.folder)?, args.beside.wanted());
+    let (archive, wanted) = (open(&args.folder)?, args.beside.requested());
     if let Some(trace) = args.trace.as_ref().filter(|_| !printer.json) {
         let view = views::show_run_trace(&archive, &args.run, trace, &wanted)?;
-        say_missing(&view.missing, printer);
+        warn_of_missing(&view.missing, printer);
         if view.waterfalls.is_empty() {
             render::tree::trees(&view.spans, &view.trees, printer);
         }
@@ -114,7 +114,7 @@ fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
         return Ok(Exit::Done);
     }
     let view = views::show_run(&archive, &args.run, &wanted)?;
-    say_missing(&view.missing, printer);
+    warn_of_missing(&view.missing, printer);
     if printer.json {
         printer.result(&view)?;
         return Ok(Exit::Done);

@@ -1,4 +1,4 @@
-//! `faultscope serve --scrape`: asks services for their metrics as Prometheus does.
+//! `faultscope serve --scrape`: scrapes metrics of services as Prometheus does.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use crate::now::now_us;
 use crate::printer::Printer;
 
-/// How long a target may take to answer, at most.
+/// The time limit of one scrape.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// What to ask, as it is typed: `http://host:port/path`, or with the name of the service behind it.
+/// A target as typed: `http://host:port/path`, optionally followed by `=SERVICE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScrapeTarget {
     /// `host:port`.
@@ -56,7 +56,7 @@ impl FromStr for ScrapeTarget {
     }
 }
 
-/// Asks a target every so often until it is told to stop.
+/// Scrapes a target periodically until it is cancelled.
 pub(super) async fn follow(
     target: ScrapeTarget,
     every: Duration,
@@ -66,16 +66,16 @@ pub(super) async fn follow(
 ) {
     let mut silent = false;
     loop {
-        let asked = tokio::time::timeout(WITHIN.min(every), target.ask());
+        let asked = tokio::time::timeout(WITHIN.min(every), target.scrape_once());
         let answer = tokio::select! {
             answer = asked => answer.unwrap_or_else(|_| Err("no answer in time".to_owned())),
             () = stop.cancelled() => return,
         };
         let is_up = answer.is_ok();
         match &answer {
-            Ok(_) if silent => printer.talk(format!("{} tells its metrics again", target.service)),
+            Ok(_) if silent => printer.talk(format!("{} exports its metrics again", target.service)),
             Err(reason) if !silent => {
-                printer.warn(format!("{} does not tell its metrics: {reason}", target.service));
+                printer.warn(format!("cannot scrape the metrics of {}: {reason}", target.service));
             }
             _ => {}
         }
@@ -98,7 +98,7 @@ pub(super) async fn follow(
 }
 
 impl ScrapeTarget {
-    async fn ask(&self) -> Result<Vec<Point>, String> {
+    async fn scrape_once(&self) -> Result<Vec<Point>, String> {
         let asking = async {
             let stream = TcpStream::connect(&self.authority).await?;
             scrape(stream, &self.authority, &self.path, (&self.service, &self.authority)).await
@@ -114,7 +114,7 @@ impl ScrapeTarget {
         }
     }
 
-    /// Whether it answered, under the name that Prometheus has for it.
+    /// Whether the scrape succeeded, as Prometheus' metric `up`.
     fn up(&self, is_up: bool) -> Point {
         let about = vec![("service.instance.id".to_owned(), self.authority.clone())];
         let service = self.service.clone();

@@ -22,61 +22,61 @@ use crate::folder::FolderArg;
 use crate::printer::Printer;
 use crate::project;
 
-/// How long open requests get to end.
+/// How long open requests may take to end at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
-/// The shortest time between two questions to one target.
-const MOST_OFTEN: Duration = Duration::from_millis(100);
+/// The shortest scrape interval.
+const MAX_OFTEN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) folder: FolderArg,
-    /// Where Zipkin's and Jaeger's clients find it.
+    /// Address for Zipkin and Jaeger clients.
     #[arg(long, default_value = "127.0.0.1:9411", value_name = "ADDRESS")]
     pub(crate) listen: SocketAddr,
-    /// Where exporters of OTLP over HTTP find it; `off` for nowhere else.
+    /// Address for OTLP over HTTP; `off` for none.
     #[arg(long, default_value = "127.0.0.1:4318", value_name = "ADDRESS")]
     pub(crate) otlp: String,
-    /// Where exporters of OTLP over gRPC find it; `off` for nowhere else.
+    /// Address for OTLP over gRPC; `off` for none.
     #[arg(long, default_value = "127.0.0.1:4317", value_name = "ADDRESS")]
     pub(crate) grpc: String,
-    /// What must be sent as `Authorization: Bearer`; needed on addresses beyond this machine.
+    /// Token that requests must send as `Authorization: Bearer`; required on addresses other than loopback.
     #[arg(long, env = "FAULTSCOPE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
-    /// Also let pages of this origin ask; repeat for several.
+    /// Also allow pages of this origin to send requests; repeat for several.
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     pub(crate) origins: Vec<String>,
-    /// Remove the oldest spans beyond this size.
+    /// Remove the oldest spans until all fit into this size.
     #[arg(long, default_value = "20GiB", value_name = "SIZE")]
     pub(crate) keep_bytes: ByteSize,
     /// Remove spans that are older than this: `24h`, `168h`.
     #[arg(long, value_name = "DURATION")]
     pub(crate) keep_for: Option<String>,
-    /// Take a 64-bit trace id for the same as a 128-bit one with the same lower half.
+    /// Treat a 64-bit trace id as equal to a 128-bit one with the same lower half.
     #[arg(long)]
     pub(crate) loose_ids: bool,
-    /// Offer the values of this tag for choice; repeat for several.
+    /// Offer the values of this tag for autocompletion; repeat for several.
     #[arg(long = "autocomplete", value_name = "TAG")]
     pub(crate) tag_values: Vec<String>,
-    /// Ask here for metrics in Prometheus' text format; repeat for several. The service may stand behind it:
+    /// Scrape metrics in Prometheus' text format here; repeat for several. The service may follow:
     /// `http://127.0.0.1:8080/metrics=order`.
     #[arg(long, value_name = "URL")]
     pub(crate) scrape: Vec<ScrapeTarget>,
-    /// How often to ask.
+    /// Scrape interval.
     #[arg(long, default_value = "15s", value_name = "DURATION")]
     pub(crate) scrape_every: String,
-    /// Hand spans on to another collector by OTLP: `http://host:4318` or `grpc://host:4317`.
+    /// Forward spans to another collector by OTLP: `http://host:4318` or `grpc://host:4317`.
     ///
-    /// Senders never wait for it: what it cannot take in time is dropped and counted in /metrics.
+    /// Senders never wait for it: what it cannot accept in time is dropped and counted in /metrics.
     #[arg(long, value_name = "URL")]
     pub(crate) forward: Option<String>,
     /// A header for that collector, such as `Authorization: Bearer ...`; repeat for several.
     #[arg(long = "forward-header", value_name = "NAME: VALUE", requires = "forward")]
     pub(crate) forward_headers: Vec<String>,
-    /// How many spans may wait for that collector.
+    /// The most spans that may wait for that collector.
     #[arg(long, default_value_t = 100_000, value_name = "SPANS", requires = "forward")]
     pub(crate) forward_queue: u64,
-    /// End by itself after this time.
+    /// Stop after this time.
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) duration: Option<String>,
 }
@@ -94,7 +94,7 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
     let (within, most_age) =
         (duration(&args.duration).map_err(wrong)?, duration(&args.keep_for).map_err(wrong)?);
     let every = units::parse_duration(&args.scrape_every).map_err(wrong)?;
-    if every < MOST_OFTEN {
+    if every < MAX_OFTEN {
         return Err(
             CommandError::usage("metrics are asked for every 100ms at most").hint("--scrape-every 15s")
         );
@@ -104,7 +104,7 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
         check(address.ip(), args.token.as_deref(), printer)?;
     }
     let forward = forward(&args, printer)?;
-    // Ports are taken before anything is written: a taken one is an error of the command line.
+    // Ports are bound before anything is written: a port in use is an error of the command line.
     let listener = bind(args.listen, "--listen").await?;
     let otlp = bind_any(otlp, "--otlp").await?;
     let grpc = bind_any(grpc, "--grpc").await?;
@@ -143,7 +143,7 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
         });
     }
     let handing_on = forward.clone().map(|forward| tokio::spawn(async move { forward.run().await }));
-    say(&listening, printer)?;
+    print_addresses(&listening, printer)?;
     let mut scrapers = JoinSet::new();
     for target in args.scrape {
         scrapers.spawn(scrape::follow(target, every, Arc::clone(&served), stop.clone(), printer.clone()));
@@ -168,7 +168,7 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
     Ok(Exit::Done)
 }
 
-/// Where spans are handed on to, as it is typed.
+/// Parses the options of the forwarding collector.
 fn forward(args: &ServeArgs, printer: &Printer) -> Result<Option<Arc<Forward>>, CommandError> {
     let Some(url) = &args.forward else { return Ok(None) };
     let mut options = ForwardOptions::to(url).map_err(|why| {
@@ -186,7 +186,7 @@ fn forward(args: &ServeArgs, printer: &Printer) -> Result<Option<Arc<Forward>>, 
     Ok(Some(Forward::new(options)))
 }
 
-/// Hands on what still waits, for a while, and says what became of everything.
+/// Forwards what still waits, for a limited time, and prints the totals.
 async fn finish(forward: &Forward, handing_on: JoinHandle<()>, printer: &Printer) {
     forward.close();
     let ending = handing_on.abort_handle();
@@ -194,13 +194,13 @@ async fn finish(forward: &Forward, handing_on: JoinHandle<()>, printer: &Printer
         ending.abort();
     }
     let ForwardCounts { sent, dropped, waiting, .. } = forward.counts();
-    printer.talk(format!("{} handed on", count(sent, "span")));
+    printer.talk(format!("{} forwarded", count(sent, "span")));
     if dropped + waiting > 0 {
-        printer.warn(format!("{} not handed on, but kept here", count(dropped + waiting, "span")));
+        printer.warn(format!("{} not forwarded, but stored here", count(dropped + waiting, "span")));
     }
 }
 
-fn say(listening: &Listening, printer: &Printer) -> Result<(), CommandError> {
+fn print_addresses(listening: &Listening, printer: &Printer) -> Result<(), CommandError> {
     if printer.json {
         return printer.result(listening);
     }
@@ -215,7 +215,7 @@ fn say(listening: &Listening, printer: &Printer) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// An address as it is typed; none for `off`.
+/// Parses an address; none for `off`.
 fn address(option: &str, text: &str) -> Result<Option<SocketAddr>, CommandError> {
     if text == "off" {
         return Ok(None);
@@ -234,7 +234,7 @@ async fn bind_any(address: Option<SocketAddr>, option: &str) -> Result<Option<Tc
     }
 }
 
-/// Refuses to be seen from other machines without a token.
+/// Requires a token on addresses that other machines can reach.
 fn check(ip: IpAddr, token: Option<&str>, printer: &Printer) -> Result<(), CommandError> {
     if ip.is_loopback() {
         return Ok(());
@@ -268,11 +268,11 @@ async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, CommandE
     })
 }
 
-/// Writes what still waits, and says what became of everything.
+/// Writes what is still queued and prints the totals.
 async fn close(served: Arc<Served>, printer: &Printer) {
     let closing = tokio::task::spawn_blocking(move || {
         let counts = served.store().counts();
-        // The last owner ends the writer, which commits what is queued.
+        // Dropping the last owner ends the writer, which commits what is queued.
         drop(served);
         counts
     });

@@ -15,7 +15,7 @@ use crate::printer::Printer;
 use crate::project::Project;
 use crate::render;
 
-/// What `test` prints as JSON.
+/// The JSON output of `test`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Tested {
     pub(crate) campaign: String,
@@ -28,7 +28,7 @@ pub(crate) struct Tested {
 }
 
 pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let mut project = Project::of(&args.target, printer)?;
+    let mut project = Project::open(&args.target, printer)?;
     project.find_cases(printer).await?;
     let tests = choose(&project, &args.tests)?;
     let (space, set) = project.under(&args.under)?;
@@ -93,7 +93,7 @@ fn show(tested: &Tested, printer: &Printer) {
     }
 }
 
-/// The tests that were asked for, or all.
+/// The requested tests, or all.
 pub(crate) fn choose(project: &Project, names: &[String]) -> Result<Vec<TestCase>, CommandError> {
     let all = &project.application.tests;
     if all.is_empty() {

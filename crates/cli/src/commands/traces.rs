@@ -11,7 +11,7 @@ use faultscope_model::units::{count, show_duration};
 use faultscope_store::interop::query::annotation_query;
 use faultscope_store::interop::{otlp, zipkin};
 
-use super::beside::{BesideArgs, say_missing};
+use super::beside::{BesideArgs, warn_of_missing};
 use super::traces_import::{self, ImportArgs};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -40,8 +40,8 @@ enum TracesCommand {
     Show(ShowArgs),
     /// Reads spans from files or from another Zipkin or Jaeger.
     ///
-    /// Files may hold Zipkin JSON (also one span per line), Zipkin or OTLP protobuf, OTLP JSON, what Jaeger's
-    /// page saves, or Thrift. What is already here is not stored again.
+    /// Files may contain Zipkin JSON (also one span per line), Zipkin or OTLP protobuf, OTLP JSON, traces saved from
+    /// Jaeger's UI, or Thrift. Spans that are already stored are skipped.
     ///
     /// Example: faultscope traces import http://127.0.0.1:9411 --since 2h --service order
     Import(ImportArgs),
@@ -59,43 +59,43 @@ struct LsArgs {
 
 #[derive(Debug, Args)]
 struct Search {
-    /// Only traces in which this service takes part.
+    /// Only traces with a span of this service.
     #[arg(long)]
     service: Option<String>,
-    /// Only with a span of this name.
+    /// Only traces with a span of this name.
     #[arg(long, visible_alias = "operation")]
     name: Option<String>,
-    /// Only with a span whose other side is this service.
+    /// Only traces with a span whose other side is this service.
     #[arg(long)]
     remote: Option<String>,
-    /// Only with these tags or annotations: `http.method=GET and error`.
+    /// Only traces with these tags or annotations: `http.method=GET and error`.
     #[arg(long, value_name = "TERMS")]
     query: Option<String>,
-    /// Only traces in which something failed.
+    /// Only traces with an error.
     #[arg(long)]
     error: bool,
-    /// Only with a span of at least this duration.
+    /// Only traces with a span of at least this duration.
     #[arg(long, value_name = "DURATION")]
     min_duration: Option<String>,
-    /// Only with a span of at most this duration.
+    /// Only traces with a span of at most this duration.
     #[arg(long, value_name = "DURATION")]
     max_duration: Option<String>,
-    /// How far back.
+    /// How far to look back.
     #[arg(long, default_value = "24h", value_name = "DURATION")]
     since: String,
-    /// How many traces.
+    /// Number of traces.
     #[arg(long, default_value_t = 20)]
     limit: usize,
 }
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// The trace's id, its first letters, or `last`.
+    /// The trace id, its beginning, or `last`.
     id: String,
     /// The application's folder or file.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
-    /// Show times as they were reported, without correcting clocks.
+    /// Show times as reported, without correcting clocks.
     #[arg(long)]
     raw: bool,
     #[command(flatten)]
@@ -104,17 +104,17 @@ struct ShowArgs {
 
 #[derive(Debug, Args)]
 struct ExportArgs {
-    /// The traces; without any, those that the search finds.
+    /// The traces; by default those that match the search.
     ids: Vec<String>,
     #[command(flatten)]
     search: Search,
     /// The application's folder or file.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
-    /// How they are written.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
-    /// Where to write; `-` prints it, a name that ends in `.gz` compresses it.
+    /// File to write; `-` prints it, a name that ends in `.gz` compresses it.
     #[arg(long, short, default_value = "-", value_name = "FILE")]
     output: PathBuf,
 }
@@ -146,9 +146,9 @@ fn list(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
     }
     if listed.traces.is_empty() {
         printer.line("no trace was found");
-        printer.talk(format!("looked back {}; --since takes a wider time", args.search.since));
+        printer.talk(format!("looked back {}; use --since to look further", args.search.since));
         if !listed.any_sent {
-            printer.talk("`faultscope test` or `up` record calls, `serve` and `traces import` take spans in");
+            printer.talk("`faultscope test` and `up` record calls, `serve` and `traces import` store spans");
         }
         return Ok(Exit::Done);
     }
@@ -170,8 +170,8 @@ fn list(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
 }
 
 fn show(args: &ShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let view = views::show_trace(&open(&args.folder)?, &args.id, args.raw, &args.beside.wanted())?;
-    say_missing(&view.missing, printer);
+    let view = views::show_trace(&open(&args.folder)?, &args.id, args.raw, &args.beside.requested())?;
+    warn_of_missing(&view.missing, printer);
     if printer.json {
         let json = view.to_zipkin();
         let json =
@@ -183,7 +183,7 @@ fn show(args: &ShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// What is stored beside an application file, for who looks for spans.
+/// Opens what is stored beside an application file, to read spans.
 pub(super) fn open(folder: &Path) -> Result<Archive, CommandError> {
     Ok(Archive::open(&project::state_folder(folder), Subject::Span)?)
 }
@@ -215,7 +215,7 @@ fn export(args: &ExportArgs, printer: &Printer) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// A file that is named so is compressed.
+/// Compresses the output.
 fn packed(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(bytes)?;

@@ -1,6 +1,6 @@
 //! `faultscope traces import http://…`: spans from another Zipkin or Jaeger.
 //!
-//! Neither has pages, only a limit: a time in which too many traces lie is halved until they fit.
+//! Neither has pagination, only a limit: a time window with too many traces is halved until they fit.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,33 +18,33 @@ use tokio::net::TcpStream;
 use crate::error::CommandError;
 use crate::exit::Exit;
 
-/// Traces that are asked for at once.
+/// Traces per request.
 const TRACES: usize = 500;
 
-/// Traces that are asked for when they lie within one millisecond.
-const MOST_TRACES: usize = 10_000;
+/// Traces per request if they lie within one millisecond, which cannot be halved.
+const MAX_TRACES: usize = 10_000;
 
-/// The largest answer that is read.
+/// The largest response that is read.
 const ANSWER_BYTES: usize = 512 << 20;
 
-/// How long an answer may take.
+/// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is wanted of another server.
+/// What to fetch from another server.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
-    /// Its address, as it was typed.
+    /// The URL as typed.
     pub(super) url: String,
-    /// From when and until when, in milliseconds since 1970.
+    /// Begin and end in milliseconds since 1970.
     pub(super) from_ms: u64,
     pub(super) until_ms: u64,
-    /// Only traces in which this service takes part.
+    /// Only traces with a span of this service.
     pub(super) service: Option<String>,
     /// Headers of each request.
     pub(super) headers: Vec<String>,
 }
 
-/// Which language the other server speaks.
+/// The API that the other server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Zipkin,
@@ -52,7 +52,7 @@ enum Kind {
     JaegerV3,
 }
 
-/// A time of one service, or of all, that is still to be asked for.
+/// A time window of one service, or of all, that is still to be fetched.
 #[derive(Debug)]
 struct Window {
     from_ms: u64,
@@ -60,7 +60,7 @@ struct Window {
     service: Option<String>,
 }
 
-/// Another server, and what is still to be asked for.
+/// Another server, and what is still to be fetched.
 #[derive(Debug)]
 pub(super) struct Remote {
     wanted: Wanted,
@@ -68,12 +68,12 @@ pub(super) struct Remote {
     kind: Kind,
     windows: Vec<Window>,
     known: BTreeSet<TraceId>,
-    /// Milliseconds with more traces than are given at once.
+    /// Milliseconds with more traces than one response can have.
     pub(super) cut: usize,
 }
 
 impl Remote {
-    /// Finds out who is there.
+    /// Detects the API of the server.
     pub(super) async fn open(wanted: Wanted) -> Result<Self, CommandError> {
         let wrong = |why: &str| {
             CommandError::usage(format!("`{}` {why}", wanted.url))
@@ -83,27 +83,27 @@ impl Remote {
         if uri.scheme_str() != Some("http") || uri.host().is_none() {
             return Err(wrong("is not an http:// address"));
         }
-        let (kind, services) = who(&uri, &wanted).await?;
+        let (kind, services) = detect_api(&uri, &wanted).await?;
         let window = |service| Window { from_ms: wanted.from_ms, until_ms: wanted.until_ms, service };
         let windows = match (kind, &wanted.service) {
             (_, Some(service)) => vec![window(Some(service.clone()))],
             (Kind::Zipkin, None) => vec![window(None)],
-            // Jaeger finds traces by their services only.
+            // Jaeger finds traces only by service.
             (_, None) => services.into_iter().rev().map(|service| window(Some(service))).collect(),
         };
         Ok(Self { wanted, uri, kind, windows, known: BTreeSet::new(), cut: 0 })
     }
 
-    /// The spans of the next traces; none when there are no more. A trace never comes twice.
+    /// The spans of the next traces; none if there are no more. No trace is returned twice.
     pub(super) async fn next(&mut self, limits: &Limits) -> Result<Option<Decoded>, CommandError> {
         while let Some(window) = self.windows.pop() {
             let is_short = window.until_ms - window.from_ms <= 1;
-            let limit = if is_short { MOST_TRACES } else { TRACES };
-            let mut decoded = self.ask(&window, limit, limits).await?;
+            let limit = if is_short { MAX_TRACES } else { TRACES };
+            let mut decoded = self.fetch_window(&window, limit, limits).await?;
             let traces: BTreeSet<_> = decoded.items.iter().map(|span| span.trace).collect();
             if traces.len() >= limit {
                 if !is_short {
-                    // Both have the middle, since its microseconds belong to neither alone.
+                    // Both halves include the middle millisecond, which the resolution cannot split.
                     let Window { from_ms, until_ms, service } = window;
                     let middle = from_ms.midpoint(until_ms);
                     self.windows.push(Window { from_ms, until_ms: middle, service: service.clone() });
@@ -121,7 +121,12 @@ impl Remote {
         Ok(None)
     }
 
-    async fn ask(&self, window: &Window, limit: usize, limits: &Limits) -> Result<Decoded, CommandError> {
+    async fn fetch_window(
+        &self,
+        window: &Window,
+        limit: usize,
+        limits: &Limits,
+    ) -> Result<Decoded, CommandError> {
         let Window { from_ms, until_ms, service } = window;
         let service = service.as_deref().map(encoded);
         let path = match self.kind {
@@ -136,7 +141,7 @@ impl Remote {
                 from_ms * 1_000,
                 until_ms * 1_000 + 999,
             ),
-            // Names of parameters as all versions of it know them.
+            // Parameter names that all its versions know.
             Kind::JaegerV3 => format!(
                 "/api/v3/traces?query.service_name={}&query.start_time_min={}&query.start_time_max={}\
                  &query.num_traces={limit}&query.search_depth={limit}",
@@ -147,12 +152,12 @@ impl Remote {
         };
         let (status, body) =
             get(&self.uri, &path, &self.wanted.headers).await.map_err(|why| self.failed(why))?;
-        // The newer Jaeger says so when it finds nothing.
+        // The newer Jaeger answers 404 if it finds nothing.
         if self.kind == Kind::JaegerV3 && status == 404 {
             return Ok(Decoded::default());
         }
         if status != 200 {
-            return Err(self.failed(format!("status {status} for {path}: {}", said(&body))));
+            return Err(self.failed(format!("status {status} for {path}: {}", excerpt(&body))));
         }
         let decoded = match self.kind {
             Kind::Zipkin => zipkin::v2_traces(&body, limits),
@@ -171,8 +176,8 @@ fn failed(url: &str, why: String) -> CommandError {
     CommandError::new(Exit::Environment, format!("cannot read traces from {url}")).because(why)
 }
 
-/// Who answers there, and which services it knows.
-async fn who(uri: &Uri, wanted: &Wanted) -> Result<(Kind, Vec<String>), CommandError> {
+/// Detects the API, and lists the services.
+async fn detect_api(uri: &Uri, wanted: &Wanted) -> Result<(Kind, Vec<String>), CommandError> {
     #[derive(Deserialize)]
     struct Old {
         data: Option<Vec<String>>,
@@ -191,7 +196,7 @@ async fn who(uri: &Uri, wanted: &Wanted) -> Result<(Kind, Vec<String>), CommandE
         let services = match kind {
             _ if status != 200 => None,
             Kind::Zipkin => serde_json::from_slice::<Vec<String>>(&body).ok(),
-            // Without any service there is null.
+            // Null if there are no services.
             Kind::Jaeger => serde_json::from_slice::<Old>(&body).ok().map(|old| old.data.unwrap_or_default()),
             Kind::JaegerV3 => {
                 serde_json::from_slice::<New>(&body).ok().map(|new| new.services.unwrap_or_default())
@@ -199,7 +204,7 @@ async fn who(uri: &Uri, wanted: &Wanted) -> Result<(Kind, Vec<String>), CommandE
         };
         match services {
             Some(services) => return Ok((kind, services)),
-            None => answers.push(format!("{path}: status {status}, {}", said(&body))),
+            None => answers.push(format!("{path}: status {status}, {}", excerpt(&body))),
         }
     }
     let hint = "neither Zipkin's nor Jaeger's API answers there; a path before /api belongs to the address, \
@@ -234,13 +239,13 @@ async fn exchange(base: &Uri, path: &str, headers: &[String]) -> Result<(u16, By
     Ok((status, body.to_bytes()))
 }
 
-/// The beginning of what another program says, without what could disturb a terminal.
-fn said(body: &[u8]) -> String {
+/// The beginning of a response for messages, without control characters.
+fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body.get(..400).unwrap_or(body)).into_owned();
     text.chars().filter(|c| !c.is_control()).take(120).collect()
 }
 
-/// A text as a value behind the `?`.
+/// Escapes a query parameter.
 fn encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
@@ -249,10 +254,10 @@ fn encoded(text: &str) -> String {
     text.bytes().map(encode).collect()
 }
 
-/// A moment as RFC 3339 has it, with so many microseconds more.
+/// A time in RFC 3339, with additional microseconds.
 fn rfc3339(ms: u64, us: u64) -> String {
     let (days, second) = (ms / 86_400_000, ms / 1_000 % 86_400);
-    // Years begin in March and come in groups of 400, so that leap days stand at the end.
+    // Years begin in March and come in groups of 400, so that leap days are at the end.
     let day = days + 719_468;
     let (era, of_era) = (day / 146_097, day % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

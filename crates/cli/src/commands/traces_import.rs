@@ -22,24 +22,24 @@ use crate::now::{now_us, parse_micros};
 use crate::printer::Printer;
 use crate::project;
 
-/// Spans that are stored together.
+/// Spans per batch.
 const BATCH: usize = 5000;
 
-/// How often is told how far it is.
+/// The interval of progress messages.
 const TELL: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The files, `-` for standard input, or addresses of servers. Compressed files (.gz) are taken too.
+    /// Files, `-` for standard input, or URLs of servers. Compressed files (.gz) work, too.
     #[arg(required = true, value_name = "FILE|URL")]
     sources: Vec<PathBuf>,
     /// The application's folder or file.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
-    /// How far back, when reading from a server.
+    /// How far to look back, when reading from a server.
     #[arg(long, default_value = "24h", value_name = "DURATION")]
     since: String,
-    /// Only traces in which this service takes part, when reading from a server.
+    /// Only traces with a span of this service, when reading from a server.
     #[arg(long, value_name = "SERVICE")]
     service: Option<String>,
     /// A header for the server, such as `Authorization: Bearer …`; repeat for several.
@@ -51,16 +51,16 @@ pub(crate) struct ImportArgs {
 struct Imported {
     spans: usize,
     rejected: usize,
-    /// Those that were here before.
+    /// Spans that were stored before.
     known: usize,
     complaints: Vec<String>,
 }
 
-/// Where spans go, and what became of them so far.
+/// Stores spans and counts the results.
 struct Importer {
     state: PathBuf,
     secrets: SecretOptions,
-    /// Opened when there is something to store, so that a wrong address leaves no folder behind.
+    /// Opened with the first span, so that a wrong URL leaves no folder behind.
     store: Option<SpanStore>,
     reader: SpanReader,
     redactor: Redactor,
@@ -95,7 +95,8 @@ pub(crate) async fn run(args: ImportArgs, printer: &Printer) -> Result<Exit, Com
             printer.warn(complaint);
         }
         let Imported { spans, rejected, known, .. } = imported;
-        printer.line(format!("{} imported, {rejected} not taken, {known} here before", count(spans, "span")));
+        printer
+            .line(format!("{} imported, {rejected} rejected, {known} already stored", count(spans, "span")));
     }
     Ok(if imported.rejected == 0 { Exit::Done } else { Exit::Found })
 }
@@ -132,7 +133,7 @@ async fn from_server(
 }
 
 impl Importer {
-    /// Stores what is not here yet.
+    /// Stores spans that are new.
     async fn take(&mut self, source: &str, decoded: Decoded) -> Result<(), CommandError> {
         if let Some(complaint) = decoded.complaint() {
             self.imported.complaints.push(format!("{source}: {complaint}"));
@@ -143,7 +144,7 @@ impl Importer {
             let Some(first) = trace.first() else { continue };
             let here = self.reader.trace(first.trace)?;
             let before = fresh.len() + trace.len();
-            // What is here is without its secrets.
+            // Stored spans are redacted, so these must be, too, before they are compared.
             let is_here = |span: &ReportedSpan| {
                 let mut shown = span.clone();
                 self.redactor.reported(&mut shown);
@@ -192,12 +193,12 @@ fn read(file: &Path) -> Result<Vec<u8>, CommandError> {
     Ok(bytes)
 }
 
-/// Files may be larger than what is taken over the network.
+/// Files may be larger than request bodies.
 fn limits() -> Limits {
     Limits { body_bytes: 1 << 30, items: 10_000_000, ..Limits::default() }
 }
 
-/// Reads a file by what it looks like; its name says nothing that can be relied on.
+/// Detects the format by content; file names are not reliable.
 fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let limits = limits();
     let encoding = bytes.starts_with(&[0x1f, 0x8b]).then_some("gzip");
@@ -209,7 +210,7 @@ fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
         Some(b'{') if looks_like_otlp(text) => SpanFormat::OtlpJson.decode(text, &limits),
         Some(b'{') if looks_like_jaeger(text) => jaeger::read_v1(text, &limits),
         Some(b'{') => zipkin::v2_lines(text, &limits),
-        // Thrift begins with the type of its elements, a struct; both protobufs with their first field.
+        // Thrift begins with the type of its elements, a struct; protobuf with the first field.
         Some(0x0c) if bytes.first() == Some(&0x0c) => SpanFormat::ZipkinV1Thrift.decode(&bytes, &limits),
         Some(_) => protobuf(&bytes, &limits),
     }
@@ -222,7 +223,7 @@ fn json_list(text: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
     }
     match zipkin::v2_json(text, limits) {
         Err(DecodeError::WrongFormat { .. }) => zipkin::v1_json(text, limits),
-        // Several lists, one on each line.
+        // Several lists, one per line.
         Err(error) => zipkin::v2_lines(text, limits).map_err(|_| error),
         read => read,
     }
@@ -233,13 +234,13 @@ fn looks_like_otlp(text: &[u8]) -> bool {
     head.contains("\"resourceSpans\"") || head.contains("\"resource_spans\"")
 }
 
-/// Only Jaeger writes `traceID`, and it has its traces in a list called `data`.
+/// Only Jaeger writes `traceID` and has its traces in a list called `data`.
 fn looks_like_jaeger(text: &[u8]) -> bool {
     let head = String::from_utf8_lossy(text.get(..4096).unwrap_or(text)).into_owned();
     head.contains("\"data\"") && head.contains("\"traceID\"")
 }
 
-/// Zipkin's and OTLP's lists both begin with field 1; only one of them makes sense.
+/// Zipkin's and OTLP's lists both begin with field 1; only one of them decodes to something.
 fn protobuf(bytes: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
     let sound = |decoded: &Decoded| !decoded.items.is_empty() && decoded.n_rejected == 0;
     let zipkin = SpanFormat::ZipkinV2Proto.decode(bytes, limits);

@@ -23,12 +23,12 @@ use crate::render;
 use crate::render::table::Table;
 
 pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
-    let project = Project::of(&args.target, printer)?;
+    let project = Project::open(&args.target, printer)?;
     let within = args.duration.as_deref().map(units::parse_duration).transpose();
     let within = within.map_err(|e| CommandError::usage(e.to_string()))?;
     let (space, set) = project.under(&args.under)?;
     let circumstance = space.circumstance(&set).map_err(|e| CommandError::usage(e.to_string()))?;
-    // Ports are taken before anything starts: a taken one is an error of the command line.
+    // Ports are bound before anything starts: a port in use is an error of the command line.
     let ports = bind(&project, args.publish_from)?;
     let opening = Opening::new(CampaignKind::Up, &args.target, args.under.seed).record(args.under.record);
     let mut campaign = RunningCampaign::open(&project, opening, global, printer).await?;
@@ -43,13 +43,13 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
         let (session, cancel) = (campaign.session.clone(), cancel.clone());
         async move { keep_up(&session, request, &cancel).await }
     });
-    // Interrupted before everything is up, the trial is cancelled; afterwards it ends as people want it to.
+    // Interrupted before everything is up, the trial is cancelled; afterwards it ends normally.
     let mut may_open = true;
     let published = loop {
         tokio::select! {
             published = &mut is_open, if may_open => match published {
                 Ok(published) => break published,
-                // It will never be up, and the trial is about to say why.
+                // It will never be up, and the trial is about to report why.
                 Err(_) => may_open = false,
             },
             () = stop.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
@@ -95,7 +95,7 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
 type Kept = Result<Option<Run>, EngineError>;
 
 fn joined(ended: Result<Kept, tokio::task::JoinError>) -> Result<Option<Run>, CommandError> {
-    Ok(ended.map_err(|e| CommandError::internal("the trial's task broke").because(e))??)
+    Ok(ended.map_err(|e| CommandError::internal("the trial's task panicked").because(e))??)
 }
 
 fn show(published: &[Published], session: &Session, printer: &Printer) -> Result<(), CommandError> {
@@ -111,7 +111,7 @@ fn show(published: &[Published], session: &Session, printer: &Printer) -> Result
     Ok(())
 }
 
-/// What to say where not everything came up.
+/// The error if not all services became ready.
 fn not_up(run: Option<Run>, platform: &'static str) -> Result<Exit, CommandError> {
     let Some(run) = run else { return Ok(Exit::Interrupted) };
     let mut evidence = run.evidence;
@@ -134,7 +134,7 @@ fn bind(project: &Project, from: Option<u16>) -> Result<Vec<PublishedPort>, Comm
     for (name, service) in &project.application.services {
         let mut wanted: Vec<(u16, u16)> = service.publish.iter().map(|(&own, &host)| (own, host)).collect();
         if let Some(next) = &mut next {
-            // What is typed wins over the file: it is the way out when the file's ports are taken.
+            // The command line wins over the file: it is the way out if the file's ports are in use.
             for (_, host) in &mut wanted {
                 *host = *next;
                 *next = next.saturating_add(1);
@@ -143,7 +143,7 @@ fn bind(project: &Project, from: Option<u16>) -> Result<Vec<PublishedPort>, Comm
         if wanted.is_empty()
             && let Some(port) = service.ports.first()
         {
-            // The port that the service has itself is the one people try first.
+            // The service's own port is the one people try first.
             wanted.push((port.port, next.unwrap_or(port.port)));
             next = next.map(|n| n.saturating_add(1));
         }
@@ -154,7 +154,7 @@ fn bind(project: &Project, from: Option<u16>) -> Result<Vec<PublishedPort>, Comm
             });
             let socket = match socket {
                 Ok(socket) => socket,
-                // Two services may have the same port: the second one gets a free one.
+                // Of two services with the same port the second one gets a free port.
                 Err(e)
                     if service.publish.is_empty()
                         && from.is_none()

@@ -1,17 +1,17 @@
-//! The lines that lead to the rows of a tree.
+//! The lines that connect the rows of a tree.
 
-/// Deeper rows are not indented further, so that something of them is left to see.
-const MOST_DEPTH: usize = 40;
+/// Deeper rows are not indented further, so that part of them stays visible.
+const MAX_DEPTH: usize = 40;
 
-/// Draws what leads to each row, given rows from the top down by their depth.
+/// Draws the branches of rows, which are given from the top down by depth.
 #[derive(Debug, Default)]
 pub(super) struct Branches {
-    /// What stands before the branch of a row, by its depth.
+    /// The prefix of each depth.
     before: Vec<String>,
 }
 
 impl Branches {
-    /// What stands before a row; the roots have nothing.
+    /// The prefix of the next row; empty for roots.
     pub(super) fn next(&mut self, depth: usize, is_last: bool) -> String {
         self.before.truncate(depth + 1);
         self.before.resize(depth + 1, String::new());
@@ -22,7 +22,7 @@ impl Branches {
             (_, true) => ("└─ ", "   "),
         };
         let row = format!("{before}{branch}");
-        let below = if depth > MOST_DEPTH { String::new() } else { format!("{before}{below}") };
+        let below = if depth > MAX_DEPTH { String::new() } else { format!("{before}{below}") };
         self.before.push(below);
         row
     }

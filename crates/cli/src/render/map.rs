@@ -1,4 +1,4 @@
-//! The service map: who calls whom, how often, with what result.
+//! The service map: which services call each other, how often, with which result.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use faultscope_store::Edge;
 
 use crate::printer::Printer;
 
-/// The map as one block for each caller, callers nearest to the test or the user first, so many of them.
+/// Draws one block for each caller, those nearest to the test or the user first, at most `most_callers` of them.
 pub(crate) fn map(edges: &[Edge], most_callers: usize, printer: &Printer) {
     blocks(edges, |_| true, most_callers, printer);
 }
 
-/// The same with the blocks of these callers only.
+/// Draws only the blocks of these callers.
 pub(crate) fn map_of(edges: &[Edge], callers: &[&str], printer: &Printer) {
     blocks(edges, |caller| callers.contains(&caller), usize::MAX, printer);
 }

@@ -1,4 +1,4 @@
-//! How things look in a terminal. Meaning never rests on colour alone.
+//! Terminal output. No meaning depends on colour alone.
 
 mod branches;
 pub(crate) mod deeper;

@@ -1,4 +1,4 @@
-//! What a resilience campaign found, for the terminal and for build servers.
+//! The result of a resilience campaign, on the terminal and as JUnit XML.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::printer::Printer;
 /// Characters of the time bar.
 const BAR: u64 = 24;
 
-/// Steps of a trace that are shown around what was done.
-const MOST_STEPS: usize = 40;
+/// The most steps of a trace that are shown around the perturbations.
+const MAX_STEPS: usize = 40;
 
-/// What was not applied and is named one by one.
-const MOST_MISSED: usize = 5;
+/// The most skipped perturbations that are listed.
+const MAX_MISSED: usize = 5;
 
-/// What breaks a test as well and is named one by one.
-const MOST_ALSO: usize = 8;
+/// The most alternatives of a defect that are listed.
+const MAX_ALSO: usize = 8;
 
-/// One test: its defects, and what it took.
+/// One test: its defects, and its trials.
 pub(crate) fn test(test: &TestReport, printer: &Printer) {
     let verdict = match &test.verdict {
         Verdict::Clean => printer.good("clean"),
@@ -39,20 +39,20 @@ pub(crate) fn test(test: &TestReport, printer: &Printer) {
     };
     printer.line(format!("{}: {verdict}", printer.strong(&test.test)));
     if let Some(signature) = &test.signature {
-        // An invariant or a case of a suite has a name of its own.
+        // An invariant or a case of a suite has its own name.
         let name = if signature.test == test.test { String::new() } else { format!("{}: ", signature.test) };
         printer.line(format!("  {}{}: {}", plain(&name), signature.ending, plain(&signature.message)));
     }
     for (number, defect) in (1..).zip(&test.defects) {
         show(defect, number, printer);
     }
-    for missed in test.missed.iter().take(MOST_MISSED) {
+    for missed in test.missed.iter().take(MAX_MISSED) {
         printer.line(format!("  not applied: {} ({})", missed.perturbation, missed.why));
     }
-    if test.missed.len() > MOST_MISSED {
-        printer.line(format!("  not applied: {} more", test.missed.len() - MOST_MISSED));
+    if test.missed.len() > MAX_MISSED {
+        printer.line(format!("  not applied: {} more", test.missed.len() - MAX_MISSED));
     }
-    for UnresolvedTrials { reason, trials } in TestView::new(test).unresolved.into_iter().take(MOST_MISSED) {
+    for UnresolvedTrials { reason, trials } in TestView::new(test).unresolved.into_iter().take(MAX_MISSED) {
         printer.line(format!(
             "  unresolved: {} ({trials} of {} trials)",
             plain(&reason.to_string()),
@@ -61,7 +61,7 @@ pub(crate) fn test(test: &TestReport, printer: &Printer) {
     }
     if let Some(flaky) = test.flaky {
         printer.line(format!(
-            "  It fails by itself at times ({} of {}): what fails was tried {}",
+            "  It is flaky without perturbations ({} of {}): failing trials were repeated {}",
             flaky.failed,
             count(flaky.tried, "run"),
             count(flaky.must_fail, "time")
@@ -84,7 +84,7 @@ fn defects(test: &TestReport) -> String {
 fn cost(test: &TestReport) -> String {
     let trials = &test.trials;
     let mut parts = Vec::new();
-    // A test that was refused was not looked at that far.
+    // The calls of a test that fails already were not counted.
     if test.seen > 0 || !matches!(test.verdict, Verdict::FailsAlready | Verdict::Unresolved { .. }) {
         parts.push(format!("{} seen", count(test.seen, "call")));
     }
@@ -95,11 +95,11 @@ fn cost(test: &TestReport) -> String {
     let mut counted = count(trials.all(), "trial");
     let split = [
         (trials.baseline, "without perturbations"),
-        (trials.neutral, "neutral"),
-        (trials.changing, "changing"),
-        (trials.confirming, "confirming"),
+        (trials.neutral, "with neutral perturbations"),
+        (trials.changing, "with faults"),
+        (trials.confirming, "to confirm"),
         (trials.unresolved, "unresolved"),
-        (trials.earlier, "from before"),
+        (trials.earlier, "from before the interruption"),
     ];
     let split: Vec<_> = split.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
     if !split.is_empty() {
@@ -107,7 +107,7 @@ fn cost(test: &TestReport) -> String {
     }
     parts.push(counted);
     if trials.pruned > 0 {
-        parts.push(format!("{} sets needed none", trials.pruned));
+        parts.push(format!("{} combinations needed no trial", trials.pruned));
     }
     parts.push(show_duration(test.took));
     parts.join("; ")
@@ -120,11 +120,11 @@ fn show(defect: &Defect, number: usize, printer: &Printer) {
         let kind = format!("{:<11}", perturbation.kind);
         printer.line(format!("    {} {}", printer.bad(&kind), plain(&perturbation.target.to_string())));
     }
-    for also in defect.also.iter().take(MOST_ALSO) {
+    for also in defect.also.iter().take(MAX_ALSO) {
         printer.line(format!("    also: {}", plain(&named(also))));
     }
-    if defect.also.len() > MOST_ALSO {
-        printer.line(format!("    also: {} more", defect.also.len() - MOST_ALSO));
+    if defect.also.len() > MAX_ALSO {
+        printer.line(format!("    also: {} more", defect.also.len() - MAX_ALSO));
     }
     if let Some(signature) = &defect.signature {
         let what = if defect.invariant { "invariant " } else { "" };
@@ -150,12 +150,12 @@ fn named(perturbations: &[Perturbation]) -> String {
     perturbations.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
-/// The calls of a failing run, with what was done to them drawn in.
+/// The calls of a failing run, with the perturbations marked.
 fn trace(steps: &[TraceStep], printer: &Printer) {
     let whole = trace_length_us(steps);
     let first = steps.iter().position(|step| !step.marks.is_empty()).unwrap_or_default();
-    let from = first.saturating_sub(MOST_STEPS / 2).min(steps.len().saturating_sub(MOST_STEPS));
-    let shown = &steps[from..steps.len().min(from + MOST_STEPS)];
+    let from = first.saturating_sub(MAX_STEPS / 2).min(steps.len().saturating_sub(MAX_STEPS));
+    let shown = &steps[from..steps.len().min(from + MAX_STEPS)];
     let label = |step: &TraceStep| {
         let text = format!("{}{} {}", "  ".repeat(step.depth.min(20)), step.receiver, step.operation);
         plain(&text).chars().take(80).collect::<String>()
@@ -191,7 +191,7 @@ fn bar(step: &TraceStep, whole: u64) -> String {
     format!("{}{}{}", " ".repeat(from), "▬".repeat(to - from), " ".repeat(BAR as usize - to))
 }
 
-/// The report as JUnit XML: a test case for each test, failing with its defects.
+/// JUnit XML: a test case for each test, failing with its defects.
 pub(crate) fn junit(report: &ResilienceReport) -> String {
     let class = escape(&format!("faultscope.{}", report.application));
     let mut cases = String::new();

@@ -1,4 +1,4 @@
-//! A run: its tests and what it left behind.
+//! Renders a run: its tests and its evidence.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use faultscope_model::{InstanceId, Outcome, Run};
 
 use crate::printer::Printer;
 
-/// Lines of a failing test's message that are shown.
+/// The most lines of a failing test's message.
 pub(crate) const MESSAGE_LINES: usize = 12;
 
-/// Lines of an unexpected answer that are shown, and characters of each.
+/// The most lines of an unexpected response, and characters of each.
 const ANSWER_LINES: usize = 6;
 const ANSWER_WIDTH: usize = 300;
 
-/// Perturbations of a run that are shown.
-const MOST_ASKED: usize = 20;
+/// The most perturbations that are listed.
+const MAX_ASKED: usize = 20;
 
 /// A run in one line.
 pub(crate) fn summary(run: &Run, printer: &Printer) {
@@ -29,12 +29,12 @@ pub(crate) fn summary(run: &Run, printer: &Printer) {
         Outcome::Unresolved { reason } => format!("{} ({reason})", printer.bad("unresolved")),
     };
     let mut said = Vec::new();
-    // `up` runs no tests, and an instance that did not come up leaves nothing to count.
+    // `up` runs no tests, and if an instance did not become ready, none ran.
     if tests.all > 0 {
         said.push(format!("{} of {} passed", tests.passed(), count(tests.all, "test")));
     }
     if tests.all > 0 || run.evidence.spans > 0 {
-        // What perturbed tests of actors do is no call.
+        // Perturbed messages of actors are not calls.
         if run.evidence.spans > 0 || run.perturbed.is_none() {
             said.push(format!("{} seen", count(run.evidence.spans, "call")));
         }
@@ -45,7 +45,7 @@ pub(crate) fn summary(run: &Run, printer: &Printer) {
     printer.line(format!("{name} {verdict}: {}", said.join(", ")));
 }
 
-/// The tests of a run, one line each, failing ones with their message.
+/// The tests of a run, one line each; failing ones with their message.
 pub(crate) fn tests(run: &Run, printer: &Printer) {
     summary(run, printer);
     for test in &run.evidence.tests {
@@ -57,7 +57,7 @@ pub(crate) fn tests(run: &Run, printer: &Printer) {
             for line in &lines[lines.len().saturating_sub(MESSAGE_LINES)..] {
                 printer.line(format!("        | {}", plain(line)));
             }
-            // The output of steps is what the last one was answered; a command's is in its message.
+            // For steps this is the last response; the output of a command is part of its message.
             if matches!(failure.ending, Ending::Step(_)) && !test.output.trim().is_empty() {
                 printer.line("        answer:");
                 for line in test.output.lines().take(ANSWER_LINES) {
@@ -76,7 +76,7 @@ fn shorten(line: &str) -> String {
     short
 }
 
-/// Which instances ended by themselves, and the last lines of each.
+/// Instances that ended by themselves, with their last lines.
 pub(crate) fn endings(run: &Run, most_lines: usize, printer: &Printer) {
     ended(&run.evidence.exits, &run.evidence.logs, most_lines, printer);
 }
@@ -105,13 +105,17 @@ pub(crate) fn ended(
     }
 }
 
-/// What else a run left: gates, rules, and under what it ran.
+/// Further evidence: gates, rules, perturbations, circumstance.
 pub(crate) fn evidence(run: &Run, printer: &Printer) {
     let evidence = &run.evidence;
     for gate in &evidence.gates {
-        printer.line(format!("  gate {}: {}", gate.gate, gate.outcome));
+        // Gates are numbered in the order of the circumstance, from 1.
+        let order = run.circumstance.sequence.get((gate.gate as usize).wrapping_sub(1));
+        let name = order
+            .map_or_else(|| format!("gate {}", gate.gate), |o| format!("order of {} {}", o.from, o.handling));
+        printer.line(format!("  {name}: {}", gate.outcome));
     }
-    // Perturbations are rules, too, and told below; those of messages match no call.
+    // Perturbations are rules, too, and listed below; those of messages match no call.
     for rule in evidence.rules.iter().filter(|_| run.perturbed.is_none()) {
         printer.line(format!(
             "  rule {}: matched {}, applied to {}",
@@ -121,19 +125,19 @@ pub(crate) fn evidence(run: &Run, printer: &Printer) {
         ));
     }
     if let Some(perturbed) = &run.perturbed {
-        for asked in perturbed.asked.iter().take(MOST_ASKED) {
+        for asked in perturbed.asked.iter().take(MAX_ASKED) {
             printer.line(format!("  perturbed: {asked}"));
         }
-        if perturbed.asked.len() > MOST_ASKED {
-            printer.line(format!("  perturbed: {} more", perturbed.asked.len() - MOST_ASKED));
+        if perturbed.asked.len() > MAX_ASKED {
+            printer.line(format!("  perturbed: {} more", perturbed.asked.len() - MAX_ASKED));
         }
-        for missed in perturbed.missed.iter().take(MOST_ASKED) {
+        for missed in perturbed.missed.iter().take(MAX_ASKED) {
             printer.line(format!("  not applied: {} ({})", missed.perturbation, missed.why));
         }
     }
     if evidence.spans_dropped > 0 {
         printer.line(format!(
-            "  {} could not be stored: the disk was too slow",
+            "  {} dropped, because the disk was too slow",
             count(evidence.spans_dropped, "call")
         ));
     }

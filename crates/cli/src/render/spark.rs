@@ -1,11 +1,11 @@
-//! Values over time in one line of text.
+//! Values over time as a sparkline.
 
 /// Characters of a line.
 const WIDTH: usize = 32;
 
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The mean of the points in each part of a time, from the least to the greatest of all; blank where none is.
+/// A sparkline of the mean in each interval, scaled from the minimum to the maximum; blank where there are no points.
 pub(crate) fn sparkline(points: &[(u64, f64)], first_us: u64, last_us: u64) -> String {
     let whole = last_us.saturating_sub(first_us).max(1);
     let mut parts = [(0.0, 0_u32); WIDTH];
@@ -25,7 +25,7 @@ pub(crate) fn sparkline(points: &[(u64, f64)], first_us: u64, last_us: u64) -> S
     means.iter().map(|mean| mean.map_or(' ', level)).collect()
 }
 
-/// A number as short as it can be read.
+/// A number, rounded to what can be read at a glance.
 pub(crate) fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         return format!("{value}");

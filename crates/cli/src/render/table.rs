@@ -1,4 +1,4 @@
-//! A plain table: columns as wide as their widest cell, two blanks between, no frames to copy along.
+//! A plain table: columns as wide as their widest cell, two spaces between, no frames to copy along.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! Times for people.
+//! Times relative to now.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long ago something was: `5 s ago`, `3 h ago`.
+/// The age of something: `5 s ago`, `3 h ago`.
 pub(crate) fn ago(at_us: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     words(now.saturating_sub(at_us / 1_000_000))

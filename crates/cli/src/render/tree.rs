@@ -1,4 +1,4 @@
-//! Call trees: each call under the one it was made in, with a bar for when and how long.
+//! Call trees: each call below the one in whose handling it was made, with a time bar.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::printer::Printer;
 /// Characters of the time bar.
 const BAR: usize = 24;
 
-/// Characters of a call with its branches.
+/// The widest label of a call, including its branches.
 const WIDEST: usize = 90;
 
-/// Draws trees of calls; rows name calls by their places among the spans.
+/// Draws trees of calls; rows refer to calls by their index in `spans`.
 pub(crate) fn trees(spans: &[Span], trees: &[CallTree], printer: &Printer) {
     trees.iter().for_each(|tree| draw(spans, tree, printer));
 }
@@ -57,7 +57,7 @@ fn bar(tree: &CallTree, call: &Span) -> String {
 fn callee(span: &Span) -> String {
     let name = span.callee_instance.as_ref().map_or_else(|| span.callee.to_string(), ToString::to_string);
     match span.parentage {
-        Parentage::Inferred => format!("{name}?"),
+        Parentage::Inferred => format!("{name} (parent inferred)"),
         _ => name,
     }
 }

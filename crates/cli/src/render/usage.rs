@@ -1,4 +1,4 @@
-//! What instances used, in words.
+//! Renders resource usage and metrics.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::spark::number;
 use super::waterfall::plain;
 use crate::printer::Printer;
 
-/// Series of one name that are shown beside a span.
-const MOST_SHOWN: usize = 3;
+/// The most series of one name next to a span.
+const MAX_SHOWN: usize = 3;
 
-/// One line for each instance.
+/// One line per instance.
 pub(crate) fn summaries(summaries: &[Summary], printer: &Printer) {
     let Some(most) = summaries.iter().map(|summary| summary.samples).max() else { return };
     let heading =
@@ -49,9 +49,9 @@ fn line(summary: &Summary, printer: &Printer) -> String {
     parts.join("  ")
 }
 
-/// What was known at one moment, short enough for the end of a line.
+/// The metrics of a span's instance, short enough for the end of a line.
 pub(crate) fn beside(known: &SpanMetrics) -> String {
-    let told = if known.source == Some(UseSource::Told) { "told " } else { "" };
+    let told = if known.source == Some(UseSource::Reported) { "exported " } else { "" };
     let used = known.used.as_ref().map(|used| moment(used, told));
     let names: Vec<_> = known.series.chunk_by(|a, b| a.name == b.name).map(series).collect();
     used.into_iter().chain(names).collect::<Vec<_>>().join(" ")
@@ -73,9 +73,9 @@ fn series(values: &[SeriesValue]) -> String {
         let apart = if apart.is_empty() { apart } else { format!("{} ", plain(&apart)) };
         format!("{apart}{}", figures(value))
     };
-    let apart = SeriesValue::apart(values);
-    let shown: Vec<_> = values.iter().zip(apart).take(MOST_SHOWN).map(one).collect();
-    let more = match values.len().saturating_sub(MOST_SHOWN) {
+    let apart = SeriesValue::distinguishing_labels(values);
+    let shown: Vec<_> = values.iter().zip(apart).take(MAX_SHOWN).map(one).collect();
+    let more = match values.len().saturating_sub(MAX_SHOWN) {
         0 => String::new(),
         n => format!(", {n} more"),
     };
@@ -83,7 +83,7 @@ fn series(values: &[SeriesValue]) -> String {
     format!("[{name} {}{more}, {} before]", shown.join(", "), age(oldest))
 }
 
-/// A mean, a speed or a value, whichever says most.
+/// The most informative of mean, rate and value.
 fn figures(series: &SeriesValue) -> String {
     let speed = |per_second: f64, unit: &str| match unit {
         "s" => format!("{}/s", number(per_second)),
@@ -122,6 +122,6 @@ pub(crate) fn seconds(seconds: f64) -> String {
 
 /// Bytes with a unit, short.
 pub(crate) fn bytes(bytes: f64) -> String {
-    // Beyond the range it is the greatest or zero, which is what people can make sense of.
+    // Saturates at zero and the maximum, which is good enough for display.
     ByteSize(bytes as u64).to_string()
 }

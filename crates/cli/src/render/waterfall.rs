@@ -1,5 +1,5 @@
-//! A reported trace as a waterfall: each span under its parent, with a bar for when and how long, the
-//! critical path marked, errors named.
+//! A reported trace as a waterfall: each span below its parent, with a time bar, the
+//! critical path marked and errors named.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ pub(crate) use faultscope_engine::views::plain;
 
 /// Characters of the time bar.
 const BAR: u64 = 32;
-/// Characters of a span's name with its branches.
+/// The widest label of a span, including its branches.
 const WIDEST: usize = 80;
-/// Characters of a reason.
+/// The most characters of an error.
 const REASON: usize = 60;
 
-/// Draws a trace, with what was known of the instances behind their spans.
+/// Draws a trace, with the metrics of the instances behind its spans.
 pub(crate) fn waterfall(trace: &Waterfall, printer: &Printer) {
     let errors = if trace.failed == 0 { String::new() } else { format!(", {} with errors", trace.failed) };
     let spans = count(trace.spans, "span");

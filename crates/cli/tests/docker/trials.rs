@@ -136,6 +136,6 @@ fn what_a_killed_tool_left_is_removed() {
     running.kill();
     let _ = running.wait();
     let cleaned = tool.run(["clean"]).expect(0);
-    assert!(cleaned.stdout.contains("that a dead tool had left"), "{}", cleaned.stdout);
+    assert!(cleaned.stdout.contains("of killed faultscope processes"), "{}", cleaned.stdout);
     assert_eq!(left(id), Vec::<String>::new());
 }

@@ -140,7 +140,7 @@ fn opentelemetry_python_traces_and_metrics_are_joined() {
         let mean = wait["mean"].as_f64();
         assert!(mean.is_some_and(|mean| (mean - 12.5).abs() < 1e-6), "{exporter}: {wait}");
         let shown = server.tool.run(["traces", "show", trace].iter().chain(&wanted)).expect(0).stdout;
-        for part in ["40MiB, 7 threads, told ", " before]", "[wait 12.5ms mean at "] {
+        for part in ["40MiB, 7 threads, exported ", " before]", "[wait 12.5ms mean at "] {
             assert!(shown.contains(part), "{exporter}: {shown}");
         }
     }

@@ -54,7 +54,7 @@ fn everything_arrives_as_it_was_sent() {
         assert_eq!((&served["kind"], &served["error"]), (&json!(2), &json!([2, ""])), "{protocol}");
         assert_eq!(served["attributes"]["error"], "out of stock");
         let (_, output) = server.stop();
-        assert!(output.stderr.contains("2 spans handed on"), "{}", output.stderr);
+        assert!(output.stderr.contains("2 spans forwarded"), "{}", output.stderr);
     }
 }
 
@@ -107,5 +107,5 @@ fn a_silent_collector_holds_nobody_up() {
     assert_eq!(server.figure("counter.faultscope.forward_dropped"), 3_000);
     wait_until("a request", || seen(&peer)["requests"].as_u64().is_some_and(|n| n > 0));
     let (_, output) = server.stop();
-    assert!(output.stderr.contains("4000 spans not handed on, but kept here"), "{}", output.stderr);
+    assert!(output.stderr.contains("4000 spans not forwarded, but stored here"), "{}", output.stderr);
 }

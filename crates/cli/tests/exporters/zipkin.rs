@@ -23,7 +23,7 @@ const KEPT: [(&str, &str); 12] = [
         "links count where a trace begins, as searches do; Zipkin also counts traces that only end within the time",
     ),
     ("GET /api/v2/trace/48485A3953BB6124", "ids in capitals cannot mean anything else"),
-    ("GET /api/v2/traceMany?traceIds=%20abd", "blanks around ids cannot mean anything else"),
+    ("GET /api/v2/traceMany?traceIds=%20abd", "spaces around ids cannot mean anything else"),
     (
         "GET /api/v2/traces?annotationQuery=%3D",
         "a term without a name asks for nothing, so it excludes nothing",
@@ -37,7 +37,7 @@ const KEPT: [(&str, &str); 12] = [
         "GET /api/v2/traces?limit=2147483648",
         "Zipkin's limit is a 32-bit number; ours is cut to what is given at most",
     ),
-    ("POST blank", "a body of blanks holds nothing, as an empty one does"),
+    ("POST blank", "a body of spaces holds nothing, as an empty one does"),
     ("POST capital id", "ids in capitals cannot mean anything else; OTLP's examples have them"),
     ("POST fraction", "JavaScript's clocks give fractions of microseconds; they are cut off"),
     ("POST zero id", "no span can be found or be a parent with the id 0"),

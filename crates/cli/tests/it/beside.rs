@@ -175,13 +175,13 @@ fn what_services_tell_stands_beside_their_spans() {
     exit code 0
     --- stdout
     trace 000000000000abcd: 3 spans in 2.0s
-        front GET /order         2.0s  ▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬  [0.30 cores, 40MiB, 7 threads, told 5.0s before] [db.connections 42, 1m30s before] [orders kind=ask 0.5/s, kind=pay 2/s, 5.0s before] [wait 12.5ms mean at 0.4/s, 5.0s before]
-        ├─ STOCK GET /stock      2.0s  ▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬  [0.50 cores, 50MiB, told 0us before] [queue_length 4, 0us before]
+        front GET /order         2.0s  ▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬  [0.30 cores, 40MiB, 7 threads, exported 5.0s before] [db.connections 42, 1m30s before] [orders kind=ask 0.5/s, kind=pay 2/s, 5.0s before] [wait 12.5ms mean at 0.4/s, 5.0s before]
+        ├─ STOCK GET /stock      2.0s  ▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬  [0.50 cores, 50MiB, exported 0us before] [queue_length 4, 0us before]
       * └─ pay PUT /pay          2.0s  ▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬▬
 
       * critical path, mostly: pay PUT /pay 2.0s (100 %)
     --- stderr
-    `forgotten` was not told of the instances of front, pay, stock within two minutes before these spans; `faultscope metrics ls` lists what there is
+    no instance of front, pay, stock exported `forgotten` within two minutes before these spans; `faultscope metrics ls` lists all metrics
     ");
     let stock = &of(&["--metrics", "--metric", "process_start_time_seconds"])[1]["metrics"];
     assert_eq!((&stock["cpu_cores"], &stock["values"]["start_time"]), (&json!(0.5), &json!(1_699_990_000.0)));

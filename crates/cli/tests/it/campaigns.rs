@@ -74,7 +74,7 @@ fn sentinels_notice_a_changed_environment() {
     assert_snapshot!(output.shown(), @"
     exit code 6
     --- stderr
-    error: the environment changed: a known circumstance gave fail where it had given pass
+    error: the environment changed: a repeated trial gave fail instead of pass
     ");
 }
 

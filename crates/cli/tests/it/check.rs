@@ -131,7 +131,7 @@ fn probe_names_a_service_that_drops_context() {
     no `failing:` circumstance yet, so there is nothing to reduce
 
     probe: 13 calls seen, outcome pass
-    order does not hand on trace context in 6 calls: their parents are inferred where only one request is in flight
+    order does not propagate trace context in 6 calls: the mesh infers which request they belong to, which works only while one is in flight
     see them with `faultscope runs show <run>.1`
     ");
 }
@@ -171,10 +171,10 @@ tests:
     --- stdout
     application: 4 services, 1 test, 0 deltas between simplest and failing
     no `failing:` circumstance yet, so there is nothing to reduce
-    warning: one: there is no program `no-such-program` on this machine
+    warning: one: `no-such-program` is not installed on this machine
     warning: two: there is no folder `nowhere`
     warning: three: has no `command`, so it runs on Docker only
-    warning: four, version new: there is no program `./missing` on this machine
-    warning: test `hurl`: there is no program `no-such-tool` on this machine
+    warning: four, version new: `./missing` is not installed on this machine
+    warning: test `hurl`: `no-such-tool` is not installed on this machine
     ");
 }

@@ -149,7 +149,7 @@ fn killed_and_resumed() {
     assert_snapshot!(again.exact(), @"
     exit code 2
     --- stderr
-    error: the campaign cannot be resumed: no debug campaign of `cells` is unfinished
+    error: the campaign cannot be resumed: there is no unfinished debug campaign of `cells`
 
     hint: leave `--resume` out to start anew; `faultscope runs ls` lists campaigns
     ");
@@ -239,7 +239,7 @@ fn the_environment_changes() {
     assert_snapshot!(tool.run(words).exact(), @"
     exit code 6
     --- stderr
-    error: the environment changed: a known circumstance gave unresolved where it had given pass
+    error: the environment changed: a repeated trial gave unresolved instead of pass
     ");
     let refused = tool.run(["debug", "--flaky", "off", "--test", "hello", "--resume"]).expect(2).stderr;
     assert!(refused.contains("the environment changed during it"), "{refused}");
@@ -295,7 +295,7 @@ fn bad_input() {
     assert_snapshot!(complaint(&cells(), &["debug", "--resume"]), @"
     exit code 2
     --- stderr
-    error: the campaign cannot be resumed: no debug campaign of `cells` is unfinished
+    error: the campaign cannot be resumed: there is no unfinished debug campaign of `cells`
 
     hint: leave `--resume` out to start anew; `faultscope runs ls` lists campaigns
     ");

@@ -106,7 +106,7 @@ fn gzip(bytes: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A quarter of a gibibyte of blanks in about a mebibyte.
+/// A quarter of a gibibyte of spaces in about a mebibyte.
 fn bomb() -> Vec<u8> {
     gzip(std::iter::repeat_n(vec![b' '; 1 << 20], 256))
 }
@@ -179,7 +179,7 @@ fn bombs_and_giants_take_bounded_memory() {
 }
 
 #[test]
-fn what_is_wrong_with_a_grpc_message_is_said() {
+fn errors_of_grpc_messages_are_reported() {
     let server = Server::start();
     // A span of the trace 1 with the id 2; the same without an id.
     let trace = [&[10, 16][..], &1u128.to_be_bytes()].concat();
@@ -211,7 +211,7 @@ fn what_is_wrong_with_a_grpc_message_is_said() {
     // The good one of two is kept, and the answer tells of the other.
     let (status, _, answer) = server.sender.call(TRACES, &plain, framed(0, &export(&[&good, &trace])));
     assert_eq!(status, "0");
-    assert!(String::from_utf8_lossy(&answer).contains("1 of 2 were not taken"), "{answer:?}");
+    assert!(String::from_utf8_lossy(&answer).contains("1 of 2 were rejected"), "{answer:?}");
     assert_eq!(server.sender.get("/api/v2/trace/1")[0]["id"], "0000000000000002");
     // An empty export is fine, compressed or not.
     for body in [framed(0, b""), framed(1, &gzip(std::iter::empty()))] {

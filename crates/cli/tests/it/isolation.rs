@@ -128,7 +128,7 @@ fn fixed_ports_cannot_be_shared() {
     assert_snapshot!(output.exact(), @"
     exit code 3
     --- stderr
-    error: process: cannot lay out ports
+    error: process: cannot assign ports
       because: back-1 and back-2 would both listen on port 8081; write `${port}` where the service is told its port, or use `isolation: netns`
     ");
 }

@@ -71,7 +71,7 @@ fn of<'v>(list: &'v Value, name: &str) -> &'v Value {
 }
 
 #[test]
-fn a_run_tells_what_its_instances_used() {
+fn a_run_shows_the_usage_of_its_instances() {
     let tool = burner();
     let run = tool.tested([] as [&str; 0], 0);
     let used = &run.json["metrics"][0];
@@ -161,7 +161,7 @@ fn says_what_is_not_there() {
     --- stdout
     no metrics were found
     --- stderr
-    looked back 24h; --since takes a wider time, `faultscope test` and `up` measure, `serve` takes them in
+    looked back 24h; use --since to look further. `faultscope test` and `up` measure, `serve` accepts metrics
     ");
     let listed = tool.run(["metrics", "ls", "--service", "front"]).expect(0).stdout;
     let first: Vec<_> = listed.lines().map(|line| line.split_whitespace().nth(1).unwrap()).collect();

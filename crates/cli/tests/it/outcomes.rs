@@ -188,7 +188,7 @@ fn cases_that_are_listed_run_alone() {
     let listed =
         "discovered-1: 2 cases: tests/test_shop.py::test_opens, tests/test_shop.py::test_sells[two 2]\n";
     assert!(checked.stdout.contains(listed), "{}", checked.stdout);
-    assert!(checked.stderr.contains("discovered-1: 1 case left out"), "{}", checked.stderr);
+    assert!(checked.stderr.contains("discovered-1: 1 case skipped"), "{}", checked.stderr);
     assert_snapshot!(tool.run(["test", "--quiet"]).expect(1).shown(), @"
     exit code 1
     --- stdout
@@ -200,7 +200,7 @@ fn cases_that_are_listed_run_alone() {
       pass  ends <time>
     see the calls with `faultscope runs show <run>.1`
     --- stderr
-    warning: discovered-1: 1 case left out: such a name would be taken for something else
+    warning: discovered-1: 1 case skipped, because the name would be mistaken for something else
     ");
     let one = tool.run(["test", "--test", "tests/test_shop.py::test_opens"]).expect(0);
     assert!(one.stdout.contains("1 of 1 test passed"), "{}", one.stdout);

@@ -121,7 +121,7 @@ fn a_file_that_jaegers_page_saved_is_read() {
 }
 
 #[test]
-fn what_cannot_be_read_from_is_said() {
+fn unusable_servers_are_reported() {
     let (url, _) = playing(|_| (404, "<html>\u{1b}[31mnothing</html>".into()));
     let tool = tool();
     assert_snapshot!(tool.run(["traces", "import", &url]).shown(), @"
@@ -143,7 +143,7 @@ fn what_cannot_be_read_from_is_said() {
     assert_snapshot!(tool.run(["serve", "--forward", "https://127.0.0.1"]).shown(), @"
     exit code 2
     --- stderr
-    error: `https://127.0.0.1` is encrypted; only http:// and grpc:// are spoken
+    error: `https://127.0.0.1` uses TLS; only http:// and grpc:// are supported
 
     hint: --forward http://127.0.0.1:<port> or --forward grpc://127.0.0.1:<port>
     ");

@@ -88,7 +88,7 @@ fn reports_and_a_bundle_that_works_elsewhere() {
 }
 
 #[test]
-fn causes_that_are_not_excluded_are_told_everywhere() {
+fn possible_further_causes_are_shown_in_every_format() {
     // Without the cause another failure comes to light.
     let other = "config: { back: { env.BROKEN: \"true\" }, front: { env.GREETING: bye } }";
     let file = cells().replace("config: { back: { env.BROKEN: \"true\", memory: 64MiB } }", other);
@@ -122,7 +122,7 @@ fn causes_that_are_not_excluded_are_told_everywhere() {
 }
 
 #[test]
-fn what_is_no_bundle_and_no_campaign() {
+fn invalid_bundles_and_campaigns_are_rejected() {
     let tool = tool();
     tool.write("text.tar.gz", "not an archive");
     let output = tool.run(["repro", "text.tar.gz"]).expect(2);

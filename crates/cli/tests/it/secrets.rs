@@ -73,7 +73,7 @@ fn says_nothing(tool: &Faultscope, words: &[&str]) -> String {
 }
 
 #[test]
-fn nothing_that_is_kept_or_said_holds_a_secret() {
+fn nothing_stored_or_printed_contains_a_secret() {
     let tool = tool_with(&telling());
     says_nothing(&tool, &["test", "--seed", "5"]);
     let state = tool.folder().join(".faultscope");

@@ -30,16 +30,16 @@ fn a_synchronous_caller_is_unresolved() {
     assert_snapshot!(output.shown(), @"
     exit code 5
     --- stdout
-    run <run>.1 unresolved (the order of desk POST /in-turn could not be imposed: the calls are made one after another: log POST /third, front GET /hello came only after an answer): 1 of 1 test passed, 5 calls seen, ready after <time>, took <time>
+    run <run>.1 unresolved (the order of desk POST /in-turn could not be imposed: the calls are not concurrent: log POST /third, front GET /hello came only after the response to another one): 1 of 1 test passed, 5 calls seen, ready after <time>, took <time>
       pass  desk <time>
     see the calls with `faultscope runs show <run>.1`
     ");
     assert_snapshot!(tool.run(["runs", "show", "--traces", "0"]).shown(), @"
     exit code 0
     --- stdout
-    run <run>.1 unresolved (the order of desk POST /in-turn could not be imposed: the calls are made one after another: log POST /third, front GET /hello came only after an answer): 1 of 1 test passed, 5 calls seen, ready after <time>, took <time>
+    run <run>.1 unresolved (the order of desk POST /in-turn could not be imposed: the calls are not concurrent: log POST /third, front GET /hello came only after the response to another one): 1 of 1 test passed, 5 calls seen, ready after <time>, took <time>
       pass  desk <time>
-      gate 1: the calls are made one after another: log POST /third, front GET /hello came only after an answer
+      order of desk POST /in-turn: the calls are not concurrent: log POST /third, front GET /hello came only after the response to another one
 
     service map: 5 services, 5 edges
       test

@@ -90,7 +90,7 @@ fn a_missing_program() {
     exit code 3
     --- stderr
     error: process: cannot start front-1
-      because: no such program: no-such-program
+      because: no such program: `no-such-program`
     ");
 }
 

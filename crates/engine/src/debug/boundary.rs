@@ -9,7 +9,7 @@ use faultscope_search::{Boundary, FoundBoundary, Line, Side};
 use serde::{Deserialize, Serialize};
 
 use crate::drive::Tests;
-use crate::driver::{Asked, Asks, Driver, Ended, Moves, SlotState, SlotView, Ticket};
+use crate::driver::{Asks, Driver, Ended, Moves, RequestedTrial, SlotState, SlotView, Ticket};
 use crate::error::EngineError;
 use crate::trial::{FinishedTrial, TrialRequest};
 
@@ -184,10 +184,10 @@ impl Asks for Values<'_> {
                 deltas: self.cause.clone(),
                 circumstance: self.setting.space.circumstance_at(self.cause, self.delta, &value)?,
                 drive: Tests::new(self.setting.tests.to_vec()),
-                wanted: Some(self.setting.wanted.whatever_numbers()),
+                wanted: Some(self.setting.wanted.without_numbers()),
             };
             let role = TrialRole::Boundary;
-            moves.start.push(Asked { ticket, role, slot: view.slot, request });
+            moves.start.push(RequestedTrial { ticket, role, slot: view.slot, request });
         }
         moves.cancel = steps.cancel;
         Ok(moves)

@@ -240,7 +240,7 @@ impl Tally {
             _ if self.settled && looks_for_start && start.is_none() => self.tried += 1,
             Some((_, wanted)) if start.is_some() || !looks_for_start => {
                 let [found] = failures.as_slice() else { return Ok(()) };
-                let mut same = wanted.is(found);
+                let mut same = wanted.matches_failure(found);
                 if let (false, false, Some(common)) = (same, self.settled, wanted.common(found)) {
                     let text = "what the test says differs from run to run, so only what stays counts".into();
                     session.events().emit(Event::Note { text });

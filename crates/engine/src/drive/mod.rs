@@ -1,4 +1,4 @@
-//! What can drive a deployed application: tests, perturbed tests, people.
+//! The drives of a trial: tests, perturbed tests, people.
 
 mod people;
 mod perturbed;

@@ -1,4 +1,4 @@
-//! An application that is kept up for people: what they do is recorded, and they say when it ends.
+//! Keeps an application up for people until they end it, and records their calls.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::EngineError;
 use crate::trial::{Drive, Driven, Live};
 
-/// The name under which calls of people are recorded.
+/// The caller in spans of calls that people make.
 const CALLER: &str = "user-1";
 
 /// A listening socket through which people reach a service.
@@ -22,24 +22,24 @@ const CALLER: &str = "user-1";
 pub struct PublishedPort {
     /// The service.
     pub service: ServiceName,
-    /// The port as the service has it.
+    /// The port on which the service itself listens.
     pub port: u16,
-    /// Where people connect; already listening, non-blocking.
+    /// Already listening and non-blocking.
     pub socket: TcpListener,
 }
 
-/// Where a service can be reached.
+/// The address of a published port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Published {
     /// The service.
     pub service: ServiceName,
-    /// The port as the service has it.
+    /// The port on which the service itself listens.
     pub port: u16,
     /// The address on this machine.
     pub address: SocketAddr,
 }
 
-/// Lets people drive.
+/// The drive of `up`.
 #[derive(Debug)]
 pub struct People {
     opening: Mutex<Option<Opening>>,
@@ -53,7 +53,7 @@ struct Opening {
 }
 
 impl People {
-    /// Offers these ports once everything is ready, says so through `opened`, and goes on until `until` fires.
+    /// Publishes these ports once everything is ready, reports them through `opened`, and waits until `until` fires.
     pub fn new(
         ports: Vec<PublishedPort>,
         opened: oneshot::Sender<Vec<Published>>,
@@ -86,7 +86,7 @@ impl People {
             );
             published.push(place);
         }
-        // Whoever wanted to know may have gone; the application is up all the same.
+        // The receiver may be gone; the application is up nevertheless.
         let _ = opened.send(published);
     }
 }
@@ -97,7 +97,7 @@ impl Drive for People {
         serde_json::json!("people")
     }
 
-    /// People take the time they want, and nobody can ask them to do the same again.
+    /// People take as long as they like, and cannot be asked to repeat what they did.
     fn is_repeatable(&self) -> bool {
         false
     }

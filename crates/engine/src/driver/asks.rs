@@ -1,4 +1,4 @@
-//! What needs trials, and what it asks for.
+//! The interface between the driver and whatever needs trials.
 
 use faultscope_model::event::SearchStands;
 use faultscope_model::{DeltaSet, SlotId, TrialRole};
@@ -8,37 +8,37 @@ use super::past::Past;
 use crate::error::EngineError;
 use crate::trial::{FinishedTrial, TrialRequest};
 
-/// Something that learns from trials which trials to ask for next: start-up checks, baselines, searches,
+/// Something that chooses trials depending on the results of earlier ones: start-up checks, baselines, searches,
 /// boundaries, inputs, confirmations.
 pub(crate) trait Asks {
     /// Which trials to start on which slots, and which are no longer needed. A slot whose trial is cancelled in
-    /// the same move may be asked for: the new trial starts there when the old one is gone.
+    /// the same move may be used: the new trial starts there when the old one is gone.
     fn ask(&mut self, slots: &[SlotView]) -> Result<Moves, EngineError>;
 
-    /// Says what a trial showed.
+    /// Reports the result of a trial.
     fn answer(&mut self, ticket: Ticket, trial: FinishedTrial) -> Result<(), EngineError>;
 
-    /// Says that a trial was not started, as the budget is used up.
+    /// Reports that a trial was not started, because the budget is used up.
     fn withdraw(&mut self, _ticket: Ticket) {}
 
-    /// Whether everything is known.
+    /// Whether no more trials are needed.
     fn is_done(&self) -> bool;
 
-    /// Offers everything that trials showed before an interruption, for those who can use answers to questions
+    /// Offers all results from before an interruption, for searches that can use answers to questions
     /// that they would not ask now. What is left in `past` answers questions as they are asked.
     fn recall(&mut self, _past: &mut Past) {}
 
-    /// How far it is; none for a plain list of trials. The driver fills in what it counts itself.
+    /// The progress; none for a plain list of trials. The driver fills in what it counts itself.
     fn progress(&self) -> Option<SearchStands> {
         None
     }
 }
 
-/// A slot as those who ask see it.
+/// A slot as [`Asks`] see it.
 #[derive(Debug, Clone)]
 pub(crate) struct SlotView {
     pub(crate) slot: SlotId,
-    /// The deltas that are deployed there now: reaching a near set is cheaper.
+    /// The currently deployed deltas: applying a similar set is cheaper.
     pub(crate) current: Option<DeltaSet>,
     pub(crate) state: SlotState,
 }
@@ -48,22 +48,22 @@ pub(crate) struct SlotView {
 pub(crate) enum SlotState {
     /// A trial can start at once.
     Free,
-    /// This trial runs there, or waits until its predecessor is gone.
+    /// This trial runs there, or waits for its predecessor to be cleared.
     Busy(Ticket),
-    /// A trial of nobody who asks: a sentinel, or a cancelled one that is being cleared away.
+    /// Another trial runs there: a sentinel, or a cancelled one that is being cleared.
     Taken,
 }
 
-/// What to do next.
+/// What the driver does next.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
-    pub(crate) start: Vec<Asked>,
+    pub(crate) start: Vec<RequestedTrial>,
     pub(crate) cancel: Vec<Ticket>,
 }
 
-/// A trial that is asked for.
+/// A requested trial.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedTrial {
     pub(crate) ticket: Ticket,
     pub(crate) role: TrialRole,
     pub(crate) slot: SlotId,

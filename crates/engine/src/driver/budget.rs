@@ -1,16 +1,16 @@
-//! How much a campaign may cost.
+//! The budget of a campaign.
 
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How much a campaign may cost; any amount where none is given.
+/// Limits of a campaign; none means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
-    /// Trials that may finish; start-up checks, baselines and sentinels do not count.
+    /// The most trials; start-up checks, baselines and sentinels do not count.
     pub trials: Option<usize>,
-    /// Time, from the first check on.
+    /// The most time, from the first check on.
     pub time: Option<Duration>,
 }
 
@@ -21,14 +21,14 @@ pub(super) struct Meter {
     stop: CancellationToken,
     halt: CancellationToken,
     clock: Option<JoinHandle<()>>,
-    /// Budgeted trials that have finished now.
+    /// Finished trials that count.
     pub(super) finished: usize,
-    /// Whether a trial was asked for that could not be started any more.
+    /// Whether a requested trial could not be started any more.
     pub(super) refused: bool,
 }
 
 impl Meter {
-    /// Starts to count; the time runs from now.
+    /// Starts counting; the time runs from now.
     pub(super) fn start(budget: Budget, stop: &CancellationToken) -> Self {
         let halt = stop.child_token();
         let clock = budget.time.map(|time| {
@@ -41,12 +41,12 @@ impl Meter {
         Self { budget, stop: stop.clone(), halt, clock, finished: 0, refused: false }
     }
 
-    /// Fires when the caller stops or the time is up.
+    /// Cancelled when the caller stops or the time is up.
     pub(super) fn halt(&self) -> &CancellationToken {
         &self.halt
     }
 
-    /// Whether it was the time that ended it.
+    /// Whether the time is up.
     pub(super) fn ran_out_of_time(&self) -> bool {
         self.halt.is_cancelled() && !self.stop.is_cancelled()
     }

@@ -1,18 +1,18 @@
-//! A plain list of trials, each carried out once.
+//! A plain list of trials, each run once.
 
 use std::collections::VecDeque;
 
 use faultscope_model::{Outcome, TrialRole};
 
-use super::asks::{Asked, Asks, Moves, SlotState, SlotView, Ticket};
+use super::asks::{Asks, Moves, RequestedTrial, SlotState, SlotView, Ticket};
 use crate::error::EngineError;
 use crate::trial::{FinishedTrial, TrialRequest};
 
-/// Asks for each of a list of trials once, on whatever slots are free.
+/// Runs each trial of a list once, on whatever slots are free.
 pub(crate) struct TrialList {
     waiting: VecDeque<(Ticket, TrialRole, TrialRequest)>,
     ended: Vec<Option<FinishedTrial>>,
-    /// Makes the rest needless after the first failure.
+    /// Skips the rest after the first failure.
     stop_at_failure: bool,
     failed: bool,
 }
@@ -26,12 +26,12 @@ impl TrialList {
         Self { waiting, ended, stop_at_failure: false, failed: false }
     }
 
-    /// The same, but the first failing trial makes the others needless.
+    /// Skips the rest after the first failing trial.
     pub(crate) fn stop_at_failure(self) -> Self {
         Self { stop_at_failure: true, ..self }
     }
 
-    /// What they showed, in the order of the list; those that did not finish are left out.
+    /// The results in the order of the list; trials that did not finish are left out.
     pub(crate) fn into_finished(self) -> Vec<FinishedTrial> {
         self.ended.into_iter().flatten().collect()
     }
@@ -50,7 +50,7 @@ impl Asks for TrialList {
         }
         for view in slots.iter().filter(|view| view.state == SlotState::Free) {
             let Some((ticket, role, request)) = self.waiting.pop_front() else { break };
-            moves.start.push(Asked { ticket, role, slot: view.slot, request });
+            moves.start.push(RequestedTrial { ticket, role, slot: view.slot, request });
         }
         Ok(moves)
     }

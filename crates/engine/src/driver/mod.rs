@@ -1,4 +1,4 @@
-//! The one loop that carries out trials: it owns the slots, the budget, the numbers of trials, the sentinels and
+//! The one loop that runs trials: it owns the slots, the budget, the numbers of trials, the sentinels and
 //! the answers from before an interruption.
 //!
 //! Whatever needs trials implements [`Asks`] and is run by [`Driver::run`], one after another. A campaign has one
@@ -11,7 +11,7 @@ mod past;
 mod search;
 mod sentinel;
 
-pub(crate) use asks::{Asked, Asks, Moves, SlotState, SlotView, Ticket};
+pub(crate) use asks::{Asks, Moves, RequestedTrial, SlotState, SlotView, Ticket};
 pub use budget::Budget;
 pub(crate) use list::TrialList;
 pub(crate) use past::{Foundations, Past, find_unfinished};
@@ -34,27 +34,27 @@ use sentinel::Sentinels;
 /// How a run of the driver ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Whoever asked knows all that it wanted to know.
+    /// No more trials are needed.
     Done,
-    /// It was asked to stop, from outside.
+    /// The caller stopped it.
     Stopped,
-    /// The trials or the time it was given are used up.
+    /// The trials or the time of the budget are used up.
     OutOfBudget,
 }
 
-/// Carries out the trials of one campaign.
+/// Runs the trials of one campaign.
 #[derive(Debug)]
 pub(crate) struct Driver {
     session: Arc<Session>,
     meter: Meter,
     past: Past,
     sentinels: Sentinels,
-    /// Trials that were cancelled because nobody needed them any more.
+    /// Trials that were cancelled because they were no longer needed.
     cancelled: usize,
 }
 
 impl Driver {
-    /// A driver for a campaign that can be resumed. Refuses to go on where the campaign rested on something else.
+    /// A driver for a campaign that can be resumed. Fails if something that the campaign depends on has changed.
     pub(crate) fn open(
         session: &Arc<Session>,
         foundations: &Foundations,
@@ -65,7 +65,7 @@ impl Driver {
         Ok(Self { past, ..Self::new(session, budget, stop) })
     }
 
-    /// A driver for a campaign that cannot.
+    /// A driver for a campaign that cannot be resumed.
     pub(crate) fn new(session: &Arc<Session>, budget: Budget, stop: &CancellationToken) -> Self {
         Self {
             session: session.clone(),
@@ -80,37 +80,37 @@ impl Driver {
         &self.session
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub(crate) fn n_slots(&self) -> usize {
         self.session.slot_ids().len()
     }
 
-    /// Budgeted trials that have finished now.
+    /// Finished trials that count for the budget.
     pub(crate) fn n_finished(&self) -> usize {
         self.meter.finished
     }
 
-    /// Trials that were cancelled because nobody needed them any more.
+    /// Trials that were cancelled because they were no longer needed.
     pub(crate) fn n_cancelled(&self) -> usize {
         self.cancelled
     }
 
-    /// Repetitions of a known circumstance.
+    /// The number of sentinels that ran.
     pub(crate) fn n_sentinels(&self) -> usize {
         self.sentinels.started
     }
 
-    /// How it ends where it must not go on.
+    /// Why it must stop: the budget or the caller.
     pub(crate) fn halted(&self) -> Ended {
         if self.meter.ran_out_of_time() { Ended::OutOfBudget } else { Ended::Stopped }
     }
 
-    /// From now on sentinels repeat these circumstances, in turn.
+    /// Sets the circumstances that sentinels repeat in turn.
     pub(crate) fn watch(&mut self, known: Vec<(TrialRequest, Outcome)>) {
         self.sentinels.watch(known);
     }
 
-    /// Carries out trials until whoever asks is done, the driver is stopped, or the budget is used up.
+    /// Runs trials until no more are needed, the driver is stopped, or the budget is used up.
     /// Everything that was started is gone when this returns.
     pub(crate) async fn run(&mut self, asks: &mut dyn Asks) -> Result<Ended, EngineError> {
         asks.recall(&mut self.past);
@@ -123,7 +123,7 @@ impl Driver {
         ended
     }
 
-    /// Carries out a list of trials on all slots; none when it could not finish.
+    /// Runs a list of trials on all slots; none if it could not finish.
     pub(crate) async fn run_all(
         &mut self,
         trials: impl IntoIterator<Item = (TrialRole, TrialRequest)>,
@@ -140,17 +140,17 @@ struct Turn<'a> {
     asks: &'a mut dyn Asks,
     slots: BTreeMap<SlotId, SlotUse>,
     tasks: JoinSet<(SlotId, Result<TrialEnd, EngineError>)>,
-    /// Trials whose answers were known before they began.
+    /// Trials whose answers were known before they started.
     answered: VecDeque<(Ticket, FinishedTrial)>,
 }
 
 #[derive(Default)]
 struct SlotUse {
-    /// The deltas that are deployed there.
+    /// The deployed deltas.
     current: Option<DeltaSet>,
     running: Option<Running>,
-    /// Starts when what runs there is gone.
-    waiting: Option<Asked>,
+    /// Starts when the slot is clear.
+    waiting: Option<RequestedTrial>,
 }
 
 struct Running {
@@ -162,7 +162,7 @@ struct Running {
 
 enum Owner {
     Asker(Ticket),
-    /// It must show this again.
+    /// It must give this outcome again.
     Sentinel(TrialId, Outcome),
 }
 
@@ -178,7 +178,7 @@ impl SlotUse {
         }
     }
 
-    /// Trials there that the budget will have to pay for.
+    /// Trials in the slot that count for the budget.
     fn n_budgeted(&self) -> usize {
         let running = self.running.iter().filter(|r| r.role.is_budgeted() && !r.cancel.is_cancelled());
         running.count() + self.waiting.iter().filter(|asked| asked.role.is_budgeted()).count()
@@ -212,7 +212,7 @@ impl Turn<'_> {
                 Some(ended) = self.tasks.join_next() => self.finish(ended)?,
                 () = halt.cancelled() => {}
             }
-            // What finishes in the same moment is heard before the next decision, whatever order chance gave it.
+            // Handle everything that has finished by now before deciding, so that chance does not order results.
             while let Some(ended) = self.tasks.try_join_next() {
                 self.finish(ended)?;
             }
@@ -233,7 +233,7 @@ impl Turn<'_> {
         start.into_iter().try_for_each(|asked| self.start(asked))
     }
 
-    /// Gives up a trial. One that only waits for its slot has cost nothing.
+    /// Cancels a trial. One that still waits for its slot has cost nothing.
     fn cancel(&mut self, ticket: Ticket) {
         for slot in self.slots.values_mut() {
             slot.waiting.take_if(|waiting| waiting.ticket == ticket);
@@ -245,7 +245,7 @@ impl Turn<'_> {
         }
     }
 
-    fn start(&mut self, asked: Asked) -> Result<(), EngineError> {
+    fn start(&mut self, asked: RequestedTrial) -> Result<(), EngineError> {
         let question = asked.request.question();
         if let Some(run) = self.driver.past.take(asked.role, question) {
             self.answered.push_back((asked.ticket, FinishedTrial::from_past(run)));
@@ -263,15 +263,15 @@ impl Turn<'_> {
             Some(used) if used.waiting.is_none() => used.waiting = Some(asked),
             _ => {
                 return Err(EngineError::Internal(format!(
-                    "a trial was asked for on {slot}, which is taken"
+                    "a trial was requested on {slot}, which is in use"
                 )));
             }
         }
         Ok(())
     }
 
-    fn spawn(&mut self, asked: Asked) {
-        let Asked { ticket, role, slot, request } = asked;
+    fn spawn(&mut self, asked: RequestedTrial) {
+        let RequestedTrial { ticket, role, slot, request } = asked;
         let trial = self.driver.session.next_trial(role);
         self.launch(slot, trial, role, Owner::Asker(ticket), request);
     }
@@ -291,7 +291,7 @@ impl Turn<'_> {
         });
     }
 
-    /// Repeats a known circumstance on a free slot when that is due.
+    /// Repeats a known circumstance on a free slot if that is due.
     fn start_sentinel(&mut self) {
         let free = self.slots.iter().find(|(_, used)| used.state() == SlotState::Free).map(|(&slot, _)| slot);
         let Some(slot) = free.filter(|_| self.driver.meter.has_room(0)) else { return };
@@ -304,7 +304,8 @@ impl Turn<'_> {
         &mut self,
         ended: Result<(SlotId, Result<TrialEnd, EngineError>), tokio::task::JoinError>,
     ) -> Result<(), EngineError> {
-        let (slot, end) = ended.map_err(|e| EngineError::Internal(format!("a trial's task broke: {e}")))?;
+        let (slot, end) =
+            ended.map_err(|e| EngineError::Internal(format!("a trial's task panicked: {e}")))?;
         let used = self.slots.entry(slot).or_default();
         let running = used.running.take();
         let waiting = used.waiting.take();
@@ -333,7 +334,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// A known circumstance must show again what it showed before.
+    /// Checks that a known circumstance gave the same outcome as before.
     fn check_sentinel(&self, trial: TrialId, before: &Outcome, now: &Outcome) -> Result<(), EngineError> {
         let agrees = before == now;
         self.driver.session.events.emit(Event::SentinelChecked { trial, agrees });

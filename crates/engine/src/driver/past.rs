@@ -1,7 +1,7 @@
-//! Going on with a campaign that was killed, interrupted or out of budget.
+//! Resumes a campaign that was killed, interrupted or out of budget.
 //!
 //! Everything that finished is in the store. A resumed campaign asks its questions again, and each stored run
-//! answers one of them. That is only right while the campaign rests on the same: see [`Foundations`].
+//! answers one of them. That is only valid while everything the campaign depends on is unchanged: see [`Foundations`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,15 +15,15 @@ use crate::error::EngineError;
 use crate::session::{Numbers, Session};
 use crate::stored;
 
-/// What campaigns rest on first.
+/// The first foundation of every campaign.
 const APPLICATION: &str = "the application file";
 
-/// What all trials of a campaign rest on, each by its name and value or digest.
+/// What all trials of a campaign depend on: values or digests by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Foundations(BTreeMap<String, String>);
 
 impl Foundations {
-    /// What is deployed and tested, where, and how it is searched.
+    /// The application, the platform, and the options of the search.
     pub(crate) fn new(session: &Session, options: &impl Serialize) -> Self {
         let mut on = BTreeMap::from([
             (APPLICATION.to_owned(), fingerprint(session.application())),
@@ -39,13 +39,13 @@ impl Foundations {
         Self(on)
     }
 
-    /// The same and something more.
+    /// Adds a foundation.
     pub(crate) fn with(mut self, name: &str, document: &impl Serialize) -> Self {
-        self.0.insert(name.to_owned(), Digest::of(document).to_string());
+        self.0.insert(name.to_owned(), Digest::hash_json(document).to_string());
         self
     }
 
-    /// Refuses to go on where something has changed.
+    /// Fails if something has changed.
     fn compare(&self, campaign: &CampaignId, before: &BTreeMap<String, String>) -> Result<(), EngineError> {
         let now = &self.0;
         let names: BTreeSet<_> = before.keys().chain(now.keys()).collect();
@@ -61,22 +61,22 @@ impl Foundations {
 }
 
 fn fingerprint(application: &Application) -> String {
-    Digest::of(application).to_string()
+    Digest::hash_json(application).to_string()
 }
 
-/// What trials showed before an interruption, by role and question; each run answers one question.
+/// Results from before an interruption, by role and question; each run answers one question.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     runs: BTreeMap<(TrialRole, Digest), VecDeque<Run>>,
 }
 
 impl Past {
-    /// Takes the answer to a question, the one that finished first.
+    /// Removes and returns the answer to a question, the one that finished first.
     pub(super) fn take(&mut self, role: TrialRole, question: Digest) -> Option<Run> {
         self.runs.get_mut(&(role, question))?.pop_front()
     }
 
-    /// Takes all answers of a role that `wants` accepts, in the order in which they finished.
+    /// Removes and returns all answers of a role that `wants` accepts, in the order in which they finished.
     pub(crate) fn take_all(&mut self, role: TrialRole, mut wants: impl FnMut(&Run) -> bool) -> Vec<Run> {
         let mut taken = Vec::new();
         for (_, runs) in self.runs.iter_mut().filter(|((of, _), _)| *of == role) {
@@ -93,15 +93,15 @@ fn finished_us(run: &Run) -> u64 {
     run.started_us.saturating_add(u64::try_from(run.cost.total.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// What the earlier part of a session's campaign has left, made sure that it rests on the same; nothing where the
-/// campaign begins.
+/// The results of the earlier part of a session's campaign, after checking its foundations; empty for a new
+/// campaign.
 pub(super) fn load(session: &Session, foundations: &Foundations) -> Result<Past, EngineError> {
     let begin = || session.events().emit(Event::CampaignRests { on: foundations.0.clone() });
     if session.options.resume.is_none() {
         begin();
         return Ok(Past::default());
     }
-    let campaign = Store::open(&session.options.state)?.campaign_by(session.id().as_str())?;
+    let campaign = Store::open(&session.options.state)?.find_campaign(session.id().as_str())?;
     let events = events(&campaign)?;
     match rested(&events) {
         // It was killed before its first trial.
@@ -134,8 +134,8 @@ pub(super) fn load(session: &Session, foundations: &Foundations) -> Result<Past,
     Ok(past)
 }
 
-/// The campaign of a kind to go on with: the one that is named, or the newest of this application that has
-/// no answer yet. Files may share a name: those of this very file come first.
+/// The campaign of a kind to resume: the one that is named, or the newest of this application without
+/// an answer. Files may share a name: campaigns of this very file are preferred.
 pub(crate) fn find_unfinished(
     store: &Store,
     kind: CampaignKind,
@@ -158,12 +158,12 @@ pub(crate) fn find_unfinished(
             newest.get_or_insert(campaign.meta.id);
         }
         return match newest {
-            // What has changed is said when it is compared.
+            // Changes are reported later, when the foundations are compared.
             Some(newest) => Ok(newest),
-            None => refuse(format!("no {kind} campaign of `{name}` is unfinished")),
+            None => refuse(format!("there is no unfinished {kind} campaign of `{name}`")),
         };
     };
-    let campaign = match store.campaign_by(named) {
+    let campaign = match store.find_campaign(named) {
         Ok(campaign) => campaign,
         Err(error) if error.kind == StoreErrorKind::NotFound => {
             return refuse(format!("there is no campaign `{named}`"));
@@ -171,24 +171,24 @@ pub(crate) fn find_unfinished(
         Err(error) => return Err(error.into()),
     };
     if campaign.meta.kind != kind || campaign.meta.application != name {
-        return refuse(format!("campaign `{named}` is no {kind} campaign of `{name}`"));
+        return refuse(format!("`{named}` is not a {kind} campaign of `{name}`"));
     }
     if campaign.is_live() {
-        return refuse(format!("campaign `{named}` is running"));
+        return refuse(format!("campaign `{named}` is still running"));
     }
     if has_answer(&campaign)? {
-        return refuse(format!("campaign `{named}` has its answer already"));
+        return refuse(format!("campaign `{named}` is already finished"));
     }
     Ok(campaign.meta.id)
 }
 
-/// What is read of a report, of whatever kind.
+/// The part that reports of all kinds have in common.
 #[derive(Deserialize)]
 struct AnyReport {
     verdict: AnyVerdict,
 }
 
-/// Whether there is an answer: every kind of report has a verdict, and these two say that there is none yet.
+/// Every kind of report has a verdict, and these two mean that there is no answer yet.
 #[derive(Deserialize, PartialEq)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum AnyVerdict {
@@ -198,13 +198,13 @@ enum AnyVerdict {
     Answered,
 }
 
-/// Whether a campaign came to its end, whatever that was.
+/// Whether a campaign reached its end, with whatever result.
 fn has_answer(campaign: &StoredCampaign) -> Result<bool, EngineError> {
     let report: Option<AnyReport> = campaign.report()?;
     Ok(report.is_some_and(|report| report.verdict == AnyVerdict::Answered))
 }
 
-/// What happened in a campaign, in order.
+/// The events of a campaign, in order.
 fn events(campaign: &StoredCampaign) -> Result<Vec<Event>, EngineError> {
     Ok(campaign.events::<Event>(0)?.events.into_iter().map(|logged| logged.event).collect())
 }
@@ -214,7 +214,7 @@ fn is_of_this_format(foundations: &BTreeMap<String, String>) -> bool {
     foundations.get(APPLICATION).is_some_and(|digest| digest.parse::<Digest>().is_ok())
 }
 
-/// What a campaign wrote down that it rests on.
+/// The foundations that a campaign recorded.
 fn rested(events: &[Event]) -> Option<&BTreeMap<String, String>> {
     events.iter().rev().find_map(|event| match event {
         Event::CampaignRests { on } => Some(on),

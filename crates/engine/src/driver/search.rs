@@ -1,4 +1,4 @@
-//! Lets a search choose trials: its sets become requests, what they showed becomes its outcomes.
+//! Adapts a search to the driver: its sets become requests, their results become its outcomes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,7 +7,7 @@ use faultscope_model::{DeltaSet, Outcome, Run, SlotId, TrialRole};
 use faultscope_search::resilience::Clues;
 use faultscope_search::{Search, Standing, TaskEnd};
 
-use super::asks::{Asked, Asks, Moves, SlotState, SlotView, Ticket};
+use super::asks::{Asks, Moves, RequestedTrial, SlotState, SlotView, Ticket};
 use super::past::Past;
 use crate::error::EngineError;
 use crate::trial::{FinishedTrial, TrialRequest};
@@ -17,37 +17,37 @@ pub(crate) trait Meaning {
     /// The trial of a set.
     fn request(&mut self, search: &dyn Search, set: &DeltaSet) -> Result<TrialRequest, EngineError>;
 
-    /// The outcome of a set, where that is known without a trial.
+    /// The outcome of a set, if that is known without a trial.
     fn known(&mut self, _set: &DeltaSet) -> Option<Outcome> {
         None
     }
 
-    /// What a finished trial shows beyond its outcome, for the search.
+    /// What a finished trial shows beyond its outcome.
     fn clues(&mut self, _set: &DeltaSet, _trial: &mut FinishedTrial) -> Option<Clues> {
         None
     }
 
-    /// How often in a row a set must fail to have failed: tests that fail by themselves at times are repeated.
+    /// How often in a row a set must fail: tests that are flaky without perturbations are repeated.
     fn must_fail(&self) -> u32 {
         1
     }
 }
 
-/// A search as someone who asks for trials.
+/// A search as [`Asks`].
 pub(crate) struct SearchAsks<'a> {
     search: &'a mut dyn Search,
     meaning: &'a mut dyn Meaning,
     role: TrialRole,
     pending: BTreeMap<Ticket, Pending>,
-    /// Trials that failed and must do so again before that counts.
+    /// Failed trials that must fail again before that counts.
     again: VecDeque<Ticket>,
-    /// What sets showed, in the order in which that was known; those of before an interruption first.
+    /// The runs of all sets in the order in which they became known; those from before an interruption first.
     pub(crate) runs: Vec<Run>,
-    /// How many of these are from before an interruption.
+    /// How many of them are from before an interruption.
     pub(crate) n_earlier: usize,
-    /// The smallest set that failed, and how often a smaller one was found: rounds for searches that have none.
+    /// The size of the smallest failing set, and how often it shrank: rounds for searches that have none.
     smallest: (usize, usize),
-    /// Whether the search is handed everything from before an interruption at once.
+    /// Whether the search receives everything from before an interruption at once.
     recalls: bool,
 }
 
@@ -75,12 +75,12 @@ impl<'a> SearchAsks<'a> {
         }
     }
 
-    /// The same for a search that can use answers to questions which it would not ask now.
+    /// For a search that can use answers to questions which it would not ask now.
     pub(crate) fn recalling(self) -> Self {
         Self { recalls: true, ..self }
     }
 
-    /// The same, going on with what an earlier search of the same trials has shown.
+    /// Continues with the results of an earlier search of the same trials.
     pub(crate) fn after(mut self, runs: Vec<Run>, n_earlier: usize) -> Self {
         for run in &runs {
             self.search.recall(&run.deltas, &run.outcome);
@@ -89,7 +89,7 @@ impl<'a> SearchAsks<'a> {
         self
     }
 
-    /// The search's own view of the slots.
+    /// The slots in the types of the search.
     fn views(&self, slots: &[SlotView]) -> Vec<faultscope_search::SlotView> {
         let busy = |view: &SlotView| match view.state {
             SlotState::Free => {
@@ -114,7 +114,7 @@ impl<'a> SearchAsks<'a> {
         for ticket in std::mem::take(&mut self.again) {
             let Some(pending) = self.pending.get(&ticket) else { continue };
             let (slot, request) = (pending.slot, pending.request.clone());
-            moves.start.push(Asked { ticket, role: self.role, slot, request });
+            moves.start.push(RequestedTrial { ticket, role: self.role, slot, request });
         }
     }
 
@@ -136,7 +136,7 @@ impl Asks for SearchAsks<'_> {
             let in_flight: Vec<Ticket> =
                 self.pending.iter().filter(|(_, p)| !p.is_dropped).map(|(ticket, _)| *ticket).collect();
             let mut views = self.views(slots);
-            // What was chosen a moment ago, before an answer came that needed no trial.
+            // The search may have chosen it before a known outcome made it superfluous.
             for asked in &moves.start {
                 let view = views.iter_mut().find(|view| view.slot == asked.slot);
                 view.into_iter().for_each(|view| view.busy = Some(asked.ticket));
@@ -160,7 +160,7 @@ impl Asks for SearchAsks<'_> {
                     is_dropped: false,
                 };
                 self.pending.insert(ticket, pending);
-                moves.start.push(Asked { ticket, role: self.role, slot, request });
+                moves.start.push(RequestedTrial { ticket, role: self.role, slot, request });
             }
             if !is_answered || self.search.is_done() {
                 break;
@@ -184,7 +184,7 @@ impl Asks for SearchAsks<'_> {
         let clues = self.meaning.clues(&pending.set, &mut trial);
         let FinishedTrial { run, is_earlier, .. } = trial;
         if pending.is_dropped {
-            // It ended just before it could be cancelled, and what it showed is as true as ever.
+            // It ended just before it could be cancelled, and its result is valid.
             self.search.recall(&pending.set, &run.outcome);
         } else {
             if let Some(clues) = clues {
@@ -230,7 +230,7 @@ impl Asks for SearchAsks<'_> {
     fn progress(&self) -> Option<SearchStands> {
         let standing = self.search.standing();
         if standing == Standing::default() {
-            // A plain list of sets stands nowhere.
+            // A plain list of sets has no progress.
             return None;
         }
         let rounds = self.search.rounds();

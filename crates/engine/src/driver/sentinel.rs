@@ -1,18 +1,18 @@
-//! Known circumstances that are repeated now and then: if one disagrees, the environment has changed and no
-//! answer could be trusted.
+//! Repeats known circumstances now and then: if one gives another outcome, the environment has changed and no
+//! answer can be trusted.
 
 use faultscope_model::Outcome;
 
 use crate::trial::TrialRequest;
 
-/// What is known, and how long ago it was checked.
+/// The known circumstances, and the trials since the last check.
 #[derive(Debug, Default)]
 pub(super) struct Sentinels {
     /// After how many trials of a search one is repeated; 0 for never.
     pub(super) every: u32,
     known: Vec<(TrialRequest, Outcome)>,
     since: u32,
-    /// How many were started.
+    /// The number of started sentinels.
     pub(super) started: usize,
 }
 
@@ -21,7 +21,7 @@ impl Sentinels {
         Self { every, ..Self::default() }
     }
 
-    /// From now on these are repeated in turn. Where nothing is known, the first trial that passes or fails is.
+    /// Sets the circumstances to repeat in turn. If there are none, the first trial that passes or fails becomes one.
     pub(super) fn watch(&mut self, known: Vec<(TrialRequest, Outcome)>) {
         (self.known, self.since) = (known, 0);
     }
@@ -37,7 +37,7 @@ impl Sentinels {
         }
     }
 
-    /// The known circumstance that is due, with what it must show.
+    /// The known circumstance that is due, with its expected outcome.
     pub(super) fn take_due(&mut self) -> Option<(TrialRequest, Outcome)> {
         if self.every == 0 || self.since < self.every || self.known.is_empty() {
             return None;

@@ -8,10 +8,10 @@ use tokio::sync::broadcast;
 
 use crate::session::now_us;
 
-/// How far a slow reader may fall behind before it loses events; the log loses none.
+/// How far a slow receiver may fall behind before it loses events; the log loses none.
 const CAPACITY: usize = 8_192;
 
-/// Hands every event to the log and to all who listen.
+/// Sends every event to the log and to all subscribers.
 #[derive(Debug, Clone)]
 pub struct EventBus {
     campaign: Arc<Campaign>,
@@ -28,13 +28,13 @@ impl EventBus {
         self.sender.subscribe()
     }
 
-    /// Tells everyone.
+    /// Sends an event.
     pub fn emit(&self, event: Event) {
-        // A campaign goes on without its log: the runs themselves are stored with errors reported.
+        // A campaign continues without its log: runs are stored separately, with errors reported.
         if let Err(error) = self.campaign.events().append(now_us(), &event) {
             tracing::warn!(%error, "the event log cannot be written");
         }
-        // An error only says that nobody listens.
+        // An error only means that there are no subscribers.
         let _ = self.sender.send(Arc::new(event));
     }
 }

@@ -32,10 +32,10 @@ use tokio::sync::OnceCell;
 use crate::error::EngineError;
 use crate::trial::{PlatformDialer, PlatformRestarter, SlotCollector, SlotRecorder};
 
-/// Bytes of log kept for each instance.
+/// The most bytes of log for each instance.
 const LOG_LIMIT: ByteSize = ByteSize(1 << 20);
 
-/// One campaign's hold on platform, mesh and store. [`Session::close`] ends everything it started.
+/// The platform, mesh and store of one campaign. [`Session::close`] ends everything it started.
 pub struct Session {
     pub(crate) application: Arc<Application>,
     pub(crate) options: SessionOptions,
@@ -83,7 +83,7 @@ impl Session {
         Ok(Self { application, options, platform, campaign, events, slots, numbers, mesh })
     }
 
-    /// The campaign's id, the name of its folder.
+    /// The id of the campaign, also the name of its folder.
     pub fn id(&self) -> &CampaignId {
         self.campaign.id()
     }
@@ -93,12 +93,12 @@ impl Session {
         &self.application
     }
 
-    /// Where events come from.
+    /// The event stream.
     pub fn events(&self) -> &EventBus {
         &self.events
     }
 
-    /// The campaign's place in the store.
+    /// The campaign in the store.
     pub fn campaign(&self) -> &Campaign {
         &self.campaign
     }
@@ -108,7 +108,7 @@ impl Session {
         &self.platform
     }
 
-    /// What the session is for.
+    /// The command that the session belongs to.
     pub fn purpose(&self) -> CampaignKind {
         self.options.purpose
     }
@@ -123,12 +123,12 @@ impl Session {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner).next(role)
     }
 
-    /// Goes on numbering behind trials from before an interruption.
+    /// Continues numbering after trials from before an interruption.
     pub(crate) fn number_after(&self, numbers: Numbers) {
         *self.numbers.lock().unwrap_or_else(PoisonError::into_inner) = numbers;
     }
 
-    /// The id under which a trial's run is stored: the campaign's first letters and the trial's name.
+    /// The id of a trial's run: the short name of the campaign and the name of the trial.
     pub(crate) fn run_id(&self, trial: TrialId) -> Result<RunId, EngineError> {
         let short = self.campaign.id().as_str().split('-').next().unwrap_or_default().to_owned();
         format!("{short}.{}", trial.name()).parse().map_err(|e| EngineError::Internal(format!("{e}")))
@@ -168,7 +168,7 @@ fn open_campaign(application: &Application, options: &SessionOptions) -> Result<
     Ok(store.campaign_with(meta, kept)?)
 }
 
-/// What the slots of a session are made of.
+/// What the slots of a session need.
 struct Parts<'a> {
     application: &'a Application,
     platform: &'a Arc<dyn Platform>,
@@ -189,7 +189,7 @@ impl Parts<'_> {
                 runtime: tokio::runtime::Handle::current(),
             }),
         };
-        // Services get the certificate of the authority only where the mesh ends TLS for one of them.
+        // Services get the certificate of the authority only if the mesh terminates TLS for one of them.
         let ends_tls =
             application.services.values().flat_map(|s| &s.ports).any(|p| p.protocol == Protocol::Https);
         let spec = SlotSpec {
@@ -221,11 +221,11 @@ impl Parts<'_> {
     }
 }
 
-/// An id whose first letters no stored campaign has, since runs are named by them.
+/// An id whose short name no stored campaign has, since runs are named by it.
 fn unused_id(store: &Store, started_us: u64) -> CampaignId {
     let short = |id: &CampaignId| format!("{}-", id.as_str().split('-').next().unwrap_or_default());
-    let taken = |id: &CampaignId| !matches!(store.campaign_by(&short(id)), Err(e) if e.kind == StoreErrorKind::NotFound);
-    // Four digits run out when thousands are stored; then a longer name tells them apart.
+    let taken = |id: &CampaignId| !matches!(store.find_campaign(&short(id)), Err(e) if e.kind == StoreErrorKind::NotFound);
+    // Four digits run out when thousands are stored; then a longer name is used.
     (0..64)
         .map(|_| new_campaign_id(started_us))
         .find(|id| !taken(id))

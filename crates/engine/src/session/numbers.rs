@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use faultscope_model::{TrialId, TrialRole};
 
-/// The highest number of each role that was used.
+/// The highest used number of each role.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     last: BTreeMap<TrialRole, u32>,
 }
 
 impl Numbers {
-    /// Goes on behind these trials.
+    /// Continues after these trials.
     pub(crate) fn after(started: impl Iterator<Item = TrialId>) -> Self {
         let mut numbers = Self::default();
         for TrialId { role, number } in started {

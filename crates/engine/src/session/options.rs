@@ -1,4 +1,4 @@
-//! What a session needs to know before it opens.
+//! The options of a session.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,34 +7,34 @@ use faultscope_model::record::Sampling;
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{CampaignId, CampaignKind};
 
-/// What a session needs to know.
+/// The options of a session.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// What the session is for.
+    /// The command that the session belongs to.
     pub purpose: CampaignKind,
     /// The folder of the application file.
     pub root: PathBuf,
-    /// The tool's own folder, `.faultscope`.
+    /// The tool's folder, `.faultscope`.
     pub state: PathBuf,
-    /// The tool's own program.
+    /// The tool's executable.
     pub program: PathBuf,
-    /// What was typed, for the record.
+    /// The command line, for the record.
     pub command_line: Vec<String>,
     /// How many trials can run at the same time.
     pub slots: u16,
-    /// Decides every random choice.
+    /// The source of every random choice.
     pub seed: u64,
-    /// How much the mesh records; as the application says when none.
+    /// How much the mesh records; none for the application's setting.
     pub record: Option<RecordLevel>,
-    /// How often instances are measured while they run; as the application says when none.
+    /// How often instances are measured; none for the application's setting.
     pub metrics: Option<Sampling>,
     /// Threads of the mesh.
     pub mesh_workers: usize,
-    /// How long a whole trial may take before it counts as spoiled.
+    /// A trial that takes longer counts as spoiled.
     pub trial_within: Duration,
     /// How long an application stays up at least, so that services are noticed that end soon after their start.
     pub up_at_least: Duration,
-    /// How many times a spoiled trial is repeated before the campaign gives up.
+    /// How often a spoiled trial is repeated before the campaign fails.
     pub retries: u32,
     /// After how many trials a known circumstance is repeated; 0 for never.
     pub sentinel_every: u32,
@@ -43,7 +43,7 @@ pub struct SessionOptions {
 }
 
 impl SessionOptions {
-    /// The usual options for a purpose, an application folder and the tool's own program.
+    /// The default options.
     pub fn new(purpose: CampaignKind, root: PathBuf, program: PathBuf) -> Self {
         Self {
             purpose,

@@ -1,7 +1,7 @@
 //! A slot and the lease by which it is used.
 //!
-//! Everything that deploys, tests or clears takes a [`Lease`], and there is one for each slot. It is given back
-//! when it is dropped, which its holder does only when everything of its trial is gone. So no trial can meet
+//! Everything that deploys, tests or clears holds a [`Lease`], and there is one for each slot. It is returned
+//! when it is dropped, which its holder does only when everything of its trial is gone. So no trial can see
 //! what another one left, whoever cancelled that one and however long clearing took.
 
 use std::ops::Deref;
@@ -17,12 +17,12 @@ use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::{SlotCollector, SlotRecorder};
 
-/// What a session holds for one slot; reached through a lease only.
+/// What a session holds for one slot; only accessible through a lease.
 pub struct Slot {
     pub(crate) id: SlotId,
     pub(crate) mesh: Option<MeshSlot>,
     pub(crate) recorder: Arc<SlotRecorder>,
-    /// Where instances report spans of their own; none when they are not asked to.
+    /// Where instances report spans; none if they are not asked to.
     pub(crate) collector: Option<SlotCollector>,
     pub(crate) expansion: Expansion,
     pub(super) spec: SlotSpec,
@@ -37,7 +37,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The slot's number.
+    /// The number of the slot.
     pub fn id(&self) -> SlotId {
         self.slot.id
     }
@@ -58,7 +58,7 @@ impl Deref for Lease {
 }
 
 impl Session {
-    /// Waits until nobody uses a slot and takes it; opens it when it is used for the first time.
+    /// Waits until a slot is unused and leases it; opens it on first use.
     pub async fn lease(&self, slot: SlotId) -> Result<Lease, EngineError> {
         let slot =
             self.slots.get(&slot).ok_or_else(|| EngineError::Internal(format!("there is no {slot}")))?;
@@ -74,11 +74,11 @@ impl Session {
         Ok(())
     }
 
-    /// Makes a slot usable again after its trial was spoiled: clears it, or opens it anew when it died.
+    /// Makes a slot usable again after its trial was spoiled: clears it, or reopens it if it died.
     pub(crate) async fn refresh(&self, lease: &Lease) -> Result<(), EngineError> {
         match self.clear(lease).await {
             Err(EngineError::Platform(error)) if error.kind == PlatformErrorKind::Infrastructure => {
-                tracing::warn!(slot = %lease.id(), %error, "the slot is opened anew");
+                tracing::warn!(slot = %lease.id(), %error, "the slot could not be cleared and is reopened");
                 self.platform.close_slot(lease.id()).await?;
                 Ok(self.platform.open_slot(&lease.spec).await?)
             }
@@ -88,7 +88,7 @@ impl Session {
 }
 
 impl Slot {
-    /// Stops listening and drops all connections that the mesh carries.
+    /// Stops listening and drops all connections through the mesh.
     async fn disconnect(&self) {
         if let Some(mesh) = &self.mesh {
             mesh.close_listeners();

@@ -7,12 +7,12 @@ use std::path::Path;
 use faultscope_model::Application;
 use faultscope_model::digest::Digest;
 
-/// What the tool and version control keep for themselves; `setup` has no business in there.
+/// Folders of the tool and of version control, which `setup` has no reason to read.
 const LEFT_OUT: [&str; 3] = [".faultscope", ".git", ".hg"];
 
 /// Names the template by its command and by every file below the application's folder, since `setup` may read
-/// any of them. Size and times stand for the content: reading it all would cost seconds for each command where
-/// a folder holds dependencies. The time of the last change cannot be set by anyone, so an edit always shows.
+/// any of them. Sizes and times stand for contents: reading them all would cost seconds for each command if
+/// a folder contains dependencies. The change time cannot be set by users, so an edit always shows.
 pub(super) fn template_name(application: &Application, root: &Path) -> String {
     let Some(setup) = &application.setup else { return String::from("none") };
     let mut files: Vec<(String, [i64; 6])> = Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn template_name(application: &Application, root: &Path) -> String {
             if LEFT_OUT.iter().any(|left_out| name == *left_out) {
                 continue;
             }
-            // Links are taken as links: where they lead is seen there, or lies outside.
+            // Links are not followed: their targets are visited themselves, or lie outside.
             let Ok(meta) = entry.metadata() else { continue };
             let path = entry.path();
             if meta.is_dir() {
@@ -34,13 +34,13 @@ pub(super) fn template_name(application: &Application, root: &Path) -> String {
         }
     }
     files.sort();
-    Digest::of(&(setup, files)).to_string()
+    Digest::hash_json(&(setup, files)).to_string()
 }
 
 fn stamp(meta: &Metadata) -> [i64; 6] {
     let mode = i64::from(meta.mode());
     if meta.is_dir() {
-        // What is in a folder says more than its times, which change with every file that comes and goes.
+        // The content of a folder counts, not its times, which change with every temporary file.
         return [mode, 0, 0, 0, 0, 0];
     }
     let size = i64::try_from(meta.len()).unwrap_or(i64::MAX);

@@ -1,5 +1,5 @@
-//! Services report spans and metrics of their own to the slot: a host that every instance knows, and the variables
-//! that tell exporters about it.
+//! The built-in collector of a slot: a host that every instance can resolve, and the environment variables that point
+//! exporters to it.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,20 +18,20 @@ use faultscope_store::{SampleWriter, SpanSink};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// The host, as instances know it.
+/// The host name of the collector.
 const HOST: &str = "faultscope-collector";
 /// OTLP over gRPC, OTLP over HTTP, Zipkin.
 const PORTS: [u16; 3] = [4317, 4318, 9411];
-/// How long exporters gather spans before they send them; by default they would outlive a short trial.
+/// How long exporters batch spans before they send them; their default would outlive a short trial.
 const GATHER_MS: u64 = 50;
-/// When nothing came for so long, exporters have sent what they had.
+/// After this long without new spans, exporters have sent everything.
 const QUIET: Duration = Duration::from_millis(3 * GATHER_MS);
-/// How long a trial waits for more of what exporters send.
-const MOST_MORE: Duration = Duration::from_millis(600);
-/// How long it waits for exporters that are known to be there.
-const MOST_WAIT: Duration = Duration::from_secs(3);
+/// How long a trial waits for more spans once some have come.
+const MAX_MORE: Duration = Duration::from_millis(600);
+/// How long it waits for exporters that are known to exist.
+const MAX_WAIT: Duration = Duration::from_secs(3);
 
-/// Variables that say where a service reports; one that has any of them is left alone.
+/// A service that sets any of these exports elsewhere and is left alone.
 const OWN: [&str; 6] = [
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -41,10 +41,10 @@ const OWN: [&str; 6] = [
     "ZIPKIN_ENDPOINT",
 ];
 
-/// The same for metrics alone.
+/// The same for metrics only.
 const OWN_METRICS: [&str; 2] = ["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_METRICS_EXPORTER"];
 
-/// Adds the host to a plan and tells the instances about it, and how often metrics are wanted if they are.
+/// Adds the host to a plan and sets the variables of its instances, and the interval of metrics if they are recorded.
 pub(crate) fn announce(plan: &mut Plan, metrics: Option<Duration>) {
     let Ok(service) = HOST.parse::<ServiceName>() else { return };
     if plan.ports.contains_key(&service) || plan.externals.iter().any(|e| e.host == HOST) {
@@ -76,7 +76,7 @@ pub(crate) fn announce(plan: &mut Plan, metrics: Option<Duration>) {
             variables.extend([
                 ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", format!("http://{HOST}:4318/v1/metrics")),
                 ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/protobuf".to_owned()),
-                // By default they would come once a minute, which most trials do not last.
+                // The default is once a minute, which most trials do not last.
                 ("OTEL_METRIC_EXPORT_INTERVAL", every.as_millis().to_string()),
             ]);
         }
@@ -86,7 +86,7 @@ pub(crate) fn announce(plan: &mut Plan, metrics: Option<Duration>) {
     }
 }
 
-/// Hands listeners to the mesh, and the collector's own to the collector.
+/// Passes listeners to the mesh, and the collector's own to the collector.
 pub(crate) fn share(
     collector: Option<&SlotCollector>,
     mesh: &MeshSlot,
@@ -108,7 +108,7 @@ pub(crate) struct SlotCollector {
     collector: Arc<Collector>,
     #[expect(clippy::type_complexity, reason = "named once")]
     listeners: Mutex<HashMap<(u16, Option<InstanceId>, Option<IpAddr>), JoinHandle<()>>>,
-    /// Whether it was found out once if anybody reports.
+    /// Whether it was determined once if any service reports.
     asked: AtomicBool,
 }
 
@@ -118,13 +118,13 @@ impl SlotCollector {
         Self { collector: Collector::new(sink, samples, slot), listeners, asked }
     }
 
-    /// Spans and metrics from now on belong to this trial.
+    /// Assigns spans and metrics from now on to this trial.
     pub(crate) fn begin(&self, trial: TrialId, callers: &[Caller]) {
         let known = callers.iter().filter_map(|caller| Some((caller.address?, caller.instance.clone())));
         self.collector.begin(trial, known);
     }
 
-    /// Serves a listener, in place of an earlier one for the same port and caller.
+    /// Serves a listener, replacing an earlier one for the same port and caller.
     fn listen(&self, spec: &ListenerSpec, socket: TcpListener) -> io::Result<()> {
         let key = (spec.port, spec.caller.clone(), socket.local_addr().ok().map(|a| a.ip()));
         let task = self.collector.listen(spec.caller.clone(), socket)?;
@@ -141,15 +141,15 @@ impl SlotCollector {
         listeners.into_values().for_each(|task| task.abort());
     }
 
-    /// Waits until exporters have sent what they had. Those send after the answer, so there may be nothing
-    /// yet: it is waited for where the mesh saw that services trace, and once to find out whether they do.
+    /// Waits until exporters have sent everything. They send after the response, so there may be nothing
+    /// yet: it waits if the mesh saw that services trace, and once to determine whether they do.
     pub(crate) async fn settle(&self, traced: bool) {
         let first = !self.asked.swap(true, Ordering::Relaxed);
         let patience = match (traced, self.collector.heard()) {
-            (true, _) => MOST_WAIT,
+            (true, _) => MAX_WAIT,
             (false, 0) if first => QUIET,
             (false, 0) => return,
-            (false, _) => MOST_MORE,
+            (false, _) => MAX_MORE,
         };
         let end = Instant::now() + patience;
         let mut before = self.collector.heard();

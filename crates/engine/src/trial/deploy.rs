@@ -1,4 +1,4 @@
-//! Brings a plan up in a slot, with the mesh around it.
+//! Deploys a plan in a slot, with the mesh around it.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use super::{TrialRequest, collector, wire};
 use crate::error::EngineError;
 use crate::session::{Lease, Session};
 
-/// What a deployment came to.
+/// The result of a deployment.
 pub(super) enum Deployed {
     Ready(Deployment, Duration),
-    /// The circumstance itself keeps an instance from starting.
+    /// The circumstance keeps an instance from starting.
     NotReady(Box<(Evidence, Unresolved)>),
 }
 
 impl Session {
-    /// Reserves listeners, hands them to the mesh, and brings the plan up.
+    /// Reserves listeners, passes them to the mesh, and applies the plan.
     pub(super) async fn deploy(
         &self,
         slot: &Lease,
@@ -41,11 +41,11 @@ impl Session {
         }
         let started = Instant::now();
         if let Some(mesh) = &slot.mesh {
-            // What is still open is of the trial before, and is recorded there.
+            // Connections that are still open belong to the trial before, and are recorded there.
             mesh.reset_connections().await;
         }
         let reservation = self.platform.reserve(slot.id, &plan).await?;
-        // Instances of the trial before are gone by now, and with them whatever they called of their own accord.
+        // Instances of the trial before are gone by now, and with them any calls they make on their own.
         slot.recorder.begin(trial);
         slot.recorder.keep(request.drive.names_calls());
         if let Some(mesh) = &slot.mesh {
@@ -57,7 +57,7 @@ impl Session {
             let mut wiring =
                 wire::wiring(&self.application, &plan, slot.id, seed, callers, endpoints, record);
             wiring.targets = request.drive.names_calls();
-            wiring.campaign = Digest::of_bytes(self.campaign.id().as_str().as_bytes()).number();
+            wiring.campaign = Digest::hash_bytes(self.campaign.id().as_str().as_bytes()).number();
             mesh.configure(wiring);
             collector::share(slot.collector.as_ref(), mesh, reservation.listeners)
                 .map_err(|e| EngineError::Internal(format!("the collector cannot listen: {e}")))?;
@@ -79,7 +79,7 @@ impl Session {
                 Ok(event) = happenings.recv() => tell(event),
             }
         };
-        // The last ones became ready in the same moment in which the whole did.
+        // Events of the last instances may arrive in the same moment in which `apply` returns.
         while let Ok(event) = happenings.try_recv() {
             tell(event);
         }

@@ -1,4 +1,4 @@
-//! The one stage of a trial that differs from capability to capability: what drives the deployed application.
+//! The stage of a trial that differs between capabilities: what drives the deployed application.
 
 use std::fmt;
 
@@ -13,32 +13,32 @@ use crate::drive::TrialTrace;
 use crate::error::EngineError;
 use crate::session::{Lease, Session};
 
-/// Drives a deployed application: with tests, perturbed tests, or by the hands of people.
+/// Drives a deployed application: with tests, perturbed tests, or by people.
 #[async_trait]
 pub trait Drive: fmt::Debug + Send + Sync {
-    /// What it asks of the application. The same value means the same question, so an answer from before an
-    /// interruption can be taken for it.
+    /// What it asks of the application. Equal values mean the same question, so that an answer from before an
+    /// interruption can be used for it.
     fn question(&self) -> serde_json::Value;
 
-    /// How many tests it is going to run, for displays.
+    /// The number of tests it will run, for displays.
     fn n_tests(&self) -> usize {
         0
     }
 
-    /// Whether calls get names that are the same in every run, and their spans are kept at hand.
+    /// Whether calls get stable names, and their spans are kept in memory.
     fn names_calls(&self) -> bool {
         false
     }
 
-    /// Whether a trial of it has a time limit and is repeated when the infrastructure spoils it.
+    /// Whether a trial of it has a time limit and is repeated if the infrastructure spoils it.
     fn is_repeatable(&self) -> bool {
         true
     }
 
-    /// Drives the application until there is nothing left to do, or `cancel` fires.
+    /// Drives the application until it is done, or `cancel` fires.
     async fn drive(&self, live: &Live<'_>, cancel: &CancellationToken) -> Result<Driven, EngineError>;
 
-    /// Changes what the common judge came to by what only this drive knows.
+    /// Changes the judged outcome by what only this drive knows.
     fn refine(&self, _facts: &JudgeFacts<'_>, judged: Outcome) -> Refined {
         Refined { outcome: judged, perturbed: None }
     }
@@ -53,7 +53,7 @@ pub struct Live<'a> {
 }
 
 impl Live<'_> {
-    /// The mesh around it, where that runs in this process.
+    /// The mesh around it, if that runs in this process.
     pub(crate) fn mesh(&self) -> Option<&MeshSlot> {
         self.lease.mesh.as_ref()
     }
@@ -63,24 +63,24 @@ impl Live<'_> {
     }
 }
 
-/// What a drive showed.
+/// The result of a drive.
 #[derive(Debug, Default)]
 pub struct Driven {
-    /// What each test showed.
+    /// Results of the tests, in order.
     pub tests: Vec<TestResult>,
-    /// What whoever asked for the trial wants to see at once, beyond the stored run.
+    /// Calls and messages for whoever requested the trial, beyond the stored run.
     pub trace: Option<Box<TrialTrace>>,
 }
 
 impl Driven {
-    /// Every test result in it, so that secrets can be taken out before anything is judged.
+    /// All test results in it, so that secrets can be redacted before anything is judged.
     pub(crate) fn results_mut(&mut self) -> impl Iterator<Item = &mut TestResult> {
         let invariants = self.trace.iter_mut().flat_map(|trace| trace.invariants.iter_mut());
         self.tests.iter_mut().chain(invariants)
     }
 }
 
-/// What a drive may look at when it refines an outcome.
+/// What a drive may use to refine an outcome.
 #[derive(Debug)]
 pub struct JudgeFacts<'a> {
     pub(crate) application: &'a Application,
@@ -89,10 +89,10 @@ pub struct JudgeFacts<'a> {
     pub(crate) driven: &'a Driven,
 }
 
-/// An outcome, with what it rests on where calls were perturbed.
+/// An outcome, with details if calls were perturbed.
 #[derive(Debug)]
 pub struct Refined {
-    /// What the trial showed.
+    /// The refined outcome.
     pub outcome: Outcome,
     /// What was done to calls and messages.
     pub perturbed: Option<Box<Perturbed>>,

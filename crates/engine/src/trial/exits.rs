@@ -1,4 +1,4 @@
-//! Instances that ended by themselves during a trial, as the platform tells of them.
+//! Instances that ended by themselves during a trial, from events of the platform.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use faultscope_platform::PlatformEvent;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-/// How long the end of an instance may stay unknown after its connections broke.
+/// How long after its connections broke the end of an instance may stay unknown.
 const EXIT_WITHIN: Duration = Duration::from_millis(500);
 
-/// Waits a moment for news of an ended instance: its connections break before its end is known.
+/// Waits a moment for the end of an instance: its connections break before its end is known.
 pub(super) async fn wait(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
     let before = exits.len();
     let news = async {
@@ -26,7 +26,7 @@ pub(super) async fn wait(happenings: &mut Receiver<PlatformEvent>, exits: &mut V
     let _ = tokio::time::timeout(EXIT_WITHIN, news).await;
 }
 
-/// Takes what is known by now.
+/// Handles all events that have arrived.
 pub(super) fn collect(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<InstanceExit>) {
     loop {
         match happenings.try_recv() {
@@ -37,12 +37,12 @@ pub(super) fn collect(happenings: &mut Receiver<PlatformEvent>, exits: &mut Vec<
     }
 }
 
-/// Takes note of one event.
+/// Handles one event.
 pub(super) fn note(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
     let exit = match event {
         PlatformEvent::Exited { instance, code, signal, out_of_memory } => {
             if out_of_memory {
-                // The kill was known before its victim had ended.
+                // The kill was reported before its victim had ended.
                 exits.retain(|exit| exit.instance != instance || exit.reason != ExitReason::ChildOutOfMemory);
             }
             let reason = match (out_of_memory, code, signal) {
@@ -58,7 +58,7 @@ pub(super) fn note(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
         }
         PlatformEvent::Ready { .. } => return,
     };
-    // An instance that did not become ready has been noted with its reason.
+    // An instance that did not become ready has been recorded with its reason.
     let is_known = |known: &InstanceExit| {
         known.instance == exit.instance && (known.start.is_some() || known.reason == exit.reason)
     };
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kill_that_was_known_early_is_told_once() {
+    fn an_early_kill_is_reported_once() {
         let instance: InstanceId = InstanceId::new("back".parse().unwrap(), 1);
         let mut exits = Vec::new();
         note(PlatformEvent::OutOfMemory { instance: instance.clone() }, &mut exits);

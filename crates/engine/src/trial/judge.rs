@@ -1,4 +1,4 @@
-//! How a trial is judged, whatever drove it.
+//! Judges a trial, whatever drove it.
 
 use faultscope_mesh::MeshReports;
 use faultscope_model::Outcome;
@@ -12,7 +12,7 @@ use super::TrialRequest;
 use crate::session::Session;
 
 impl Session {
-    /// A start that failed decides first, then gates that could not do their work, then the tests.
+    /// A failed start decides first, then gates that could not impose their order, then the tests.
     pub(super) fn judge(
         &self,
         request: &TrialRequest,
@@ -31,7 +31,7 @@ impl Session {
     }
 }
 
-/// The failures among some results of these tests.
+/// The failures among the results of these tests.
 pub(crate) fn failures_of(tests: &[TestCase], results: &[TestResult]) -> Vec<Signature> {
     let pattern_of = |result: &TestResult| {
         // The pattern was checked when the file was read.
@@ -40,18 +40,18 @@ pub(crate) fn failures_of(tests: &[TestCase], results: &[TestResult]) -> Vec<Sig
     results.iter().filter_map(|r| r.signature(pattern_of(r).as_ref())).collect()
 }
 
-/// A gate that could not do its work makes the trial unresolved, with its reason.
+/// A gate that could not impose its order makes the trial unresolved.
 fn unresolved_by_gates(request: &TrialRequest, reports: &MeshReports) -> Option<Unresolved> {
     for (index, order) in request.circumstance.sequence.iter().enumerate() {
         let id = u32::try_from(index + 1).unwrap_or(u32::MAX);
         let mut own = reports.gates.iter().filter(|g| g.gate == id).peekable();
         if own.peek().is_none() {
-            // No such request was handled, so its order played no part: nothing to resolve.
+            // No such request was handled, so its order does not matter.
             continue;
         }
         let completed = |outcome: &GateOutcome| match outcome {
             GateOutcome::Completed | GateOutcome::ReportLost => true,
-            // A handling that ended before its first call, such as a refusal, has no order to impose.
+            // A handling that ended before its first call, such as a rejected request, has no order to impose.
             GateOutcome::Missing { missing } => missing.len() == order.order.len(),
             _ => false,
         };

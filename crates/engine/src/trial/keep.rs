@@ -1,4 +1,4 @@
-//! What is kept of a trial: redacted texts, last lines, the stored run.
+//! Stores a trial: redacted texts, last lines, the run.
 
 use faultscope_model::event::Event;
 use faultscope_model::outcome::TestResult;
@@ -14,7 +14,7 @@ use crate::session::{Lease, Session};
 const LOG_LINES: usize = 50;
 
 impl Session {
-    /// Takes secrets out of what tests and instances said, before it is judged, printed or stored: the same
+    /// Redacts the output of tests and instances before it is judged, printed or stored: the same
     /// failure must read the same everywhere.
     pub(super) async fn redact_results(
         &self,
@@ -54,7 +54,7 @@ impl Session {
         lines
     }
 
-    /// Stores a run and says so.
+    /// Stores a run and emits its event.
     pub(super) async fn keep(&self, run: &Run) -> Result<(), EngineError> {
         let json =
             serde_json::to_string(run).map_err(|e| EngineError::Internal(format!("a run as JSON: {e}")))?;

@@ -1,7 +1,7 @@
 //! One trial: a pipeline from a circumstance to a judged, stored run.
 //!
 //! Deploy, drive, settle, judge, keep. Only the drive differs, see [`Drive`]. A trial runs in a slot that it
-//! holds by a [`Lease`]; whatever ends it, everything of it is gone before the lease is given back.
+//! holds by a [`Lease`]; however it ends, everything of it is gone before the lease is returned.
 
 mod collector;
 mod deploy;
@@ -37,26 +37,26 @@ use crate::error::EngineError;
 use crate::session::{Lease, Session, now_us};
 use deploy::Deployed;
 
-/// Spreads the seeds of trials: neighbouring numbers must not draw alike (the golden ratio in 64 bits).
+/// Spreads the seeds of trials, since neighbouring seeds would draw alike (the golden ratio in 64 bits).
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A trial to carry out, without its number.
+/// A trial to run, without its number.
 #[derive(Debug, Clone)]
 pub struct TrialRequest {
-    /// The deltas of its circumstance, in a search.
+    /// The deltas it applies; empty outside of searches.
     pub deltas: DeltaSet,
-    /// Under what it runs.
+    /// The settings it runs under.
     pub circumstance: Circumstance,
     /// What drives the application.
     pub drive: Arc<dyn Drive>,
-    /// The failure that is looked for; any failure when none.
+    /// The failure to look for; any if none.
     pub wanted: Option<Signature>,
 }
 
 impl TrialRequest {
-    /// The same for trials that ask the same. What they showed before an interruption answers them.
+    /// Equal for trials that ask the same. Results from before an interruption are found by it.
     pub(crate) fn question(&self) -> Digest {
-        Digest::of(&serde_json::json!({
+        Digest::hash_json(&serde_json::json!({
             "circumstance": self.circumstance,
             "drive": self.drive.question(),
             "wanted": self.wanted,
@@ -73,12 +73,12 @@ pub enum TrialEnd {
     Cancelled,
 }
 
-/// A trial that was judged and stored.
+/// A judged and stored trial.
 #[derive(Debug)]
 pub struct FinishedTrial {
     /// The stored record.
     pub run: Run,
-    /// What its drive showed beyond it; none for a run that was read back from the store.
+    /// What its drive recorded beyond it; none for a run that was read back from the store.
     pub trace: Option<Box<TrialTrace>>,
     /// Whether it is from before an interruption.
     pub is_earlier: bool,
@@ -98,7 +98,7 @@ enum Attempt {
 }
 
 impl Session {
-    /// Carries out a trial in a leased slot. A trial that the infrastructure spoils is repeated; when this
+    /// Runs a trial in a leased slot. A trial that the infrastructure spoils is repeated; when this
     /// returns for a cancelled one, nothing of it is left.
     pub async fn run_trial(
         &self,
@@ -167,7 +167,7 @@ impl Session {
                 (evidence, not_ready) = (found, Some(reason));
             }
             Deployed::Ready(deployment, took) => {
-                cost = Cost::of_deployment(took, deployment.created, deployment.destroyed, deployment.kept);
+                cost = Cost::from_deployment(took, deployment.created, deployment.destroyed, deployment.kept);
                 self.events.emit(Event::TrialDeployed { trial, took });
                 sampler = self.start_sampling(lease, trial).await;
                 let driving = Instant::now();
@@ -177,13 +177,13 @@ impl Session {
                 cost.tests = driving.elapsed();
             }
         }
-        // What a cancelled trial showed is no evidence, and looking at it would only take time.
+        // What a cancelled trial showed is no evidence, and examining it would only take time.
         if cancel.is_cancelled() {
             return Ok(Attempt::Cancelled);
         }
         let reports = self.settle(lease, sampler, &mut news, &driven, &mut evidence).await?;
         if reports.gates.iter().any(|gate| gate.outcome == GateOutcome::ReportLost) {
-            return Ok(Attempt::Invalid("a report of a proxy was lost".into()));
+            return Ok(Attempt::Invalid("the report of a sidecar was lost".into()));
         }
         self.redact_results(&mut driven, &mut evidence).await?;
         let judged = self.judge(request, &driven.tests, &evidence, &reports, not_ready);
@@ -216,7 +216,7 @@ impl Session {
         Ok(Attempt::Judged(Box::new(FinishedTrial { run, trace: driven.trace, is_earlier: false })))
     }
 
-    /// Drives, and meanwhile takes note of instances that end by themselves.
+    /// Drives, and meanwhile records instances that end by themselves.
     async fn watch_exits(
         &self,
         trial: TrialId,
@@ -237,7 +237,7 @@ impl Session {
             tokio::select! {
                 biased;
                 driven = &mut drive => return driven,
-                // A closed channel never speaks again, and only the drive is left to wait for.
+                // A closed channel never yields again; only the drive is left to wait for.
                 Ok(event) = news.recv() => {
                     let before = evidence.exits.len();
                     exits::note(event, &mut evidence.exits);
@@ -261,7 +261,7 @@ fn keep_reports(evidence: &mut Evidence, reports: MeshReports) {
     evidence.gates = reports.gates;
 }
 
-/// What an error makes of an attempt: the machine may have refused, or the trial was cancelled. Everything else
+/// What an error means for an attempt: the machine failed, or the trial was cancelled. Any other error
 /// stops the campaign.
 fn spoil(error: EngineError) -> Result<Attempt, EngineError> {
     match error {

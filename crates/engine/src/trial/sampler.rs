@@ -1,6 +1,6 @@
-//! Measures instances while a deployment is up: at its start, every so often, and at its end.
+//! Measures instances while a deployment is up: at its start, periodically, and at its end.
 //!
-//! Measuring never disturbs a trial: what cannot be measured or written is said in the log and left out.
+//! Measuring never disturbs a trial: what cannot be measured or written is logged and left out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use super::wire::SlotRecorder;
 use crate::scrape::scrape;
 use crate::session::{Lease, Session};
 
-/// After so many rounds the time between two doubles, so that what stays up for weeks fills no disk.
+/// After this many rounds the interval doubles, so that an application that stays up for weeks fills no disk.
 const ROUNDS: u32 = 20_000;
 
-/// How long an instance may take to tell its own metrics.
+/// The time limit for scraping one instance.
 const ASK_WITHIN: Duration = Duration::from_secs(1);
 
-/// Measures until it is told to finish; nothing of it is left when it is dropped.
+/// Measures until it is finished; stops when it is dropped.
 #[derive(Debug)]
 pub(super) struct Sampler {
     finish: Option<oneshot::Sender<()>>,
@@ -37,16 +37,16 @@ struct Sampling {
     platform: Arc<dyn Platform>,
     slot: SlotId,
     trial: TrialId,
-    /// Knows the bytes of calls, where the mesh carries them in this process.
+    /// Counts the bytes of calls, if the mesh carries them in this process.
     recorder: Option<Arc<SlotRecorder>>,
     samples: Arc<SampleWriter>,
-    /// Services that tell metrics of their own.
+    /// Services that expose their own metrics.
     endpoints: BTreeMap<ServiceName, MetricsEndpoint>,
     every: Duration,
 }
 
 impl Session {
-    /// Begins to measure what was just deployed; returns after the first round, so that whatever is called next
+    /// Starts measuring what was just deployed; returns after the first round, so that whatever is called next
     /// has a sample before it.
     pub(super) async fn start_sampling(&self, slot: &Lease, trial: TrialId) -> Option<Sampler> {
         let sampling = Sampling {
@@ -63,7 +63,7 @@ impl Session {
         Some(Sampler { finish: Some(finish), task: tokio::spawn(sampling.run(finished)) })
     }
 
-    /// How often instances are measured, and should report what they measure themselves.
+    /// How often instances are measured, and should export their own metrics.
     pub(crate) fn measured_every(&self) -> Option<Duration> {
         self.options.metrics.unwrap_or(self.application.record.metrics).every
     }
@@ -81,7 +81,7 @@ impl Sampler {
             let _ = finish.send(());
         }
         if let Err(error) = (&mut self.task).await {
-            tracing::warn!(%error, "measuring broke off");
+            tracing::warn!(%error, "measuring panicked");
         }
     }
 }
@@ -118,7 +118,7 @@ impl Sampling {
             Err(error) => return tracing::debug!(%error, "instances cannot be measured"),
         };
         samples.iter_mut().for_each(|sample| self.add_network(sample));
-        let told = join_all(samples.iter().map(|sample| self.ask(&sample.instance))).await;
+        let told = join_all(samples.iter().map(|sample| self.scrape_instance(&sample.instance))).await;
         let points: Vec<Point> = told.into_iter().flatten().collect();
         let (writer, trial, slot) = (self.samples.clone(), self.trial, self.slot);
         let writing = tokio::task::spawn_blocking(move || writer.write(trial, slot, &samples, &points));
@@ -129,12 +129,12 @@ impl Sampling {
         }
     }
 
-    /// What an instance says about itself, where it does.
-    async fn ask(&self, instance: &InstanceId) -> Vec<Point> {
+    /// The metrics that an instance exposes.
+    async fn scrape_instance(&self, instance: &InstanceId) -> Vec<Point> {
         let Some(endpoint) = self.endpoints.get(&instance.service) else { return Vec::new() };
         let (service, name) = (instance.service.as_str(), instance.to_string());
         let asking = async {
-            // Straight to the instance: it is no call of the application, and the mesh need not see it.
+            // Directly to the instance: it is not a call of the application, and must not pass the mesh.
             let stream = self.platform.dial(self.slot, instance, endpoint.port).await?;
             scrape(stream, service, &endpoint.path, (service, &name)).await
         };
@@ -146,17 +146,17 @@ impl Sampling {
                 batch.items
             }
             Ok(Err(error)) => {
-                tracing::debug!(%instance, %error, "it does not tell its metrics");
+                tracing::debug!(%instance, %error, "its metrics cannot be scraped");
                 Vec::new()
             }
             Err(_) => {
-                tracing::debug!(%instance, "it takes too long to tell its metrics");
+                tracing::debug!(%instance, "scraping its metrics takes too long");
                 Vec::new()
             }
         }
     }
 
-    /// What the platform cannot tell, the mesh can: the bytes of calls that have ended.
+    /// Adds what the platform cannot measure: the bytes of calls that have ended.
     fn add_network(&self, sample: &mut Sample) {
         if let Some(recorder) = &self.recorder
             && sample.get(Metric::NetworkReceived).is_none()

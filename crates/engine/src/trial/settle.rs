@@ -12,12 +12,12 @@ use super::{Driven, exits};
 use crate::error::EngineError;
 use crate::session::{Lease, Session};
 
-/// How long calls that outlive the drive may still run before the trial is judged: long enough for an answer on
+/// How long calls that outlive the drive may run before the trial is judged: long enough for a response on
 /// this machine, too short to notice.
 const QUIET_WITHIN: Duration = Duration::from_millis(500);
 
 impl Session {
-    /// Waits until calls that outlive the drive have ended, and takes what mesh and platform have to say.
+    /// Waits until calls that outlive the drive have ended, and collects the reports of mesh and platform.
     pub(super) async fn settle(
         &self,
         lease: &Lease,
@@ -37,7 +37,7 @@ impl Session {
         if let Some(sampler) = sampler {
             sampler.finish().await;
         }
-        // Before anything is believed: a slot whose agent died has shown nothing.
+        // Checked first: what was observed in a slot whose agent died is no evidence.
         self.platform.intact(lease.id()).await?;
         if lease.recorder.broken() && !driven.tests.is_empty() {
             exits::wait(news, &mut evidence.exits).await;

@@ -1,4 +1,4 @@
-//! Joins platform, mesh and store: who dials, who records, who restarts, and the wiring of a plan.
+//! Connects platform, mesh and store: dialling, recording, restarting, and the wiring of a plan.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use faultscope_platform::{Action, Platform};
 use faultscope_store::SpanSink;
 use futures_util::future::BoxFuture;
 
-/// Adds a host to a plan that is asked for names which nobody declared, so that calls to hosts outside are seen
+/// Adds a resolver for undeclared names to a plan, so that calls to external hosts are recorded
 /// although they never begin.
 pub(crate) fn answer_for_names(plan: &mut Plan) {
     let Ok(service) = RESOLVER.parse::<ServiceName>() else { return };
@@ -27,7 +27,7 @@ pub(crate) fn answer_for_names(plan: &mut Plan) {
     plan.instances.iter_mut().for_each(|instance| instance.calls.push(service.clone()));
 }
 
-/// Dials instances of a slot by way of its platform.
+/// Dials instances of a slot through its platform.
 pub(crate) struct PlatformDialer {
     pub(crate) platform: Arc<dyn Platform>,
     pub(crate) slot: SlotId,
@@ -44,7 +44,7 @@ impl Dialer for PlatformDialer {
     }
 }
 
-/// Restarts instances of a slot by way of its platform.
+/// Restarts instances of a slot through its platform.
 pub(crate) struct PlatformRestarter {
     pub(crate) platform: Arc<dyn Platform>,
     pub(crate) slot: SlotId,
@@ -54,7 +54,7 @@ pub(crate) struct PlatformRestarter {
 impl Restarter for PlatformRestarter {
     fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), RestartError>> {
         let (platform, slot, instance) = (self.platform.clone(), self.slot, instance.clone());
-        // The mesh asks from a runtime of its own; readers of the new process's output must live longer.
+        // The mesh has its own runtime; tasks that read the new process's output must outlive it.
         let task = self.runtime.spawn(async move {
             platform.act(slot, &instance, Action::Restart).await.map_err(|e| {
                 let cause = std::error::Error::source(&e).map(|c| format!(": {c}")).unwrap_or_default();
@@ -65,7 +65,7 @@ impl Restarter for PlatformRestarter {
     }
 }
 
-/// Hands spans of a slot to the store, under the trial that runs there.
+/// Passes spans of a slot to the store, under the current trial.
 pub(crate) struct SlotRecorder {
     sink: SpanSink,
     slot: SlotId,
@@ -73,12 +73,12 @@ pub(crate) struct SlotRecorder {
     recorded: AtomicU64,
     broken: AtomicBool,
     carried: Mutex<HashMap<InstanceId, Carried>>,
-    /// The calls of the trial, where somebody wants to look at them at once.
+    /// The calls of the trial, if they are kept in memory.
     kept: Mutex<Option<Vec<Span>>>,
 }
 
-/// The most calls of a trial that are kept at hand.
-const MOST_KEPT: usize = 100_000;
+/// The most calls of a trial that are kept in memory.
+const MAX_KEPT: usize = 100_000;
 
 /// Bytes that the mesh carried for an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -100,7 +100,7 @@ impl SlotRecorder {
         }
     }
 
-    /// Spans from now on belong to this trial.
+    /// Assigns spans from now on to this trial.
     pub(crate) fn begin(&self, trial: TrialId) {
         self.trial.store(trial.key(), Ordering::Relaxed);
         self.recorded.store(0, Ordering::Relaxed);
@@ -108,19 +108,19 @@ impl SlotRecorder {
         self.all_carried().clear();
     }
 
-    /// Keeps the calls of this trial at hand, or not.
+    /// Sets whether the calls of this trial are kept in memory.
     pub(crate) fn keep(&self, wanted: bool) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = wanted.then(Vec::new);
     }
 
-    /// Takes the calls that were kept, in the order of their start.
+    /// Removes and returns the kept calls, by start.
     pub(crate) fn take_kept(&self) -> Vec<Span> {
         let mut spans = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
         spans.sort_by_key(|span| (span.start_us, span.id));
         spans
     }
 
-    /// Bytes of calls that have ended since the trial began, to and from each instance.
+    /// Bytes of calls that have ended since the trial began, to and from an instance.
     pub(crate) fn carried(&self, instance: &InstanceId) -> Carried {
         self.all_carried().get(instance).copied().unwrap_or_default()
     }
@@ -132,7 +132,7 @@ impl SlotRecorder {
     fn carry(&self, span: &Span) {
         let mut all = self.all_carried();
         let mut add = |instance: &InstanceId, received: u64, sent: u64| {
-            // Looked up first: a name is copied once only.
+            // Looked up first, so that a name is cloned only once.
             let Some(carried) = all.get_mut(instance) else {
                 all.insert(instance.clone(), Carried { received, sent });
                 return;
@@ -146,12 +146,12 @@ impl SlotRecorder {
         }
     }
 
-    /// Whether a callee broke off a call, or refused it, since the trial began.
+    /// Whether a callee refused a call or broke it off since the trial began.
     pub(crate) fn broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// Spans since the trial began.
+    /// Number of spans since the trial began.
     pub(crate) fn recorded(&self) -> u64 {
         self.recorded.load(Ordering::Relaxed)
     }
@@ -167,7 +167,7 @@ impl Recorder for SlotRecorder {
         }
         self.carry(&span);
         if let Some(kept) = &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-            && kept.len() < MOST_KEPT
+            && kept.len() < MAX_KEPT
         {
             kept.push(span.clone());
         }

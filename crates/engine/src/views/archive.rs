@@ -7,11 +7,11 @@ use faultscope_store::{Reader, Store, StoreErrorKind, StoredCampaign};
 
 use super::error::{Subject, ViewError};
 
-/// Campaigns that are looked at for metrics, the newest. Each is a database to open; older ones are found by
+/// How many campaigns are searched for metrics, the newest first. Each is a database to open; older ones are found by
 /// naming their run.
-const MOST_CAMPAIGNS: usize = 50;
+const MAX_CAMPAIGNS: usize = 50;
 
-/// A `.faultscope` folder: what campaigns left in it, and what services sent to it.
+/// A `.faultscope` folder: stored campaigns, and what services sent to it.
 #[derive(Debug)]
 pub struct Archive {
     state: PathBuf,
@@ -19,7 +19,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens a `.faultscope` folder; where there is none, the error names what was looked for in it.
+    /// Opens a `.faultscope` folder; if there is none, the error names what was requested.
     pub fn open(state: &Path, wanted: Subject) -> Result<Self, ViewError> {
         if !state.is_dir() {
             return Err(ViewError::NoStore { wanted, place: state.to_owned() });
@@ -27,12 +27,12 @@ impl Archive {
         Ok(Self { state: state.to_owned(), spans: SpanReader::open(state, true) })
     }
 
-    /// Its campaigns. Opened when asked for, since opening makes their folder where spans were only sent.
+    /// Its campaigns. Opened on demand, since opening creates their folder.
     pub fn store(&self) -> Result<Store, ViewError> {
         Ok(Store::open(&self.state)?)
     }
 
-    /// Its spans and points: what services sent, and what campaigns know of traces.
+    /// Its spans and points: what services sent, and traces of campaigns.
     pub fn spans(&self) -> &SpanReader {
         &self.spans
     }
@@ -41,10 +41,10 @@ impl Archive {
     pub(super) fn newest(
         &self,
     ) -> Result<impl Iterator<Item = Result<(StoredCampaign, Reader), ViewError>>, ViewError> {
-        let campaigns = self.store()?.campaigns()?.into_iter().take(MOST_CAMPAIGNS);
+        let campaigns = self.store()?.campaigns()?.into_iter().take(MAX_CAMPAIGNS);
         Ok(campaigns.filter_map(|campaign| match campaign.reader() {
             Ok(reader) => Some(Ok((campaign, reader))),
-            // Another process may remove a campaign at any moment; one that is gone has nothing to show.
+            // Another process may remove a campaign at any moment; a missing one has nothing to show.
             Err(error) if error.kind == StoreErrorKind::NotFound => None,
             Err(error) => Some(Err(error.into())),
         }))

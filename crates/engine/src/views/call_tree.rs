@@ -1,4 +1,4 @@
-//! The calls of a run as trees: each call under the one it was made in.
+//! The calls of a run as trees: each call below the one in whose handling it was made.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,41 +8,41 @@ use serde::Serialize;
 
 use super::span_metrics::{MetricsJoin, SpanMetrics};
 
-/// Deeper calls are left out: a circle in damaged data must not be drawn for ever.
-const MOST_DEPTH: usize = 64;
+/// Deeper calls are left out: a cycle in damaged data must not be drawn for ever.
+const MAX_DEPTH: usize = 64;
 
 /// One trace of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CallTree {
     /// The trace.
     pub trace: TraceId,
-    /// The number of its calls.
+    /// Number of calls.
     pub calls: usize,
     /// Whether any of them failed.
     pub failed: bool,
-    /// Microseconds since 1970 at the start of the first call.
+    /// The start of the first call in microseconds since 1970.
     pub start_us: u64,
-    /// Microseconds from there to the end of the last one.
+    /// From there to the end of the last call.
     pub duration_us: u64,
     /// The calls, parents before their children.
     pub rows: Vec<TreeRow>,
 }
 
-/// A call in its place.
+/// A row of a call tree.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TreeRow {
-    /// The call, by its place among the spans that the trees were made of.
+    /// Index into the spans from which the trees were built.
     pub call: usize,
-    /// How many calls are above it.
+    /// The number of its ancestors.
     pub depth: usize,
-    /// Whether it is the last one made in its parent.
+    /// Whether it is the last child of its parent.
     pub is_last: bool,
-    /// What was known of the called instance.
+    /// Metrics of the called instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<SpanMetrics>,
 }
 
-/// All traces as trees: failing ones first, larger ones first among them.
+/// All traces as trees: failing ones first, then larger ones.
 pub fn call_trees(spans: &[Span], metrics: &MetricsJoin) -> Vec<CallTree> {
     let mut traces: BTreeMap<TraceId, Vec<usize>> = BTreeMap::new();
     for (place, span) in spans.iter().enumerate() {
@@ -61,7 +61,7 @@ fn grow(trace: TraceId, spans: &[Span], places: &[usize], metrics: &MetricsJoin)
     let recorded: BTreeSet<SpanId> = calls().map(|call| call.id).collect();
     let mut children: BTreeMap<Option<SpanId>, Vec<usize>> = BTreeMap::new();
     for place in places {
-        // A parent that was not recorded makes the call a root of its own.
+        // A parent that was not recorded makes the call a root.
         let parent = spans[*place].parent.filter(|parent| recorded.contains(parent));
         children.entry(parent).or_default().push(*place);
     }
@@ -73,7 +73,7 @@ fn grow(trace: TraceId, spans: &[Span], places: &[usize], metrics: &MetricsJoin)
     push_children(&mut stack, children.get(&None), 0);
     while let Some(mut row) = stack.pop() {
         let call = &spans[row.call];
-        if row.depth <= MOST_DEPTH {
+        if row.depth <= MAX_DEPTH {
             push_children(&mut stack, children.get(&Some(call.id)), row.depth + 1);
         }
         row.known = metrics.of_call(call);
@@ -83,7 +83,7 @@ fn grow(trace: TraceId, spans: &[Span], places: &[usize], metrics: &MetricsJoin)
     CallTree { trace, calls: places.len(), failed, start_us, duration_us: end_us - start_us, rows }
 }
 
-/// The stack gives the last one first, so they go on in reverse.
+/// Pushes in reverse, since a stack returns the last one first.
 fn push_children(stack: &mut Vec<TreeRow>, children: Option<&Vec<usize>>, depth: usize) {
     let children = children.map(Vec::as_slice).unwrap_or_default();
     for (index, call) in children.iter().enumerate().rev() {
@@ -133,6 +133,6 @@ mod tests {
         // Two calls of one id, the second one its own parent.
         let spans = [call(1, 1, None, 0), call(1, 1, Some(1), 1)];
         let trees = call_trees(&spans, &MetricsJoin::default());
-        assert_eq!(trees[0].rows.len(), MOST_DEPTH + 2);
+        assert_eq!(trees[0].rows.len(), MAX_DEPTH + 2);
     }
 }

@@ -1,21 +1,21 @@
-//! Commands that people paste: words, quoted for a shell in one place.
+//! Commands for people to paste: words, quoted for a shell in one place.
 
 use std::fmt;
 
 use faultscope_model::RunId;
 use serde::{Serialize, Serializer};
 
-/// A command of the tool as its words; shown and serialized as a line for a shell.
+/// A command of the tool as words; displayed and serialized as a line for a shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The words, unquoted, the program first.
+    /// The unquoted words, the program first.
     pub words: Vec<String>,
 }
 
-/// The option that leads a command to what an application file elsewhere left; nothing where it is this folder.
+/// The `--folder` option for an application file elsewhere; empty for the current folder.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FolderOption(
-    /// The folder, where it is not this one.
+    /// The folder, unless it is the current one.
     pub Option<String>,
 );
 
@@ -31,7 +31,7 @@ impl CommandLine {
         Self::faultscope(["runs", "show", run.as_str()]).at(folder)
     }
 
-    /// The command that was typed, so that it resumes a campaign. The budget is left out: it is used up.
+    /// The typed command, extended to resume a campaign. The budget is left out: it is used up.
     pub fn resume(typed: impl IntoIterator<Item = String>, campaign: &str) -> Self {
         let mut command = Self::faultscope([] as [String; 0]);
         let mut typed = typed.into_iter();
@@ -47,7 +47,7 @@ impl CommandLine {
         command
     }
 
-    /// The same command with an option; a value that begins like an option must not be taken for one.
+    /// Adds an option; a value that looks like an option must not be taken for one.
     pub fn option(mut self, name: &str, value: &str) -> Self {
         if value.starts_with('-') {
             self.words.push(format!("{name}={value}"));
@@ -57,7 +57,7 @@ impl CommandLine {
         self
     }
 
-    /// The same command for an application elsewhere.
+    /// Adds the option for an application elsewhere.
     pub fn at(mut self, folder: &FolderOption) -> Self {
         if let FolderOption(Some(folder)) = folder {
             self.words.extend(["--folder".to_owned(), folder.clone()]);
@@ -79,7 +79,7 @@ impl Serialize for CommandLine {
     }
 }
 
-/// With a blank before it, so that it goes behind a command as it is.
+/// With a leading space, so that it can follow a command.
 impl fmt::Display for FolderOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -89,7 +89,7 @@ impl fmt::Display for FolderOption {
     }
 }
 
-/// A word for a shell, in quotes where it needs them.
+/// Quotes a word for a shell if needed.
 pub fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! What a debug campaign found, with what every display of it has to work out.
+//! The result of a debug campaign, with everything that every display of it would compute.
 
 use faultscope_search::Proof;
 use serde::Serialize;
@@ -6,29 +6,29 @@ use serde::Serialize;
 use super::command_line::{CommandLine, FolderOption};
 use crate::debug::{Calibration, DebugReport, FoundCause, NamedDelta, Rest, Verdict};
 
-/// A debug report as it is shown.
+/// A debug report, prepared for display.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DebugView<'r> {
     /// The report itself.
     pub report: &'r DebugReport,
-    /// How often the failure shows, where it does so only at times.
+    /// How often the failure shows, if it is flaky.
     pub flaky: Option<Calibration>,
     /// The causes.
     pub causes: Vec<CauseView<'r>>,
-    /// The best answer so far, where the search was stopped before it had one.
+    /// The best answer so far, if the search was stopped before it had one.
     pub smallest: Option<SmallestSet<'r>>,
     /// The command that shows why further causes are not excluded.
     pub show_rest: Option<CommandLine>,
 }
 
-/// A cause as it is shown.
+/// A cause, prepared for display.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CauseView<'r> {
     /// The cause itself.
     pub cause: &'r FoundCause,
-    /// Deltas of the failing trial that these imply, beyond the cause.
+    /// Deltas of the failing trial that the cause implies.
     pub implied: usize,
-    /// How certain it is, where the failure shows only at times.
+    /// How certain it is, if the failure is flaky.
     pub certainty: Option<Certainty>,
     /// The command that shows the failing run.
     pub show_run: Option<CommandLine>,
@@ -40,7 +40,7 @@ pub struct CauseView<'r> {
 pub enum Certainty {
     /// A single delta that failed once is the cause.
     Certain,
-    /// Of several deltas, passes that were chance could hide one: the belief of the search, from 0 to 1.
+    /// One of several deltas could be superfluous if a pass was chance: the belief of the search, 0 to 1.
     Believed(f64),
 }
 
@@ -56,7 +56,7 @@ pub struct SmallestSet<'r> {
 }
 
 impl<'r> DebugView<'r> {
-    /// The view of a report whose campaign is stored in a folder.
+    /// Prepares a report whose campaign is stored in a folder.
     pub fn new(report: &'r DebugReport, folder: &FolderOption) -> Self {
         let flaky = report.calibration.filter(|known| known.rate < 1.0);
         let cause_view = |cause: &'r FoundCause| CauseView {

@@ -1,4 +1,4 @@
-//! Who calls whom: edges grouped by their caller, in an order that reads from the outside in.
+//! Calls between services: edges grouped by caller, in an order that reads from the outside in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,35 +10,35 @@ use serde::Serialize;
 use super::archive::Archive;
 use super::error::ViewError;
 
-/// The caller of what people ask for in `up`.
+/// The caller of requests that people make in `up`.
 const USER: &str = "user";
 
 /// All edges of one caller, the busiest first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CallerEdges<'e, E> {
-    /// Who calls.
+    /// The calling service.
     pub caller: &'e str,
-    /// Whom it calls.
+    /// Its edges.
     pub edges: Vec<&'e E>,
 }
 
 /// The service map of a run: callers nearest to the test or the user first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServiceMap<'e> {
-    /// The number of services, the test among them.
+    /// Number of services, including the test.
     pub services: usize,
-    /// The number of edges.
+    /// Number of edges.
     pub edges: usize,
-    /// The edges by their caller.
+    /// The edges by caller.
     pub callers: Vec<CallerEdges<'e, Edge>>,
 }
 
-/// Who called whom in traces that started in a time, with rates and shares of errors.
+/// Calls between services in traces of a time window, with rates and error shares.
 pub fn list_edges(archive: &Archive, end_us: u64, lookback_us: u64) -> Result<Vec<CallEdge>, ViewError> {
     Ok(archive.spans().edges(end_us, lookback_us)?)
 }
 
-/// Edges of traces by their caller; callers that nobody calls come first.
+/// Edges by caller; services that nobody calls come first.
 pub fn group_by_caller<'e>(edges: &'e [CallEdge]) -> Vec<CallerEdges<'e, CallEdge>> {
     let is_called = |name: &str| edges.iter().any(|edge| edge.child == name && edge.parent != name);
     let mut callers: BTreeMap<(bool, &str), Vec<&CallEdge>> = BTreeMap::new();
@@ -59,7 +59,7 @@ impl<'e> ServiceMap<'e> {
         let mut callers: BTreeMap<(usize, &str), Vec<&Edge>> = BTreeMap::new();
         for edge in edges {
             let caller = edge.caller.as_str();
-            // Whoever cannot be reached from the test comes last.
+            // Callers that cannot be reached from the test come last.
             let depth = depths.get(caller).copied().unwrap_or(usize::MAX);
             callers.entry((depth, caller)).or_default().push(edge);
         }
@@ -73,7 +73,7 @@ impl<'e> ServiceMap<'e> {
     }
 }
 
-/// How many calls each service is away from the test or the user, by the shortest path.
+/// The distance of each service from the test or the user, by the shortest path.
 fn depths(edges: &[Edge]) -> BTreeMap<&str, usize> {
     let mut depth: BTreeMap<&str, usize> = BTreeMap::from([(ServiceName::TEST, 0), (USER, 0)]);
     loop {

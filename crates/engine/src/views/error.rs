@@ -1,4 +1,4 @@
-//! Why there is nothing to show, in kinds a caller can act on.
+//! Errors of views, in kinds that a caller can act on.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,52 +7,52 @@ use faultscope_model::CampaignId;
 use faultscope_model::units::{count, nouns};
 use faultscope_store::StoreError;
 
-/// Candidates that a message lists; the error itself has all of them.
-const MOST_LISTED: usize = 5;
+/// The most candidates that a message lists; the error itself has all of them.
+const MAX_LISTED: usize = 5;
 
-/// Why a view cannot be made.
+/// Why a view cannot be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     /// There is no `.faultscope` folder.
     #[error("there are no {} at {}", wanted.plural(), place.display())]
     NoStore {
-        /// What was looked for.
+        /// What was requested.
         wanted: Subject,
         /// Where the folder would be.
         place: PathBuf,
     },
-    /// The folder is there, and nothing of this kind is in it yet.
+    /// The folder exists, but contains nothing of this kind.
     #[error("{}", empty(*.0))]
     Empty(Subject),
     /// Nothing has this name.
     #[error("{}", not_found(*subject, name))]
     NotFound {
-        /// What was looked for.
+        /// What was requested.
         subject: Subject,
-        /// The name, as it was typed.
+        /// The name as typed.
         name: String,
     },
-    /// A name that cannot be one.
+    /// A name that is not valid.
     #[error("the {subject} id `{name}` {reason}")]
     BadName {
-        /// What was looked for.
+        /// What was requested.
         subject: Subject,
-        /// The name, as it was typed.
+        /// The name as typed.
         name: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// The beginning of several names.
+    /// A prefix of several names.
     #[error("{}", ambiguous(*subject, name, candidates))]
     Ambiguous {
-        /// What was looked for.
+        /// What was requested.
         subject: Subject,
-        /// The beginning, as it was typed.
+        /// The prefix as typed.
         name: String,
-        /// All names that begin with it.
+        /// All names that start with it.
         candidates: Vec<String>,
     },
-    /// The campaign is there and has no report: it has not ended, or is of a kind that makes none.
+    /// The campaign has no report: it has not ended, or is of a kind without one.
     #[error("campaign {0} has no report")]
     NoReport(CampaignId),
     /// The store cannot be read; its kind says whether it is damaged, newer, in use or not permitted.
@@ -60,16 +60,16 @@ pub enum ViewError {
     Unreadable(#[from] StoreError),
 }
 
-/// What people look for.
+/// What was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// The record of a trial.
     Run,
-    /// A search over trials.
+    /// All trials of one command.
     Campaign,
     /// The report of a campaign.
     Report,
-    /// A trace, of services or of the mesh.
+    /// A trace, reported or recorded.
     Trace,
     /// A trace within one run.
     TraceOfRun,
@@ -81,7 +81,7 @@ pub enum Subject {
 
 impl Subject {
     fn plural(self) -> String {
-        // Reports are campaigns' own: whoever asks for one names its campaign.
+        // A report belongs to a campaign: whoever asks for one names its campaign.
         let one = if self == Self::Report { Self::Campaign } else { self };
         nouns(&2_u8, &one.to_string())
     }
@@ -111,13 +111,13 @@ fn not_found(subject: Subject, name: &str) -> String {
     match subject {
         Subject::Metric => format!("there is no metric `{name}` here"),
         Subject::TraceOfRun => format!("the run has no trace `{name}`"),
-        Subject::Trace => format!("the trace id `{name}` is not known"),
+        Subject::Trace => format!("there is no trace `{name}`"),
         other => format!("there is no {other} `{name}`"),
     }
 }
 
 fn ambiguous(subject: Subject, name: &str, candidates: &[String]) -> String {
-    let listed: Vec<_> = candidates.iter().take(MOST_LISTED).map(String::as_str).collect();
+    let listed: Vec<_> = candidates.iter().take(MAX_LISTED).map(String::as_str).collect();
     let (all, listed) = (count(candidates.len() as u64, &subject.to_string()), listed.join(", "));
     match subject {
         Subject::Trace => format!("the trace id `{name}` begins {all}: {listed}"),

@@ -1,4 +1,4 @@
-//! Looking things up as people name them: by an id, its first letters, or `last`.
+//! Finds runs, campaigns and traces as people name them: by an id, its beginning, or `last`.
 
 use faultscope_model::event::Event;
 use faultscope_model::trace::{ReportedSpan, TraceQuery};
@@ -10,44 +10,44 @@ use super::archive::Archive;
 use super::error::{Subject, ViewError};
 use crate::stored;
 
-/// The name of the newest one.
+/// Names the newest one.
 const LAST: &str = "last";
 
-/// Traces among which the beginning of an id is looked for, the latest ones. An id that is typed is one that was
-/// just listed.
-const MOST_TRACES: usize = 10_000;
+/// How many traces are searched for the beginning of an id, the latest first: an id that is typed was usually just
+/// listed.
+const MAX_TRACES: usize = 10_000;
 
-/// Clocks of services may be ahead, so there is no end of time but the last one.
+/// Clocks of services may be ahead, so the search has no upper bound.
 const END_OF_TIME_US: u64 = i64::MAX.cast_unsigned();
 
-/// A run that was looked up.
+/// A run that was found.
 #[derive(Debug)]
 pub struct FoundRun {
     /// The reader of its campaign.
     pub reader: Reader,
     /// The run.
     pub run: Run,
-    /// What its campaign came to, where a debug campaign was named and this is the run that shows it.
+    /// The summary of its campaign, if a debug campaign was named and this run shows its result.
     pub summary: Option<String>,
 }
 
-/// A campaign by the first letters of its id.
+/// Finds a campaign by the beginning of its id.
 pub fn find_campaign(store: &Store, wanted: &str) -> Result<StoredCampaign, ViewError> {
     campaign_named(store, wanted, wanted, Subject::Campaign)
 }
 
-/// The campaign that a run belongs to, by the run's id or by the campaign's.
+/// Finds the campaign of a run, by the id of either.
 pub fn find_campaign_of_run(store: &Store, wanted: &str) -> Result<StoredCampaign, ViewError> {
     let short = wanted.split('.').next().unwrap_or(wanted);
     campaign_named(store, short, wanted, Subject::Run)
 }
 
-/// A run by its id, its campaign, or `last`.
+/// Finds a run by its id, its campaign, or `last`.
 pub fn find_run(store: &Store, wanted: &str) -> Result<FoundRun, ViewError> {
     if wanted == LAST {
         return last_run(store, |_| true);
     }
-    // A run's id is its campaign's short name and its trial, so a prefix of the campaign finds both.
+    // The id of a run is its campaign's short name and its trial, so a prefix of the campaign finds both.
     let (short, trial) = match wanted.split_once('.') {
         Some((short, trial)) => (short, Some(trial)),
         None => (wanted, None),
@@ -64,12 +64,12 @@ pub fn find_run(store: &Store, wanted: &str) -> Result<FoundRun, ViewError> {
     found.ok_or_else(|| ViewError::NotFound { subject: Subject::Run, name: wanted.to_owned() })
 }
 
-/// The same, where `last` is the last run of one application.
+/// As [`find_run`], where `last` is the last run of one application.
 pub fn find_last_run_of(store: &Store, wanted: &str, application: &str) -> Result<FoundRun, ViewError> {
     if wanted == LAST { last_run(store, |name| name == application) } else { find_run(store, wanted) }
 }
 
-/// A trace by its id, its first letters, or `last`: what services reported, and what the mesh saw of it.
+/// Finds a trace by its id, its beginning, or `last`: reported and recorded spans.
 pub fn find_trace(archive: &Archive, wanted: &str) -> Result<Vec<ReportedSpan>, ViewError> {
     if wanted != LAST {
         let id = read_trace_id(wanted).map_err(|reason| ViewError::BadName {
@@ -85,7 +85,7 @@ pub fn find_trace(archive: &Archive, wanted: &str) -> Result<Vec<ReportedSpan>, 
     let latest = TraceQuery {
         end_us: END_OF_TIME_US,
         lookback_us: END_OF_TIME_US,
-        limit: if wanted == LAST { 1 } else { MOST_TRACES },
+        limit: if wanted == LAST { 1 } else { MAX_TRACES },
         ..TraceQuery::default()
     };
     let mut found = archive.spans().search(&latest, |_, _| true)?;
@@ -111,13 +111,13 @@ fn campaign_named(
     typed: &str,
     subject: Subject,
 ) -> Result<StoredCampaign, ViewError> {
-    let error = match store.campaign_by(prefix) {
+    let error = match store.find_campaign(prefix) {
         Ok(campaign) => return Ok(campaign),
         Err(error) => error,
     };
     let name = typed.to_owned();
     match error.kind {
-        // What cannot be an id (`../x`) names nothing either.
+        // An invalid id (`../x`) names nothing either.
         StoreErrorKind::NotFound | StoreErrorKind::Invalid => Err(ViewError::NotFound { subject, name }),
         StoreErrorKind::Ambiguous => {
             let mut candidates: Vec<String> =
@@ -130,7 +130,7 @@ fn campaign_named(
     }
 }
 
-/// The newest run of the applications that are wanted.
+/// The newest run of some applications.
 fn last_run(store: &Store, is_wanted: impl Fn(&str) -> bool) -> Result<FoundRun, ViewError> {
     for campaign in store.campaigns()?.into_iter().filter(|campaign| is_wanted(&campaign.meta.application)) {
         if let Some(found) = telling_run(&campaign)? {
@@ -140,7 +140,7 @@ fn last_run(store: &Store, is_wanted: impl Fn(&str) -> bool) -> Result<FoundRun,
     Err(ViewError::Empty(Subject::Run))
 }
 
-/// The run that says most about a campaign: the one with the cause that was found, else the last one.
+/// The most informative run of a campaign: the one with the cause that was found, else the last one.
 fn telling_run(campaign: &StoredCampaign) -> Result<Option<FoundRun>, ViewError> {
     let reader = campaign.reader()?;
     let mut runs = stored::runs(&reader)?;

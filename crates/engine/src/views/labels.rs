@@ -1,9 +1,9 @@
-//! Spans in a few words.
+//! Short labels of spans.
 
 use faultscope_model::trace::{ReportedSpan, SpanKind};
 use faultscope_store::interop::mesh::is_mesh;
 
-/// A span in a few words: `order GET /pay`, or for a call that the mesh saw `order-1 ─▶ stock-2 GET /items`.
+/// A short label: `order GET /pay`, or `order-1 ─▶ stock-2 GET /items` for a call that the mesh recorded.
 pub fn span_label(span: &ReportedSpan) -> String {
     if is_mesh(span) {
         return call_label(span);
@@ -17,7 +17,7 @@ pub fn span_label(span: &ReportedSpan) -> String {
     plain(&format!("{service} {name}{other}"))
 }
 
-/// Text from outside with blanks in place of control characters, which would move a terminal's cursor.
+/// Text from outside with spaces in place of control characters, which would move a terminal's cursor.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,5 +1,5 @@
-//! Metrics over time, whoever has them: campaigns hold what platforms measured and what instances told, the slices
-//! what services sent.
+//! Metrics over time, from all sources: campaigns have what platforms measured and instances exported, the slices
+//! have what services sent.
 
 use std::collections::BTreeMap;
 
@@ -13,108 +13,109 @@ use super::archive::Archive;
 use super::error::{Subject, ViewError};
 use super::find::find_run;
 
-/// The label of the instance that a series is about.
+/// The label of the instance.
 const INSTANCE: &str = "service.instance.id";
 
-/// Which metrics are looked at.
+/// Selects metrics.
 #[derive(Debug, Clone, Default)]
 pub struct MetricScope {
-    /// Only of this service.
+    /// Only this service.
     pub service: Option<String>,
-    /// Only of this instance.
+    /// Only this instance.
     pub instance: Option<String>,
-    /// Everything of this run, by any of its names; of all campaigns and of what was sent where none is named.
+    /// Only this run, by any of its names; otherwise all campaigns and everything that was sent.
     pub run: Option<String>,
-    /// Microseconds since 1970: nothing before, unless a run is named.
+    /// Nothing before this time in microseconds since 1970; ignored if a run is named.
     pub from_us: u64,
 }
 
-/// Where a metric comes from; in the order in which lists have them, that of their names.
+/// The source of a metric; sorted by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricSource {
-    /// A platform measured it.
+    /// Measured by a platform.
     Measured,
-    /// The service sent it by itself.
+    /// Sent by the service on its own.
     Sent,
-    /// The service told it in a trial, when it was asked or by itself.
-    Told,
+    /// The service exported it during a trial, scraped or pushed.
+    #[serde(rename = "told")]
+    Reported,
 }
 
-/// A metric of a service in one line.
+/// A row in the list of metrics.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MetricLine {
-    /// The service that it is about; empty where nobody says.
+    /// The service that it describes; empty if unknown.
     pub service: String,
-    /// The metric.
+    /// The name of the metric.
     pub name: String,
-    /// How its values follow one another.
+    /// How its values relate to one another.
     pub kind: Kind,
-    /// Its unit.
+    /// The unit in OpenTelemetry's notation.
     pub unit: String,
     /// Where it comes from.
     pub source: MetricSource,
-    /// The number of its series.
+    /// Number of series.
     pub series: usize,
-    /// The number of their points.
+    /// Number of points of all series.
     pub points: usize,
-    /// Microseconds since 1970 at the last point.
+    /// The last point in microseconds since 1970.
     pub last_us: u64,
     /// The last value.
     pub last: f64,
 }
 
-/// One series.
+/// One time series.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SeriesView {
-    /// The metric.
+    /// The name of the metric.
     pub name: String,
-    /// The service that it is about; empty where nobody says.
+    /// The service that it describes; empty if unknown.
     pub service: String,
-    /// The instance that it is about, where one is known.
+    /// The instance that it describes, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// How its values follow one another.
+    /// How its values relate to one another.
     pub kind: Kind,
-    /// Its unit.
+    /// The unit in OpenTelemetry's notation.
     pub unit: String,
     /// Where it comes from.
     pub source: MetricSource,
-    /// What else tells it from other series of its name.
+    /// Other labels that distinguish it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Microseconds since 1970, and values.
+    /// Times in microseconds since 1970 with values.
     pub points: Vec<(u64, f64)>,
-    /// The same points by the process they were measured in: slots run instances of one name side by side, and
-    /// counters of different processes have nothing to do with one another.
+    /// The same points by process: slots run instances of one name side by side, and
+    /// counters of different processes are unrelated.
     #[serde(skip)]
     processes: Vec<Vec<(u64, f64)>>,
-    /// The number of points, where only the last one was read.
+    /// The number of points, if only the last one was read.
     #[serde(skip)]
     n_points: Option<usize>,
 }
 
-/// A series as it is drawn.
+/// A series, prepared for drawing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Drawn {
-    /// Microseconds since 1970, and values; growth for each second where `grown` is there.
+    /// Times in microseconds since 1970 with values; growth per second if `grown` is set.
     pub points: Vec<(u64, f64)>,
-    /// How much a counter grew in all; none for what is drawn as it is.
+    /// The total growth of a counter; none for values that are drawn as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grown: Option<f64>,
-    /// The least, the greatest and the last of the values; none where there is nothing to draw.
+    /// Minimum, maximum and last value; none without points.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<Range>,
 }
 
-/// The values of a line.
+/// The range of values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Range {
-    /// The least.
+    /// The minimum.
     pub low: f64,
-    /// The greatest.
+    /// The maximum.
     pub high: f64,
-    /// The last.
+    /// The last value.
     pub last: f64,
 }
 
@@ -162,7 +163,7 @@ impl SeriesView {
         Self { name, service, instance, kind, unit, source, labels, points, processes, n_points: None }
     }
 
-    /// Its instance or service, and the labels that people gave it.
+    /// Its instance or service, followed by its labels.
     pub fn label(&self) -> String {
         let service = if self.service.is_empty() { "?" } else { &self.service };
         let labels = self.labels.iter().filter(|(key, _)| !key.starts_with("telemetry."));
@@ -170,7 +171,7 @@ impl SeriesView {
         [self.instance.as_deref().unwrap_or(service).to_owned()].into_iter().chain(labels).collect()
     }
 
-    /// The line to draw: a counter as its growth for each second unless raw values are wanted, all else as it is.
+    /// Prepares it for drawing: a counter as its growth per second unless `raw`, everything else as it is.
     pub fn draw(&self, raw: bool) -> Drawn {
         let is_counted = self.kind == Kind::Counter && !raw;
         let points = if is_counted { rates(&self.processes) } else { self.points.clone() };
@@ -184,7 +185,7 @@ impl SeriesView {
         Drawn { points, grown, range }
     }
 
-    /// The unit of its growth for each second; seconds for each second are cores and have none.
+    /// The unit of its growth per second; seconds per second are cores and have none.
     pub fn rate_unit(&self) -> &str {
         if self.unit == "s" { "" } else { &self.unit }
     }
@@ -194,7 +195,7 @@ impl SeriesView {
     }
 }
 
-/// All series of a name, or all there are, with their points in the wanted time.
+/// All series of a name, or of all names, with their points in the time window.
 fn read_series(
     archive: &Archive,
     scope: &MetricScope,
@@ -221,7 +222,7 @@ fn read_series(
     Ok(join_neighbours(found))
 }
 
-/// Points of the same series in several campaigns become one line.
+/// Joins the points of the same series in several campaigns.
 fn join_neighbours(sorted: Vec<SeriesView>) -> Vec<SeriesView> {
     let mut joined: Vec<SeriesView> = Vec::new();
     for mut series in sorted {
@@ -237,7 +238,7 @@ fn join_neighbours(sorted: Vec<SeriesView>) -> Vec<SeriesView> {
     joined
 }
 
-/// What a campaign has: what its platform measured and what its instances told.
+/// Series of a campaign: measured by its platform and exported by its instances.
 fn read_campaign(
     reader: &Reader,
     trial: Option<TrialId>,
@@ -273,12 +274,12 @@ fn read_campaign(
         }
     }
     for (series, points) in reader.points_between(trial, name, between)? {
-        found.push(SeriesView::new(series, MetricSource::Told, points));
+        found.push(SeriesView::new(series, MetricSource::Reported, points));
     }
     Ok(())
 }
 
-/// What services sent, and what they were asked for from outside.
+/// Series that services sent, or that were scraped from outside.
 fn read_sent(
     archive: &Archive,
     name: Option<&str>,
@@ -293,7 +294,7 @@ fn read_sent(
         return Ok(());
     }
     for entry in archive.spans().series()?.into_iter().filter(|entry| entry.last_us >= from_us) {
-        // A list needs only how many there are and the last one.
+        // A list needs only the count and the last point.
         let mut view = SeriesView::new(entry.series, MetricSource::Sent, vec![(entry.last_us, entry.last)]);
         view.n_points = Some(usize::try_from(entry.points).unwrap_or(usize::MAX));
         found.push(view);
@@ -301,7 +302,7 @@ fn read_sent(
     Ok(())
 }
 
-/// How fast the counters of some processes grew between their points.
+/// The growth per second of counters of some processes.
 fn rates(processes: &[Vec<(u64, f64)>]) -> Vec<(u64, f64)> {
     let rate = |pair: &[(u64, f64)]| {
         let seconds = (pair[1].0 - pair[0].0) as f64 / 1e6;

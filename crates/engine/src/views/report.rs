@@ -13,13 +13,13 @@ use crate::resilience::ResilienceReport;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum CampaignReport {
-    /// Of delta debugging.
+    /// Of a debug campaign.
     Debug(Box<Document>),
-    /// Of a resilience test.
+    /// Of a resilience campaign.
     Resilience(Box<ResilienceReport>),
 }
 
-/// The report of a campaign by the first letters of its id, or of the newest one that has any.
+/// Finds a report by the beginning of its campaign's id, or the newest one.
 pub fn find_report(store: &Store, wanted: &str) -> Result<CampaignReport, ViewError> {
     if wanted == "last" {
         for campaign in store.campaigns()? {
@@ -34,7 +34,7 @@ pub fn find_report(store: &Store, wanted: &str) -> Result<CampaignReport, ViewEr
 }
 
 impl CampaignReport {
-    /// Reads the report of a campaign; none while it runs, or where its kind makes none.
+    /// Reads the report of a campaign; none while it runs, or if its kind has none.
     pub fn read(campaign: &StoredCampaign) -> Result<Option<Self>, ViewError> {
         Ok(match campaign.meta.kind {
             CampaignKind::Debug => Document::read(campaign)?.map(|document| Self::Debug(Box::new(document))),

@@ -1,4 +1,4 @@
-//! The commands that show again what a campaign found.
+//! Commands that reproduce what a campaign found.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use super::command_line::CommandLine;
 use crate::debug::FoundCause;
 use crate::resilience::Defect;
 
-/// How a cause is shown again.
+/// How to reproduce a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CauseTarget<'t> {
-    /// `test`, or `up` where there is no test to run.
+    /// `test`, or `up` if there is no test to run.
     pub verb: &'t str,
-    /// The words that name the application and its platform.
+    /// The arguments that select the application and its platform.
     pub application: &'t [String],
-    /// The failing test; none where a service does not come up.
+    /// The failing test; none if a service does not become ready.
     pub test: Option<&'t str>,
-    /// The number of trials after which a failure that shows only at times should have shown.
+    /// The number of trials after which a flaky failure should have shown.
     pub tries: u32,
 }
 
-/// How a defect is shown again.
+/// How to reproduce a defect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DefectTarget<'t> {
-    /// The adapter that runs perturbed tests itself; the application file is not needed then.
+    /// The test command of `--command`; then no application file is needed.
     pub command: Option<&'t str>,
     /// The application file.
     pub file: &'t str,
     /// The perturbed test.
     pub test: &'t str,
-    /// Settings of the circumstance, as they were typed.
+    /// Settings of the circumstance as typed.
     pub settings: &'t [String],
-    /// The time that the test was given.
+    /// The time limit of the test.
     pub within: Option<Duration>,
 }
 
-/// The command that shows the failure of a cause again: with all deltas of the failing trial.
+/// The command that reproduces a cause, with all deltas of the failing trial.
 pub fn reproduce_cause(cause: &FoundCause, target: &CauseTarget<'_>) -> CommandLine {
     let mut command = CommandLine::faultscope([target.verb]);
     command.words.extend_from_slice(target.application);
@@ -54,7 +54,7 @@ pub fn reproduce_cause(cause: &FoundCause, target: &CauseTarget<'_>) -> CommandL
     command
 }
 
-/// The command that shows a defect again: with exactly its perturbations.
+/// The command that reproduces a defect, with exactly its perturbations.
 pub fn reproduce_defect(defect: &Defect, target: &DefectTarget<'_>) -> CommandLine {
     let mut command = match target.command {
         Some(adapter) => CommandLine::faultscope(["resilience"]).option("--command", adapter),
@@ -66,7 +66,7 @@ pub fn reproduce_defect(defect: &Defect, target: &DefectTarget<'_>) -> CommandLi
     for setting in target.settings {
         command = command.option("--set", setting);
     }
-    // Whoever waits for a test that hangs should not wait longer than the campaign did.
+    // A test that hangs should not take longer than in the campaign.
     let hangs = defect.signature.as_ref().is_some_and(|signature| signature.ending == Ending::TimedOut);
     match target.within.filter(|_| hangs) {
         Some(within) => command.option("--within", &show_duration(within)),

@@ -1,35 +1,35 @@
-//! What a resilience campaign found, with what every display of it has to work out.
+//! The result of a resilience campaign, with everything that every display of it would compute.
 
 use faultscope_model::outcome::Unresolved;
 use serde::Serialize;
 
 use crate::resilience::{ResilienceReport, TestReport, TraceStep, UnresolvedTrials};
 
-/// A resilience report as it is shown.
+/// A resilience report, prepared for display.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResilienceView<'r> {
     /// The report itself.
     pub report: &'r ResilienceReport,
-    /// The defects of all tests.
+    /// Number of defects of all tests.
     pub defects: usize,
-    /// The trials of all tests.
+    /// Number of trials of all tests.
     pub trials: usize,
-    /// Test by test.
+    /// The tests, in order.
     pub tests: Vec<TestView<'r>>,
 }
 
-/// A test as it is shown.
+/// A test, prepared for display.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TestView<'r> {
-    /// What was found out about it.
+    /// The report of the test.
     pub test: &'r TestReport,
-    /// Why trials could not be judged and how many, without the perturbations that were not applied in any trial:
-    /// those are listed by themselves.
+    /// Why trials could not be judged and how many, except for perturbations that had no effect in any trial:
+    /// those are listed separately.
     pub unresolved: Vec<&'r UnresolvedTrials>,
 }
 
 impl<'r> ResilienceView<'r> {
-    /// The view of a report.
+    /// Prepares a report.
     pub fn new(report: &'r ResilienceReport) -> Self {
         Self {
             report,
@@ -41,9 +41,9 @@ impl<'r> ResilienceView<'r> {
 }
 
 impl<'r> TestView<'r> {
-    /// The view of one test.
+    /// Prepares the report of one test.
     pub fn new(test: &'r TestReport) -> Self {
-        // What could not be carried out has a list of its own.
+        // Perturbations that had no effect have their own list.
         let is_listed = |reason: &Unresolved| match reason {
             Unresolved::NotApplied { perturbation, .. } => {
                 test.missed.iter().any(|missed| missed.perturbation == *perturbation)

@@ -1,4 +1,4 @@
-//! Stored runs: the list of them, and one with its calls.
+//! Stored runs: their list, and one run with its calls.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use super::span_metrics::{MetricsJoin, MetricsWanted, Missing, SpanMetrics};
 use super::waterfall::{Waterfall, draw_waterfall};
 use crate::stored;
 
-/// A campaign with its runs, in the order of their trials.
+/// A campaign with its runs, by trial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CampaignRuns {
     /// The campaign; it may have no run yet.
@@ -27,65 +27,65 @@ pub struct CampaignRuns {
     pub runs: Vec<Run>,
 }
 
-/// What became of the tests of a run.
+/// The results of a run's tests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunTests {
-    /// The number of tests that were run.
+    /// Number of tests.
     pub all: usize,
-    /// Those that failed, in their order.
+    /// The failed ones, in order.
     pub failed: Vec<String>,
-    /// The service that did not come up, so that no test was run.
+    /// The service that did not become ready, so that no test ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_failure: Option<Signature>,
 }
 
-/// A run with everything that is known of it.
+/// A run with everything that is known about it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunView {
     /// The run.
     pub run: Run,
-    /// Who called whom in it.
+    /// Its calls between services.
     pub map: Vec<Edge>,
-    /// What its instances used in all.
+    /// The resource usage of its instances.
     pub metrics: Vec<Summary>,
-    /// What was known of the called instance when each call began, where that was asked for.
+    /// Metrics of the called instance at the start of each call, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub used: Vec<Used>,
-    /// Its calls, by their start.
+    /// Its calls, by start.
     pub spans: Vec<Span>,
-    /// What instances reported themselves.
+    /// Spans that instances reported.
     pub reported: Vec<ReportedSpan>,
-    /// What its campaign came to, where the campaign was named.
+    /// The summary of its campaign, if the campaign was named.
     #[serde(skip)]
     pub summary: Option<String>,
     /// The calls as trees.
     #[serde(skip)]
     pub trees: Vec<CallTree>,
-    /// Metrics that were asked for in vain.
+    /// Requested metrics that were not found.
     #[serde(skip)]
     pub missing: Missing,
 }
 
-/// What was known of a called instance when the call began.
+/// Metrics of the called instance at the start of a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Used {
     /// The call.
     pub span: SpanId,
-    /// What was known.
+    /// The metrics.
     #[serde(flatten)]
     pub known: SpanMetrics,
 }
 
-/// The traces of a run whose ids begin as was asked.
+/// The traces of a run whose ids start with a prefix.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunTrace {
-    /// The calls that the mesh saw.
+    /// The calls that the mesh recorded.
     pub spans: Vec<Span>,
     /// The calls as trees.
     pub trees: Vec<CallTree>,
-    /// The calls joined with what instances reported; none where they reported nothing, and the trees say it all.
+    /// The calls joined with reported spans; empty if there are none, since the trees then show everything.
     pub waterfalls: Vec<Waterfall>,
-    /// Metrics that were asked for in vain, beside any call of the run.
+    /// Requested metrics that were not found for any call of the run.
     pub missing: Missing,
 }
 
@@ -99,7 +99,7 @@ pub fn list_runs(archive: &Archive, limit: usize) -> Result<Vec<CampaignRuns>, V
     Ok(listed)
 }
 
-/// A run by its id, its campaign, or `last`.
+/// Shows a run by its id, its campaign, or `last`.
 pub fn show_run(archive: &Archive, wanted: &str, metrics: &MetricsWanted) -> Result<RunView, ViewError> {
     let Read { found: FoundRun { reader, run, summary }, spans, history, used, join, missing } =
         Read::new(archive, wanted, metrics)?;
@@ -116,7 +116,7 @@ pub fn show_run(archive: &Archive, wanted: &str, metrics: &MetricsWanted) -> Res
     })
 }
 
-/// One trace of a run, by the first letters of its id.
+/// Shows one trace of a run, by the beginning of its id.
 pub fn show_run_trace(
     archive: &Archive,
     wanted: &str,
@@ -155,13 +155,13 @@ impl RunTests {
         }
     }
 
-    /// The number of tests that passed.
+    /// Number of passed tests.
     pub fn passed(&self) -> usize {
         self.all - self.failed.len()
     }
 }
 
-/// What every view of a run is made of.
+/// The data of every view of a run.
 struct Read {
     found: FoundRun,
     spans: Vec<Span>,

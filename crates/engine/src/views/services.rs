@@ -1,4 +1,4 @@
-//! Services that reported spans: what they do, whom they talk to, what they used last.
+//! Services that reported spans: their operations, the services they call, and their latest resource usage.
 
 use faultscope_model::InstanceId;
 use faultscope_model::metrics::{History, Metric, Moment, Sample};
@@ -7,47 +7,47 @@ use serde::Serialize;
 use super::archive::Archive;
 use super::error::ViewError;
 
-/// An instance that was not measured for this long before the last sample of its campaign has ended.
+/// An instance without samples in this time before the last sample of its campaign has ended.
 const LATELY_US: u64 = 60_000_000;
 
-/// A service in one line.
+/// A row in the list of services.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServiceLine {
-    /// The service, as it reports itself.
+    /// The name under which it reports.
     pub service: String,
     /// The names of its spans, sorted.
     pub operations: Vec<String>,
     /// The services on the other side of its spans, sorted.
     pub calls: Vec<String>,
-    /// What its instances used when they were measured last.
+    /// The latest resource usage of its instances.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<InstanceUse>,
 }
 
-/// What an instance used when it was measured last.
+/// The latest resource usage of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InstanceUse {
     /// The instance.
     pub instance: InstanceId,
-    /// Microseconds since 1970 at the sample.
+    /// The time of the sample in microseconds since 1970.
     pub at_us: u64,
     /// The sample.
     #[serde(flatten)]
     pub used: Moment,
 }
 
-/// What all instances of a service used together.
+/// The resource usage of all instances of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ServiceUse {
-    /// The number of its instances.
+    /// Number of instances.
     pub instances: usize,
-    /// Cores, where they are known of any instance.
+    /// CPU cores in use; none if unknown for all instances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
-    /// Bytes in memory, where they are known of any instance.
+    /// Bytes of memory; none if unknown for all instances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<f64>,
-    /// Microseconds since 1970 at the last sample of all.
+    /// The time of the last sample in microseconds since 1970.
     pub at_us: u64,
 }
 
@@ -56,7 +56,7 @@ pub fn list_services(archive: &Archive) -> Result<Vec<ServiceLine>, ViewError> {
     let measured = latest_use(archive)?;
     let mut lines = Vec::new();
     for service in archive.spans().services()? {
-        // Reporters write names in small letters.
+        // Reporters write names in lower case.
         let is_of = |used: &&InstanceUse| used.instance.service.as_str().eq_ignore_ascii_case(&service);
         lines.push(ServiceLine {
             operations: archive.spans().span_names(&service)?,
@@ -69,7 +69,7 @@ pub fn list_services(archive: &Archive) -> Result<Vec<ServiceLine>, ViewError> {
 }
 
 impl ServiceLine {
-    /// What its instances used together; none where nobody measured them.
+    /// The usage of all its instances; none if they were not measured.
     pub fn total_use(&self) -> Option<ServiceUse> {
         let at_us = self.metrics.iter().map(|used| used.at_us).max()?;
         let sum = |part: fn(&InstanceUse) -> Option<f64>| {
@@ -94,7 +94,7 @@ fn latest_use(archive: &Archive) -> Result<Vec<InstanceUse>, ViewError> {
         }
         let last = |(instance, samples): (&InstanceId, &[Sample])| {
             let at_us = samples.last()?.at_us;
-            let used = history.at(instance, at_us, u64::MAX)?;
+            let used = history.usage_at(instance, at_us, u64::MAX)?;
             Some(InstanceUse { instance: instance.clone(), at_us, used })
         };
         return Ok(history.instances().filter_map(last).collect());

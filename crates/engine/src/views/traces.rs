@@ -1,4 +1,4 @@
-//! Traces: the list of those that a search finds, and one with everything that is known of it.
+//! Traces: the list that a search finds, and one trace with everything that is known about it.
 
 use std::collections::BTreeSet;
 
@@ -19,42 +19,42 @@ use super::waterfall::{Waterfall, draw_waterfall};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct TraceList {
-    /// One line for each.
+    /// One row per trace.
     pub traces: Vec<TraceLine>,
-    /// Whether spans were ever sent here: a search that finds nothing may have been too narrow.
+    /// Whether any spans were ever sent: a search that finds nothing may have been too narrow.
     #[serde(skip)]
     pub any_sent: bool,
 }
 
-/// A trace in one line.
+/// A row in the list of traces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TraceLine {
-    /// Its id, as Zipkin writes it.
+    /// In Zipkin's notation.
     pub id: String,
-    /// Microseconds since 1970 at its start, where any span has one.
+    /// The start in microseconds since 1970, if any span has one.
     pub start_us: Option<u64>,
-    /// Microseconds from its first start to its last end.
+    /// From the first start to the last end.
     pub duration_us: u64,
-    /// Its first span in a few words.
+    /// The label of the first span.
     pub root: String,
-    /// The number of spans, their pieces joined.
+    /// Number of spans.
     pub spans: usize,
-    /// The number of services that took part.
+    /// Number of services.
     pub services: usize,
-    /// The number of reports of something that failed.
+    /// Number of failed spans as reported.
     pub errors: usize,
 }
 
-/// A trace with everything that is known of it.
+/// A trace with everything that is known about it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TraceView {
-    /// Its spans, in the order of their arrival.
+    /// Its spans, in the order of arrival.
     pub spans: Vec<ReportedSpan>,
-    /// What was known of the instance that handled each span.
+    /// Metrics of the instance that handled each span.
     pub known: Vec<Option<SpanMetrics>>,
-    /// The trace by time.
+    /// The trace as a waterfall.
     pub waterfall: Waterfall,
-    /// Metrics that were asked for in vain.
+    /// Requested metrics that were not found.
     pub missing: Missing,
 }
 
@@ -70,7 +70,7 @@ pub fn search_traces(archive: &Archive, query: &TraceQuery) -> Result<Vec<Vec<Re
     Ok(archive.spans().search(query, matches)?)
 }
 
-/// A trace by its id, its first letters, or `last`; with raw times, or with the clocks of hosts corrected.
+/// Shows a trace by its id, its beginning, or `last`; with raw times, or with corrected clocks.
 pub fn show_trace(
     archive: &Archive,
     wanted: &str,
@@ -86,7 +86,7 @@ pub fn show_trace(
 }
 
 impl TraceView {
-    /// The spans as Zipkin writes them; those of known instances also have `metrics`.
+    /// The spans in Zipkin's format; those of known instances also have `metrics`.
     pub fn to_zipkin(&self) -> serde_json::Result<Vec<u8>> {
         let json = zipkin::to_json(&self.spans);
         if self.known.iter().all(Option::is_none) {

@@ -1,4 +1,4 @@
-//! A trace by time: each span under its parent, when and how long it ran, and what held the whole up.
+//! A trace as a waterfall: each span below its parent with start and duration, and the critical path.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,21 +11,21 @@ use serde::Serialize;
 use super::labels::span_label;
 use super::span_metrics::{MetricsJoin, SpanMetrics};
 
-/// Spans of the critical path that are named.
-const MOST_SLOWEST: usize = 3;
+/// How many spans of the critical path are named.
+const MAX_SLOWEST: usize = 3;
 
-/// Tags that hold the status of a call, by the conventions of Zipkin and of two versions of OpenTelemetry.
+/// Tags with the status of a call, by the conventions of Zipkin and of two versions of OpenTelemetry.
 const STATUS_TAGS: [&str; 4] =
     ["http.status_code", "http.response.status_code", "grpc.status_code", "rpc.status_code"];
 
 /// A trace by time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Waterfall {
-    /// The trace's id, as Zipkin writes it.
+    /// The trace id in Zipkin's notation.
     pub id: String,
-    /// Its spans, their pieces joined.
+    /// Number of spans.
     pub spans: usize,
-    /// Those that failed.
+    /// Number of failed spans.
     pub failed: usize,
     /// Microseconds from the first start to the last end.
     pub duration_us: u64,
@@ -35,39 +35,39 @@ pub struct Waterfall {
     pub slowest: Vec<Slowest>,
 }
 
-/// A span in its place.
+/// A row of a waterfall.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WaterfallRow {
-    /// How many spans are above it.
+    /// The number of its ancestors.
     pub depth: usize,
-    /// Whether it is the last one below its parent.
+    /// Whether it is the last child of its parent.
     pub is_last: bool,
-    /// The span; none for a root that nobody reported.
+    /// The span; none for a root that was not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span: Option<SpanFacts>,
 }
 
-/// What is shown of a span.
+/// The displayed facts of a span.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SpanFacts {
-    /// Who did what.
+    /// Service and operation.
     pub label: String,
-    /// Microseconds that it took by its own account.
+    /// The duration as reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
-    /// Its start and end, in microseconds since the start of the trace, clocks corrected.
+    /// Start and end in microseconds since the start of the trace, with corrected clocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_us: Option<(u64, u64)>,
     /// Whether its clock was corrected.
     pub is_shifted: bool,
     /// Whether it is on the critical path.
     pub is_critical: bool,
-    /// The status of its call; empty where nobody says.
+    /// The status of its call; empty if unknown.
     pub status: String,
-    /// Why it failed, where it did.
+    /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What was known of the instance that handled it.
+    /// Metrics of the instance that handled it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<SpanMetrics>,
 }
@@ -75,15 +75,15 @@ pub struct SpanFacts {
 /// A span of the critical path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Slowest {
-    /// Who did what.
+    /// Service and operation.
     pub label: String,
-    /// Microseconds for which nothing else was waited for.
+    /// Microseconds during which the trace waited for this span only.
     pub held_us: u64,
-    /// The same as a share of the whole, from 0 to 1.
+    /// As a share of the whole, 0 to 1.
     pub share: f64,
 }
 
-/// Puts a trace in order of time; clocks of hosts are compared and corrected unless raw times are wanted.
+/// Computes the waterfall; clocks of hosts are corrected unless `raw`.
 pub fn draw_waterfall(spans: Vec<ReportedSpan>, raw: bool, metrics: &MetricsJoin) -> Waterfall {
     let tree = Tree::new(spans);
     let shifts = if raw { vec![0; tree.spans.len()] } else { corrections(&tree) };
@@ -129,7 +129,7 @@ fn rows(tree: &Tree, facts_of: impl Fn(usize) -> Option<SpanFacts>) -> Vec<Water
         let Some(node) = tree.nodes.get(at) else { continue };
         rows.push(WaterfallRow { depth, is_last, span: node.span.and_then(&facts_of) });
         let last = node.children.len().saturating_sub(1);
-        // The stack gives the last one first, so they go on in reverse.
+        // A stack returns the last one first, so children are pushed in reverse.
         for (index, child) in node.children.iter().enumerate().rev() {
             stack.push((*child, depth + 1, index == last));
         }
@@ -145,7 +145,7 @@ fn reason_of(span: &ReportedSpan) -> String {
 fn slowest(tree: &Tree, held: &BTreeMap<usize, u64>, whole: u64) -> Vec<Slowest> {
     let mut held: Vec<_> = held.iter().collect();
     held.sort_by_key(|(_, us)| Reverse(**us));
-    let named = held.into_iter().take(MOST_SLOWEST).filter_map(|(place, held_us)| {
+    let named = held.into_iter().take(MAX_SLOWEST).filter_map(|(place, held_us)| {
         let label = span_label(tree.spans.get(*place)?);
         Some(Slowest { label, held_us: *held_us, share: *held_us as f64 / whole.max(1) as f64 })
     });

@@ -107,7 +107,7 @@ impl Bed {
         let store =
             faultscope_store::Store::open(self.session.campaign().folder().ancestors().nth(2).unwrap())
                 .unwrap();
-        let campaign = store.campaign_by(self.session.id().as_str()).unwrap();
+        let campaign = store.find_campaign(self.session.id().as_str()).unwrap();
         let events = campaign.events::<Event>(0).unwrap();
         assert_eq!(events.skipped, 0);
         events.events.into_iter().map(|e| kind(&e.event)).collect()

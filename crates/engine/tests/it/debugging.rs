@@ -159,7 +159,7 @@ async fn a_budget_of_time_counts_the_checks_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_rest_shows_is_told_where_it_is_not_a_pass() {
+async fn the_outcome_of_the_rest_is_reported_unless_it_passes() {
     // Without the cause another failure comes to light: it could hide a second cause.
     let hidden = fault(config("b", "memory"), fails("something else"));
     let case = Case::new(vec![fault(instances("c", 2), fails("broken")), hidden]);
@@ -237,7 +237,7 @@ async fn what_rests_on_something_else_is_not_resumed() {
     assert_eq!(case.resume(DebugOptions::default()).await.verdict, Verdict::Reduced);
     assert_eq!(
         refused(&case, &stopped).await,
-        "the campaign cannot be resumed: no debug campaign of `shop` is unfinished"
+        "the campaign cannot be resumed: there is no unfinished debug campaign of `shop`"
     );
 }
 

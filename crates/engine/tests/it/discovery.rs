@@ -81,16 +81,16 @@ async fn reports_lists_and_names_that_two_lists_share() {
 }
 
 #[tokio::test]
-async fn lists_that_are_none_are_told() {
+async fn failing_list_commands_are_reported() {
     let folder = TempDir::new().unwrap();
     let told = async |list: &str| {
         let tests = format!("  - {{ name: t, discover: lines, list: {list}, each: [x, '{{case}}'] }}\n");
         found(folder.path(), &tests).await.unwrap_err().to_string()
     };
-    assert_eq!(told("[echo]").await, "test `t`: its list names no case");
+    assert_eq!(told("[echo]").await, "test `t`: the command that lists its cases printed none");
     assert_eq!(
         told("[sh, -c, 'echo no module >&2; exit 2']").await,
-        "test `t`: the list of its cases ended with code 2: no module"
+        "test `t`: the command that lists its cases ended with code 2: no module"
     );
     assert_eq!(told("[./missing]").await, "test `t`: cannot start `./missing`, which lists its cases");
     let endless = told("[sh, -c, 'yes | head -c 20000000']").await;

@@ -78,7 +78,7 @@ async fn an_instance_that_does_not_start_makes_it_unresolved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_spoiled_trial_is_tried_again_and_is_no_evidence() {
+async fn a_spoiled_trial_is_repeated_and_is_not_evidence() {
     let spoiled = Fault { when: Condition::Always, probability: 0.9, effect: Effect::Invalid };
     let bed = Bed::new(vec![spoiled], |options| options.retries = 200).await;
     let run = one(&bed, DeltaSet::new()).await;

@@ -25,7 +25,7 @@ async fn words_that_differ_from_run_to_run_do_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_failures_beside_the_cause_are_told() {
+async fn other_failures_beside_the_cause_are_reported() {
     let (tax, rounding) = (|| config("b", "memory"), || config("d", "memory"));
     let case = Case::new(vec![
         fault(Condition::All(vec![tax(), rounding()]), fails("total 31.9")),

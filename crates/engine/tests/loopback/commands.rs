@@ -14,7 +14,7 @@ const ONE: &str = "name: one\nservices: { back: { command: [back], ports: [8081]
 async fn commands_end_in_every_way() {
     let platform = platform()
         .program("complains", |test: Test| async move {
-            test.say("begun");
+            test.print("begun");
             Err::<(), _>("balance 3 != 4")
         })
         .program("panics", |_: Test| async {
@@ -23,7 +23,7 @@ async fn commands_end_in_every_way() {
             till.expect("the till is open")
         })
         .program("hangs", |test: Test| async move {
-            test.say("waiting");
+            test.print("waiting");
             std::future::pending::<i32>().await
         });
     let file = format!(
@@ -46,14 +46,18 @@ async fn commands_end_in_every_way() {
     assert_eq!(tested.results()[1].1.trim(), "balance 3 != 4");
     assert_eq!(tests[1].output, "begun\nbalance 3 != 4\n");
     assert_eq!((tests[0].output.as_str(), tests[3].output.as_str()), ("world\n", "waiting\n"));
-    assert!(tested.results()[4].1.contains("there is no such program"), "{:?}", tested.results()[4]);
+    assert!(
+        tested.results()[4].1.contains("no test program is registered under this name"),
+        "{:?}",
+        tested.results()[4]
+    );
 }
 
 #[tokio::test]
 async fn a_pattern_chooses_what_the_failure_is() {
     let platform = platform().program("pays", |test: Test| async move {
         for line in ["started at 17", "balance 3 != 4", "done with 99"] {
-            test.say(line);
+            test.print(line);
         }
         1
     });
@@ -65,9 +69,9 @@ async fn a_pattern_chooses_what_the_failure_is() {
 #[tokio::test]
 async fn commands_find_what_the_file_gives_them() {
     let platform = platform().program("tells", |test: Test| async move {
-        test.say(format!("{} {:?}", test.args().join(" "), test.env("GREETING")));
+        test.print(format!("{} {:?}", test.args().join(" "), test.env("GREETING")));
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        test.say(test.args().get(1).map(|path| read(path)).unwrap_or_default());
+        test.print(test.args().get(1).map(|path| read(path)).unwrap_or_default());
         0
     });
     let bed = Bed::new(
@@ -128,7 +132,7 @@ async fn calls_of_commands_are_seen() {
     )
     .test(&[])
     .await;
-    assert_eq!(tested.results()[1], ("nobody", "test-1 knows no nobody:8080\n"));
+    assert_eq!(tested.results()[1], ("nobody", "test-1 has no route to nobody:8080\n"));
     assert_eq!(
         tested.calls(),
         ["test-1 -> front-1 GET /hello 200 root", "front-1 -> back-1 GET /word 200 propagated"]

@@ -156,7 +156,7 @@ failing: { instances: { front: 2 }, config: { back: { env.WORD: moon, env.A: \"1
 async fn what_keeps_a_service_from_coming_up_is_reduced() {
     let platform = platform().on_start("back", |instance: Instance| async move {
         if instance.env("MODE") == Some("strict") && instance.env("CACHE") == Some("0") {
-            instance.say("no cache, but strict");
+            instance.print("no cache, but strict");
             return Err(Ending::Exit(3));
         }
         Ok(())
@@ -244,7 +244,7 @@ async fn the_steps_of_a_test_are_reduced() {
 }
 
 #[tokio::test]
-async fn the_file_of_a_test_is_reduced_also_where_there_is_no_delta() {
+async fn the_input_file_is_reduced_even_without_deltas() {
     let test = "  - { name: import, run: [import, \"{input}\"], input: orders.json, failure: bad order }";
     let bed = till(test, "").with(|options| options.slots = 2);
     let order =

@@ -91,8 +91,8 @@ async fn calls_that_wait_for_one_another_are_unresolved() {
     let tested = imposed(&desk("in-turn", [2, 1, 0], "100ms")).await;
     assert_eq!(
         tested.reason(),
-        "the order of desk POST /in-turn could not be imposed: the calls are made one after another: c GET /third, \
-         b GET /second came only after an answer"
+        "the order of desk POST /in-turn could not be imposed: the calls are not concurrent: c GET /third, \
+         b GET /second came only after the response to another one"
     );
     assert_eq!(tested.results(), [("desk", "")], "the test itself was let through");
     // The order in which they are made anyway needs nothing of anyone.

@@ -38,7 +38,7 @@ async fn front(call: Call) -> io::Result<Reply> {
         path @ ("/back-end" | "/heap") => word(call.client().get(&format!("http://back:8081{path}")).await?),
         "/hang" => std::future::pending().await,
         "/end" => {
-            call.instance.say("I am done");
+            call.instance.print("I am done");
             call.instance.exit(7).await
         }
         path => (404, format!("there is no {path}")).into(),
@@ -63,6 +63,6 @@ async fn back(call: Call) -> Reply {
 /// A test's command: gets a URL and prints the answer.
 async fn get(test: Test) -> Result<(), String> {
     let answer = test.client().get(&test.args()[0]).await.map_err(|error| error.to_string())?;
-    test.say(text(&answer));
+    test.print(text(&answer));
     if answer.status().is_success() { Ok(()) } else { Err(format!("status {}", answer.status().as_u16())) }
 }

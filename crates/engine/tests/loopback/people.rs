@@ -90,7 +90,7 @@ async fn what_people_do_is_a_run() {
 }
 
 #[tokio::test]
-async fn cancelled_before_it_is_up_there_is_no_run() {
+async fn cancelling_before_it_is_up_stores_no_run() {
     let file = "name: stuck\nservices: { front: { command: [front], ports: [8080] } }\n";
     let bed = Bed::new(file, platform().on_start("front", |_| std::future::pending()));
     let up = up(&bed).await;
@@ -111,7 +111,7 @@ async fn what_does_not_come_up_says_why() {
     let bed = Bed::new(
         file,
         platform().on_start("front", |instance: Instance| async move {
-            instance.say("no database");
+            instance.print("no database");
             Err(Ending::Exit(4))
         }),
     );

@@ -174,7 +174,7 @@ async fn a_process_that_dies_or_hangs_when_perturbed_shows_a_defect() {
             actors.send(1, None, "a", "");
             if !actors.done.is_empty() {
                 actors.write();
-                test.say("dying");
+                test.print("dying");
                 if hangs {
                     std::future::pending::<()>().await;
                 }
@@ -228,7 +228,7 @@ async fn chance_makes_no_defects_and_hides_none() {
 }
 
 #[tokio::test]
-async fn a_failure_that_does_not_come_again_is_told_but_no_defect() {
+async fn a_failure_that_does_not_recur_is_reported_but_not_counted() {
     let bed = process(|_, n| if n == 2 || n == 3 { Err("once".into()) } else { Ok(()) });
     let report = bed.resilience(of(&[Kind::Restart])).await;
     assert_eq!(defects(&report), [""; 0]);
@@ -238,7 +238,7 @@ async fn a_failure_that_does_not_come_again_is_told_but_no_defect() {
 }
 
 #[tokio::test]
-async fn others_at_the_same_receiver_are_told_with_a_defect() {
+async fn alternatives_at_the_same_receiver_are_listed_with_a_defect() {
     let bed = process(|actors, _| {
         actors.send(4, Some(1), "b", "a.Go#2");
         actors.send(5, Some(1), "b", "a.Go#3");

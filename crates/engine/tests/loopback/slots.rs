@@ -214,10 +214,7 @@ async fn sentinels_repeat_what_is_known_and_notice_when_it_changes() {
     let asked = (0..3).map(|_| request(&session, &[])).collect();
     let end = run_trials(&session, asked, false, &CancellationToken::new()).await;
     let Err(error) = end else { panic!("{end:?}") };
-    assert_eq!(
-        error.to_string(),
-        "the environment changed: a known circumstance gave fail where it had given pass"
-    );
+    assert_eq!(error.to_string(), "the environment changed: a repeated trial gave fail instead of pass");
     close(session).await;
 }
 

@@ -166,7 +166,7 @@ async fn no_result_holds_a_secret() {
                 .get("x-api-key")
                 .map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
             let key = key.unwrap_or_default();
-            call.instance.say(format!("login with {key}"));
+            call.instance.print(format!("login with {key}"));
             if call.path() == "/end" {
                 call.instance.exit(1).await
             }
@@ -176,7 +176,7 @@ async fn no_result_holds_a_secret() {
             let request =
                 http::Request::builder().uri("http://order:8080/pay").header("x-api-key", "QSECRET-1234");
             let answer = test.client().send(request.body(Default::default()).unwrap()).await.unwrap();
-            test.say(text(&answer));
+            test.print(text(&answer));
             Err::<(), _>(format!("refused {}", text(&answer)))
         });
     let file = "name: telling
@@ -237,7 +237,7 @@ record: { tracing: off, metrics: 1h, secrets: drop }
     let services = std::collections::BTreeSet::from(["worker".to_owned()]);
     let query =
         SeriesQuery { services: &services, names: &|name| name == "jobs_total", between: (0, u64::MAX >> 1) };
-    let told = reader.told_in(trial, &query).unwrap();
+    let told = reader.exported_points(trial, &query).unwrap();
     let values: Vec<f64> = told.series.values().flat_map(|points| points.values().copied()).collect();
     assert_eq!(values, [0.0, 1.0], "before the work and after it");
     // Nothing that asks for metrics is a call of the application.
@@ -321,7 +321,7 @@ tests: [ { name: t, http: { get: \"http://front/\" } } ]
 }
 
 #[tokio::test]
-async fn services_are_told_where_to_report_unless_the_file_says_otherwise() {
+async fn services_get_the_collector_address_unless_the_file_says_otherwise() {
     let told = async |record: &str| {
         let platform = Loopback::new().service("front", |call: Call| async move {
             let names = call.instance.plan().env.keys().filter(|name| name.contains("ENDPOINT"));

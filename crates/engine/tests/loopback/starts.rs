@@ -21,10 +21,10 @@ failing: { config: { back: { env.MODE: "MODE", memory: 32MiB } } }
 /// `back` comes up as its environment says.
 fn starting() -> Loopback {
     platform().on_start("back", |instance: Instance| async move {
-        instance.say("reading settings");
+        instance.print("reading settings");
         match instance.env("MODE") {
             Some("dies") => {
-                instance.say("no database");
+                instance.print("no database");
                 return Err(Ending::Exit(4));
             }
             Some("killed") => return Err(Ending::Signal(11)),

@@ -13,13 +13,13 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
-    /// Reads the shape of a text that has been parsed before; anything odd yields a leaf.
+    /// Reads the keys of a text that was parsed before; anything unexpected becomes a leaf.
     pub(crate) fn read(text: &str) -> Self {
         serde_saphyr::from_str(text).unwrap_or(Self::Leaf)
     }
 
-    /// The line of the deepest key on the way of `path` (`failing.instances.order`, `tests.2.run`), and
-    /// how many steps of it were found.
+    /// The line of the deepest key that was found along `path` (`failing.instances.order`, `tests.2.run`), and
+    /// how many segments of the path were found.
     pub(crate) fn line(&self, path: &[&str]) -> (usize, Option<u64>) {
         let mut here = self;
         let mut line = None;
@@ -47,7 +47,7 @@ impl Tree {
         (found, line.filter(|&line| line > 0))
     }
 
-    /// The outermost keys and their lines, in the order of the text.
+    /// The outermost keys and their lines, in the order of the file.
     pub(crate) fn top_level(&self) -> Vec<(String, u64)> {
         match self {
             Self::Map(entries) => {
@@ -57,14 +57,14 @@ impl Tree {
         }
     }
 
-    /// The key whose value stands at a place of the text, as a dotted path; empty where that is unknown.
+    /// The key whose value is at a position of the text, as a dotted path; empty where that is unknown.
     pub(super) fn key_at(&self, line: u64, column: u64) -> String {
         let mut last = String::new();
         self.last_before((line, column), "", &mut last);
         last
     }
 
-    /// Keys come before their values, so the last key before a place is the one the place belongs to.
+    /// Keys come before their values, so the last key before a position is the one it belongs to.
     fn last_before(&self, place: (u64, u64), above: &str, last: &mut String) {
         let below = |name: &str| {
             if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") }

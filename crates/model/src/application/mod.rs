@@ -1,11 +1,11 @@
 //! The application: services, how each is started, its tests and its dimensions.
 //!
 //! [`Application::read`] turns the text of an application file into a checked value; nothing else sees
-//! the file's own form. [`Application::plan`] says what must run under a circumstance.
+//! the file's own form. [`Application::plan`] computes what must run under a circumstance.
 
-mod blanks;
-mod fixed;
+mod hardcoded_hosts;
 mod locate;
+mod placeholders;
 mod planning;
 mod raw;
 mod raw_record;
@@ -15,9 +15,9 @@ mod read_services;
 mod read_tests;
 mod resilience;
 
-pub use blanks::{blanks, fill_blanks};
-pub use fixed::FixedName;
+pub use hardcoded_hosts::HardcodedHost;
 pub(crate) use locate::Tree;
+pub use placeholders::{fill_placeholders, placeholders};
 pub use planning::{Expansion, PlanError, Unreachable};
 pub(crate) use read::nearest_hint;
 pub use read::{Loader, SpecError, nearest};
@@ -41,70 +41,70 @@ use crate::wiring::{Balance, ExternalHost, Link};
 /// A checked application file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Application {
-    /// Its name.
+    /// `application` unless the file names it.
     pub name: String,
     /// Its services, in the order of the file.
     pub services: IndexMap<ServiceName, Service>,
-    /// Run once; what it writes is the template every trial starts from.
+    /// A command that runs once; every trial starts from a copy of the files it writes.
     pub setup: Option<Vec<String>>,
-    /// What happens between two trials.
+    /// Whether instances and data survive between two trials of a slot.
     pub reset: Reset,
-    /// How processes are kept apart.
+    /// How instances of the process platform are isolated from one another.
     pub isolation: IsolationChoice,
-    /// Hosts outside.
+    /// Hosts outside the application that services call.
     pub externals: Vec<ExternalHost>,
     /// Its tests, in the order of the file.
     pub tests: Vec<TestCase>,
-    /// What must hold after every trial of a resilience test.
+    /// Tests that must pass after every trial of `resilience`.
     pub invariants: Vec<TestCase>,
-    /// What can be chosen about resilience tests.
+    /// Options of `resilience`.
     pub resilience: Resilience,
-    /// The test that fails, where the file names one.
+    /// The test that `debug` reproduces, where the file names one.
     pub failing_test: Option<String>,
     /// The simplest circumstance.
     pub simplest: Circumstance,
     /// The failing circumstance.
     pub failing: Circumstance,
-    /// What the ways between nodes add.
+    /// Latency and loss between nodes.
     pub links: Vec<Link>,
-    /// What must hold among deltas.
+    /// Which deltas need or exclude one another.
     pub constraints: Vec<Constraint>,
-    /// What is recorded.
+    /// What is recorded of calls and instances.
     pub record: Record,
-    /// How long a gate waits for its calls.
+    /// How long a gate waits for all calls of its series.
     #[serde(with = "crate::units::duration")]
     pub gate_wait: Duration,
 }
 
-/// How processes are kept apart.
+/// How instances of the process platform are isolated from one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IsolationChoice {
-    /// Namespaces where the kernel allows them, otherwise ports.
+    /// Namespaces where the kernel allows them, ports otherwise.
     #[default]
     Auto,
-    /// Namespaces.
+    /// A network namespace for each instance.
     Netns,
-    /// Ports of the host's loopback.
+    /// Ports on the loopback interface of the host.
     Ports,
 }
 
-/// A service.
+/// How a service is started, reached and stopped.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Service {
     /// Program and arguments; empty when only an image is known.
     pub command: Vec<String>,
     /// The image, for platforms that run images.
     pub image: Option<String>,
-    /// Folder from which the image is built.
+    /// The folder whose Dockerfile builds the image.
     pub build: Option<String>,
     /// Working directory, relative to the file.
     pub directory: String,
-    /// Ports as the service itself has them.
+    /// Ports on which the service itself listens.
     pub ports: Vec<PortPlan>,
-    /// Environment.
+    /// Environment variables.
     pub env: BTreeMap<String, String>,
-    /// When it is ready.
+    /// When an instance counts as ready.
     pub ready: Readiness,
     /// Services that must be ready before it starts.
     pub after: Vec<ServiceName>,
@@ -112,107 +112,107 @@ pub struct Service {
     pub calls: Vec<ServiceName>,
     /// Directories that survive a restart inside a trial.
     pub durable: Vec<String>,
-    /// Whether its state outlives a restart.
+    /// Whether its state survives a restart, so that `resilience` may restart it.
     pub persistent: bool,
-    /// How often requests of its operations may arrive, where the file says it.
+    /// How often requests of its operations may be delivered, for those that the file lists.
     pub delivery: Vec<(OperationPattern, Delivery)>,
-    /// Further host names under which it is known.
+    /// Further host names of the service.
     pub aliases: Vec<String>,
-    /// Its ports on the host while `up` runs.
+    /// Its ports on the host while `up` runs: from host port to service port.
     pub publish: BTreeMap<u16, u16>,
     /// How callers choose among its instances.
     pub balance: Balance,
-    /// Other versions of it, by name.
+    /// Versions other than the default, by name.
     pub versions: BTreeMap<String, Version>,
-    /// Where it tells its own metrics, in Prometheus' text format.
+    /// Where it exposes its own metrics in Prometheus' text format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<MetricsEndpoint>,
-    /// How long it may take to end by itself.
+    /// How long it may take to stop after SIGTERM.
     #[serde(with = "crate::units::duration")]
     pub stop_within: Duration,
 }
 
-/// Where a service tells its own metrics.
+/// Where a service exposes its own metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MetricsEndpoint {
-    /// One of its ports.
+    /// One of the ports of the service.
     pub port: u16,
-    /// The path.
+    /// The path, with its leading slash.
     pub path: String,
 }
 
-/// What another version of a service has different.
+/// What another version of a service overrides.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Version {
     /// Program and arguments.
     pub command: Option<Vec<String>>,
-    /// Image.
+    /// The image, for platforms that run images.
     pub image: Option<String>,
-    /// Working directory.
+    /// Working directory, relative to the file.
     pub directory: Option<String>,
-    /// Environment laid over the service's own.
+    /// Environment variables, added to those of the service.
     pub env: BTreeMap<String, String>,
-    /// When it is ready.
+    /// When an instance of this version counts as ready.
     pub ready: Option<Readiness>,
 }
 
-/// A test.
+/// One test of the application.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TestCase {
-    /// Its name, unique.
+    /// Unique among the tests of the application.
     pub name: String,
-    /// What it does.
+    /// What the test executes.
     pub body: TestBody,
     /// A regular expression; what it matches in the output is the failure's message.
     pub failure: Option<String>,
-    /// A regular expression; a failure whose message or answer it matches is a degraded answer, which is
-    /// good enough when something was broken on purpose.
+    /// A regular expression. A failure whose message or response it matches is a degraded response, which is
+    /// acceptable while something is broken on purpose.
     pub degraded: Option<String>,
-    /// How long it may take.
+    /// The test has failed if it takes longer.
     #[serde(with = "crate::units::duration")]
     pub within: Duration,
-    /// The file that it reads, when it can be made smaller.
+    /// The file that the test reads, where `debug` may reduce it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<TestInput>,
 }
 
-/// The file that a test's command reads; `{input}` in its words stands for the path.
+/// The file that a test's command reads; `{input}` in the command stands for its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TestInput {
-    /// The file, relative to the application file.
+    /// Relative to the application file.
     pub file: String,
-    /// How it is written.
+    /// Decides how the file is split into parts.
     pub format: InputFormat,
-    /// What the command reads instead of the file, while smaller inputs are tried.
+    /// The reduced text that the command reads in place of the file.
     #[serde(skip)]
     pub instead: Option<Arc<str>>,
 }
 
-/// What a test does.
+/// What a test executes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TestBody {
-    /// A command; it passes when it ends with 0.
+    /// A command; the test passes if its exit code is 0.
     Command(TestCommand),
-    /// HTTP requests, one after the other.
+    /// HTTP requests, sent one after the other.
     Steps(Vec<Step>),
-    /// A command that tells which test cases there are.
+    /// A command that finds test cases.
     Discover {
-        /// How it tells them.
+        /// How the command reports its cases.
         format: ReportFormat,
-        /// The command; it runs all cases, or only lists them when there is a command for each.
+        /// Runs all cases; only lists them where `each` is set.
         command: TestCommand,
-        /// The command that runs one case alone, `{case}` being its name.
+        /// Runs one case; `{case}` stands for its name.
         #[serde(skip_serializing_if = "Option::is_none")]
         each: Option<Vec<String>>,
-        /// The only case that counts, where one command runs all of them.
+        /// The one case that counts, where one command runs all of them.
         #[serde(skip_serializing_if = "Option::is_none")]
         case: Option<String>,
     },
 }
 
-/// The test of this name: one of these, or a case of one that runs all its cases by one command. Such a case
-/// has just its own name where there is one such test; where there are several, `TEST: CASE`.
+/// Finds a test by name: one of these, or a case of a test that runs all its cases with one command. Such a case
+/// goes by its own name if there is only one such test, and by `TEST: CASE` otherwise.
 pub fn test_named(tests: &[TestCase], name: &str) -> Option<TestCase> {
     if let Some(test) = tests.iter().find(|test| test.name == name) {
         return Some(test.clone());
@@ -233,64 +233,64 @@ pub fn test_named(tests: &[TestCase], name: &str) -> Option<TestCase> {
 }
 
 impl TestCase {
-    /// Whether one command runs all its cases, whose names are known only then.
+    /// Whether one command runs all cases, so that their names are unknown until it has run.
     pub fn runs_all_cases(&self) -> bool {
         matches!(self.body, TestBody::Discover { each: None, .. })
     }
 }
 
-/// A test's command.
+/// The command of a test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TestCommand {
     /// Program and arguments.
     pub run: Vec<String>,
-    /// Environment.
+    /// Environment variables.
     pub env: BTreeMap<String, String>,
     /// Working directory, relative to the file.
     pub directory: String,
 }
 
 impl TestCommand {
-    /// Whether `{input}` is in it, which stands for the path of the test's input.
+    /// Whether the command contains `{input}`, the path of the test's input.
     pub fn names_input(&self) -> bool {
         self.run.iter().chain(self.env.values()).any(|text| text.contains("{input}"))
     }
 }
 
-/// How a command tells its test cases.
+/// How a command reports its test cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReportFormat {
-    /// A report as JUnit XML, in the file that `{out}` stands for.
+    /// JUnit XML in the file that `{out}` stands for.
     Junit,
-    /// What `cargo test -- --list` prints.
+    /// The output of `cargo test -- --list`.
     Cargo,
-    /// What `pytest --collect-only -q` prints.
+    /// The output of `pytest --collect-only -q`.
     Pytest,
-    /// One case in a line.
+    /// One case per line.
     Lines,
 }
 
 /// One HTTP request of a test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
-    /// Its number in the file, from 1, under which its failure is told also when other steps are left out.
+    /// Its number in the file, from 1. Failures name it, so it stays the same when other steps are left out.
     #[serde(skip)]
     pub number: u32,
-    /// Method and URL as the file has them, for the same reason.
+    /// Method and URL as written in the file; kept for the same reason.
     #[serde(skip)]
     pub name: String,
     /// Method, upper case.
     pub method: String,
-    /// Absolute URL; may hold `${name}`.
+    /// Absolute URL; may contain `${name}`.
     pub url: String,
-    /// Headers; values may hold `${name}`.
+    /// Headers; values may contain `${name}`.
     pub headers: BTreeMap<String, String>,
-    /// Body; may hold `${name}`.
+    /// Body; may contain `${name}`.
     pub body: Option<StepBody>,
-    /// What the answer must be.
+    /// What the response must look like.
     pub expect: Expectation,
-    /// Values of the answer to keep under a name, by dotted path into its JSON.
+    /// Values to save, by name: dotted paths into the JSON of the response.
     pub save: BTreeMap<String, String>,
 }
 
@@ -298,46 +298,46 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepBody {
-    /// Text as it is.
+    /// Sent as it is.
     Text(String),
-    /// JSON.
+    /// Sent as JSON, with the matching content type.
     Json(serde_json::Value),
 }
 
-/// What an answer must be. Without a status, any below 400 will do.
+/// What a response must look like. Without a status, any below 400 is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
-    /// The status.
+    /// The exact status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// A regular expression found in the body.
+    /// A regular expression that must match somewhere in the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Regular expressions that the texts at dotted paths of the JSON body match as a whole.
+    /// Regular expressions by dotted path into the JSON body; each must match the whole value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub json: BTreeMap<String, String>,
-    /// Regular expressions that header values match as a whole.
+    /// Regular expressions by header name; each must match the whole value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
 }
 
-/// What must hold among deltas; each is named as `faultscope check` lists it.
+/// A condition on deltas, which are named as `faultscope check` lists them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Constraint {
-    /// The first needs the second.
+    /// The first delta makes no sense without the second.
     Needs {
-        /// This delta ...
+        /// The dependent delta.
         delta: String,
-        /// ... makes no sense without this one.
+        /// The delta it depends on.
         needs: String,
     },
-    /// Never all of these at once.
+    /// These deltas never occur all at once.
     Excludes(Vec<String>),
 }
 
 #[cfg(test)]
-mod mistakes;
+mod error_tests;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! From an application and a circumstance to a plan.
+//! Computes the plan of an application under a circumstance.
 
 use std::collections::BTreeMap;
 
@@ -8,37 +8,37 @@ use crate::ids::{InstanceId, NodeId, ServiceName, SlotId};
 use crate::plan::{InstancePlan, Limits, Plan};
 use crate::series::Gate;
 
-/// What `${faultscope}` and `${slot}` stand for.
+/// Values of `${faultscope}` and `${slot}` in the application file.
 #[derive(Debug, Clone)]
 pub struct Expansion {
-    /// The path of the tool's own program.
+    /// The path of the running executable, which `${faultscope}` stands for.
     pub program: String,
-    /// The slot.
+    /// The slot of the trial.
     pub slot: SlotId,
 }
 
-/// A circumstance that this application cannot have.
+/// A circumstance that cannot be deployed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{service}: {problem}")]
 pub struct PlanError {
-    /// Where.
+    /// The service that cannot have its settings.
     pub service: ServiceName,
-    /// Why.
+    /// Why, as a fragment after the service's name.
     pub problem: String,
 }
 
-/// A URL of a test that leads to no service.
+/// A URL of a test that leads to no service of the application.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct Unreachable {
-    /// What is wrong.
+    /// Why nothing is there.
     pub problem: String,
-    /// What may be meant.
+    /// A host or port that may have been meant.
     pub hint: Option<String>,
 }
 
 impl Application {
-    /// What must run under a circumstance.
+    /// Lists what must run under a circumstance, in start order.
     pub fn plan(&self, circumstance: &Circumstance, expansion: &Expansion) -> Result<Plan, PlanError> {
         let mut instances = Vec::new();
         for (index, name) in self.start_order().into_iter().enumerate() {
@@ -64,7 +64,7 @@ impl Application {
         })
     }
 
-    /// Ports that the application publishes on its host, and the service's port behind each.
+    /// Ports that the application publishes on its host, each with the service and port behind it.
     pub fn published(&self) -> BTreeMap<u16, (ServiceName, u16)> {
         let ports = self.services.iter().flat_map(|(name, service)| {
             service.publish.iter().map(|(&own, &host)| (host, (name.clone(), own)))
@@ -72,7 +72,7 @@ impl Application {
         ports.collect()
     }
 
-    /// The service and its port that a URL of a test means; on `localhost` a published port, or else the
+    /// The service and port that a URL of a test means. On `localhost` that is a published port, or else the
     /// port of the first service that has it.
     pub fn callee(&self, host: &str, port: u16) -> Result<(ServiceName, u16), Unreachable> {
         let has_port = |service: &Service| service.ports.iter().any(|p| p.port == port);
@@ -103,7 +103,7 @@ impl Application {
         Err(Unreachable { problem, hint: None })
     }
 
-    /// The gates that a circumstance's orders ask for.
+    /// The gates that impose the orders of a circumstance.
     pub fn gates(&self, circumstance: &Circumstance) -> Vec<Gate> {
         let gate = |(index, order): (usize, &crate::circumstance::Order)| Gate {
             id: u32::try_from(index + 1).unwrap_or(u32::MAX),
@@ -115,7 +115,7 @@ impl Application {
         circumstance.sequence.iter().enumerate().map(gate).collect()
     }
 
-    /// Services in an order in which each comes after those it starts after, otherwise as in the file.
+    /// Services sorted so that each comes after those it waits for, otherwise as in the file.
     fn start_order(&self) -> Vec<&ServiceName> {
         let mut ordered: Vec<&ServiceName> = Vec::new();
         while ordered.len() < self.services.len() {
@@ -126,7 +126,7 @@ impl Application {
                 }
             }
             if ordered.len() == before {
-                // Reading refused circles, so this cannot be; an order is better than an endless loop.
+                // Reading rejects cycles, so this is unreachable; a wrong order is better than an endless loop.
                 return self.services.keys().collect();
             }
         }
@@ -195,15 +195,15 @@ impl Application {
 }
 
 impl Expansion {
-    /// The names it fills.
+    /// The names that [`Self::value`] knows.
     pub(super) const NAMES: [&'static str; 2] = ["faultscope", "slot"];
 
-    /// A text of the file with `${faultscope}` and `${slot}` filled in.
+    /// Fills in `${faultscope}` and `${slot}`.
     pub fn expand(&self, text: &str) -> String {
         text.replace("${faultscope}", &self.program).replace("${slot}", &self.slot.0.to_string())
     }
 
-    /// What a name stands for.
+    /// The value of a placeholder; none if the name is unknown.
     pub fn value(&self, name: &str) -> Option<String> {
         match name {
             "faultscope" => Some(self.program.clone()),

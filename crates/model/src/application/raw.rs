@@ -238,7 +238,7 @@ impl<'de> Deserialize<'de> for RawPort {
     }
 }
 
-/// A value that people write as text, number or truth value and that a process sees as text.
+/// A scalar that people write as text, number or boolean and that a process sees as text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Scalar(pub(super) String);
 
@@ -274,7 +274,7 @@ impl<'de> Deserialize<'de> for Scalar {
 }
 
 impl RawApplication {
-    /// Lays this file over the one it extends: what it says wins, maps are laid over one another.
+    /// Merges this file over the one it extends: its own values win, maps are merged key by key.
     pub(super) fn over(self, base: Self) -> Self {
         let mut services = base.services;
         services.extend(self.services);
@@ -300,8 +300,7 @@ impl RawApplication {
     }
 }
 
-/// Memory as written in a `config` entry, checked.
-/// A command: a list of words, or one line as it is typed. What means something to a shell is run by one.
+/// Reads a command: a list of words, or one line as typed in a shell. A line that needs a shell is run by one.
 fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     struct Command;
     impl<'de> Visitor<'de> for Command {
@@ -329,7 +328,7 @@ fn some_words<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>,
     words(from).map(Some)
 }
 
-/// A limit in which nothing can start.
+/// Whether this is a limit in which no process can start.
 pub(super) fn is_tiny(text: &str) -> bool {
     text.parse::<ByteSize>().is_ok_and(ByteSize::is_tiny)
 }

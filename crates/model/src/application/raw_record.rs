@@ -31,7 +31,7 @@ enum RawLevel {
     Bodies,
 }
 
-/// A duration, or `off`; YAML of old reads that as false.
+/// A duration, or `off`; YAML 1.1 reads that as false.
 #[derive(Debug, Clone, Copy, Default)]
 struct RawSampling(Sampling);
 
@@ -39,7 +39,7 @@ struct RawSampling(Sampling);
 #[derive(Debug, Clone, Default)]
 struct RawSecrets(SecretRules);
 
-/// `on` or `off`; YAML of old reads these as true and false.
+/// `on` or `off`; YAML 1.1 reads these as booleans.
 #[derive(Debug, Clone, Copy, Default)]
 struct RawSwitch(Tracing);
 

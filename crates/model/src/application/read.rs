@@ -1,4 +1,4 @@
-//! Reads and checks an application file. Every complaint names file, line, key and what would be valid.
+//! Reads and checks an application file. Every error names file, line, key and what would be valid.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,32 +10,32 @@ use super::raw::RawApplication;
 use super::{Application, TestBody, TestCase};
 use crate::ids::ServiceName;
 
-/// The largest file that is read.
-const MOST_BYTES: usize = 4 << 20;
-/// Files that extend one another in a longer chain than this are a mistake.
-const MOST_EXTENDS: usize = 8;
+/// No application file is this large; the bound keeps a mistaken path (a log, a dump) from being parsed.
+const MAX_BYTES: usize = 4 << 20;
+/// A longer chain of `extends` is taken for a cycle.
+const MAX_EXTENDS: usize = 8;
 
 /// A mistake in an application file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}{}: {key}{}{problem}", line.map(|l| format!(":{l}")).unwrap_or_default(), if key.is_empty() { "" } else { ": " })]
 pub struct SpecError {
-    /// The file as it was named.
+    /// The file as the user named it.
     pub file: String,
-    /// The line, where it is known.
+    /// From 1; none where the file as a whole is wrong.
     pub line: Option<u64>,
-    /// The key, as a dotted path.
+    /// A dotted path such as `services.order.ports`; empty for the file as a whole.
     pub key: String,
-    /// What is wrong.
+    /// What is wrong, as a fragment after the key.
     pub problem: String,
-    /// What would be right.
+    /// What would be valid.
     pub hint: Option<String>,
 }
 
-/// Gives the text of a file that another one names, relative to that one, and the name to show for it.
+/// Loads a file by the file that names it and the path written there; returns its text and a name for messages.
 pub type Loader<'a> = &'a dyn Fn(&str, &str) -> Result<(String, String), String>;
 
 impl Application {
-    /// Reads and checks an application file; `load(base, path)` gives the texts of files it extends.
+    /// Reads and checks an application file; `load(base, path)` loads the files it extends.
     pub fn read(text: &str, file: &str, load: Loader<'_>) -> Result<Self, SpecError> {
         let mut sources = Vec::new();
         let mut raw = parse(text, file)?;
@@ -43,7 +43,7 @@ impl Application {
         while let Some(path) = raw.extends.take() {
             let from = sources.last().map(|s| s.file.clone()).unwrap_or_default();
             let complain = |problem: String| Reader { sources: &sources }.error(&["extends"], problem);
-            if sources.len() > MOST_EXTENDS {
+            if sources.len() > MAX_EXTENDS {
                 return Err(complain("files extend one another in a circle".into()));
             }
             let (text, name) =
@@ -57,7 +57,7 @@ impl Application {
         Reader { sources: &sources }.application(raw)
     }
 
-    /// Reads a file that extends no other.
+    /// Reads a file that may not extend another.
     pub fn read_alone(text: &str, file: &str) -> Result<Self, SpecError> {
         Self::read(text, file, &|_, _| Err("no other file can be read here".into()))
     }
@@ -66,7 +66,7 @@ impl Application {
 fn parse(text: &str, file: &str) -> Result<RawApplication, SpecError> {
     let error =
         |line, key: String, problem, hint| SpecError { file: file.to_owned(), line, key, problem, hint };
-    if text.len() > MOST_BYTES {
+    if text.len() > MAX_BYTES {
         return Err(error(None, String::new(), "the file is larger than 4 MiB".into(), None));
     }
     if text.trim().is_empty() {
@@ -102,7 +102,7 @@ fn parse(text: &str, file: &str) -> Result<RawApplication, SpecError> {
     })
 }
 
-/// A message without the place, which we name ourselves, and without advice to those who call the parser.
+/// A parser message without the position, which we report ourselves, and without advice on the parser's API.
 fn without_place(message: &str) -> &str {
     [" at line ", ", set DuplicateKeyPolicy"]
         .iter()
@@ -113,7 +113,7 @@ fn one_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().chars().take(300).collect()
 }
 
-/// The valid word that is nearest to a wrong one; none when none is near.
+/// The valid word most similar to a wrong one; none if no word is similar.
 pub fn nearest<'a>(wrong: &str, valid: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = valid
         .map(|word| (strsim::damerau_levenshtein(wrong, word), word))
@@ -122,7 +122,7 @@ pub fn nearest<'a>(wrong: &str, valid: impl Iterator<Item = &'a str>) -> Option<
     near.map(|(_, word)| word)
 }
 
-/// The valid word that is nearest to a wrong one, or all of them when none is near.
+/// A hint with the most similar valid word, or with all valid words if none is similar.
 pub(crate) fn nearest_hint<'a>(wrong: &str, valid: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
     if let Some(word) = nearest(wrong, valid.clone()) {
         return Some(format!("did you mean `{word}`?"));
@@ -143,13 +143,13 @@ pub(super) struct Reader<'a> {
 pub(super) type Names = BTreeSet<ServiceName>;
 
 impl Reader<'_> {
-    /// Whether the file lies over another.
+    /// Whether the file extends another.
     pub(super) fn extends(&self) -> bool {
         self.sources.len() > 1
     }
 
     pub(super) fn error(&self, path: &[&str], problem: impl Into<String>) -> SpecError {
-        // The file in which most of the path is found is the one to mend; the first wins among equals.
+        // Among merged files the one that contains most of the path is the one to fix; the first wins a tie.
         let mut best: Option<(usize, &str, Option<u64>)> = None;
         for source in self.sources {
             let (found, line) = source.tree.line(path);
@@ -170,7 +170,7 @@ impl Reader<'_> {
     }
 
     fn application(&self, raw: RawApplication) -> Result<Application, SpecError> {
-        // Tests of one process, such as those of actors, need no service, and tests may be lent to a comparison.
+        // Tests of a single process, such as those of actors, need no service. A comparison may borrow the tests.
         let has_tests = raw.tests.iter().flatten().next().is_some();
         if raw.services.is_empty() && !has_tests {
             return Err(self.error(&["services"], "an application has at least one service"));

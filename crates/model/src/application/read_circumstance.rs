@@ -10,8 +10,8 @@ use super::{Constraint, Service};
 use crate::circumstance::{Circumstance, Order};
 use crate::ids::ServiceName;
 
-/// More instances of one service, or nodes, than this are a typing error.
-const MOST_INSTANCES: u32 = 1000;
+/// More instances of a service, or more nodes, are taken for a typing error.
+const MAX_INSTANCES: u32 = 1000;
 
 impl Reader<'_> {
     pub(super) fn circumstance(
@@ -22,13 +22,13 @@ impl Reader<'_> {
         names: &Names,
     ) -> Result<Circumstance, SpecError> {
         let mut circumstance = Circumstance { nodes: raw.nodes.unwrap_or(1), ..Circumstance::default() };
-        if circumstance.nodes == 0 || u32::from(circumstance.nodes) > MOST_INSTANCES {
+        if circumstance.nodes == 0 || u32::from(circumstance.nodes) > MAX_INSTANCES {
             return Err(self.error(&[which, "nodes"], "there are 1 to 1000 nodes"));
         }
         for (name, count) in raw.instances {
             let path = [which, "instances", &name];
             let service = self.service(&path, &name, names)?;
-            if count > MOST_INSTANCES {
+            if count > MAX_INSTANCES {
                 return Err(self.error(&path, "a service has 1 to 1000 instances, or 0 when it is not there"));
             }
             circumstance.instances.insert(service, count);
@@ -114,7 +114,7 @@ fn check_config(key: &str, value: &str) -> Result<(), Complaint> {
         "memory" if !raw::is_size(value) => {
             Err((format!("`{value}` is not a size"), Some("memory: 64MiB".into())))
         }
-        // Nobody means 64 bytes.
+        // A bare `64` almost certainly lacks its unit.
         "memory" if raw::is_tiny(value) => {
             let hint = value.parse::<u64>().is_ok().then(|| format!("memory: {value}MiB"));
             Err((format!("no process runs in {value} bytes"), hint))

@@ -56,7 +56,8 @@ impl Reader<'_> {
             if port.port == 0 || ports.iter().any(|p| p.port == port.port) {
                 return Err(self.error(&here("ports"), format!("port {} is zero or there twice", port.port)));
             }
-            let protocol = port.protocol.or(raw.protocol).unwrap_or_else(|| Protocol::of_port(port.port));
+            let protocol =
+                port.protocol.or(raw.protocol).unwrap_or_else(|| Protocol::guess_from_port(port.port));
             ports.push(PortPlan { port: port.port, protocol });
         }
         let calls = match &raw.calls {
@@ -140,7 +141,7 @@ impl Reader<'_> {
             })?;
         let path = raw.path.clone().unwrap_or_else(|| "/metrics".to_owned());
         if !path.starts_with('/') || path.contains(|c: char| c.is_control() || c == ' ') {
-            return Err(self.error(&here, format!("the path `{path}` starts with `/` and has no blanks")));
+            return Err(self.error(&here, format!("the path `{path}` starts with `/` and has no spaces")));
         }
         Ok(MetricsEndpoint { port, path })
     }

@@ -7,7 +7,7 @@ use super::raw::{RawInput, RawStep, RawTest};
 use super::read::{Reader, SpecError, nearest_hint, one_line_regex};
 use super::{
     Application, Expansion, Expectation, ReportFormat, Step, StepBody, TestBody, TestCase, TestCommand,
-    TestInput, Unreachable, blanks, fill_blanks,
+    TestInput, Unreachable, fill_placeholders, placeholders,
 };
 use crate::input::InputFormat;
 
@@ -96,8 +96,8 @@ impl Reader<'_> {
             "lines" => (ReportFormat::Lines, None, None),
             _ => return Err(here("`discover` is one of `junit`, `cargo`, `pytest`, `lines`")),
         };
-        let has = |words: &[String], blanks: &[&str]| {
-            words.iter().any(|word| blanks.iter().any(|blank| word.contains(blank)))
+        let has = |words: &[String], placeholders: &[&str]| {
+            words.iter().any(|word| placeholders.iter().any(|blank| word.contains(blank)))
         };
         if let Some(run) = run {
             if format != ReportFormat::Junit || raw.list.is_some() || raw.each.is_some() {
@@ -133,7 +133,7 @@ impl Reader<'_> {
             for (number, step) in steps.iter().enumerate() {
                 let (at, number) = (index.to_string(), number.to_string());
                 let path = [list, &at, "steps", &number];
-                if let Some(name) = step.blanks().into_iter().find(|name| !saved.contains(name)) {
+                if let Some(name) = step.placeholders().into_iter().find(|name| !saved.contains(name)) {
                     let hint = nearest_hint(name, saved.iter().copied());
                     let problem =
                         format!("no earlier step saves `{name}`; write `$${{{name}}}` to send it as it is");
@@ -165,7 +165,7 @@ impl Reader<'_> {
         if file.starts_with('/') || file.split('/').any(|part| part == "..") {
             return Err(here(&format!("`{file}` must lie below the folder of the file")));
         }
-        let format = format.unwrap_or_else(|| InputFormat::of_name(&file));
+        let format = format.unwrap_or_else(|| InputFormat::from_file_name(&file));
         Ok(TestInput { file, format, instead: None })
     }
 
@@ -193,7 +193,7 @@ impl Reader<'_> {
         let expect: Expectation = raw.expect.unwrap_or_default();
         for pattern in expect.body.iter().chain(expect.json.values()).chain(expect.headers.values()) {
             // What an earlier step saves is filled in later, as plain text.
-            let pattern = fill_blanks(pattern, |_| Some("x".into()));
+            let pattern = fill_placeholders(pattern, |_| Some("x".into()));
             regex::Regex::new(&pattern).map_err(|e| self.error(path, one_line_regex(&e)))?;
         }
         Ok(Step {
@@ -210,26 +210,29 @@ impl Reader<'_> {
 }
 
 impl Step {
-    /// The blanks in it.
-    fn blanks(&self) -> BTreeSet<&str> {
+    /// The placeholders in it.
+    fn placeholders(&self) -> BTreeSet<&str> {
         let expect = &self.expect;
         let patterns = expect.body.iter().chain(expect.json.values()).chain(expect.headers.values());
-        let mut found: BTreeSet<&str> =
-            patterns.chain(self.headers.values()).chain([&self.url]).flat_map(|text| blanks(text)).collect();
+        let mut found: BTreeSet<&str> = patterns
+            .chain(self.headers.values())
+            .chain([&self.url])
+            .flat_map(|text| placeholders(text))
+            .collect();
         match &self.body {
-            Some(StepBody::Text(text)) => found.extend(blanks(text)),
-            Some(StepBody::Json(json)) => blanks_of_json(json, &mut found),
+            Some(StepBody::Text(text)) => found.extend(placeholders(text)),
+            Some(StepBody::Json(json)) => placeholders_in_json(json, &mut found),
             None => {}
         }
         found
     }
 }
 
-fn blanks_of_json<'a>(json: &'a serde_json::Value, found: &mut BTreeSet<&'a str>) {
+fn placeholders_in_json<'a>(json: &'a serde_json::Value, found: &mut BTreeSet<&'a str>) {
     match json {
-        serde_json::Value::String(text) => found.extend(blanks(text)),
-        serde_json::Value::Array(items) => items.iter().for_each(|item| blanks_of_json(item, found)),
-        serde_json::Value::Object(map) => map.values().for_each(|value| blanks_of_json(value, found)),
+        serde_json::Value::String(text) => found.extend(placeholders(text)),
+        serde_json::Value::Array(items) => items.iter().for_each(|item| placeholders_in_json(item, found)),
+        serde_json::Value::Object(map) => map.values().for_each(|value| placeholders_in_json(value, found)),
         _ => {}
     }
 }

@@ -1,5 +1,5 @@
-//! What the application file says for resilience tests: what survives a restart, what may arrive twice,
-//! what always holds, and what is done to calls.
+//! What the application file says about resilience tests: what survives a restart, what may be delivered twice,
+//! what must always hold, and how calls are perturbed.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use super::{Service, TestBody, TestCase};
 use crate::operation::OperationPattern;
 use crate::units;
 
-/// How often a request of an operation may arrive.
+/// How often a request of an operation may be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
-    /// Once or more: it may be sent twice.
+    /// Once or more: `resilience` may duplicate it.
     AtLeastOnce,
-    /// Once or not at all: it is never sent twice.
+    /// Once or not at all: `resilience` never duplicates it.
     AtMostOnce,
 }
 
-/// What can be chosen about resilience tests.
+/// Options of resilience tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Resilience {
-    /// A regular expression whose first group is the service or actor that a failure's message blames.
+    /// A regular expression; its first group captures the service or actor that a failure message blames.
     pub blame: String,
-    /// How long a delayed call is held.
+    /// How long a delayed call is held back.
     #[serde(with = "units::duration")]
     pub delay: Duration,
-    /// After how long a call that is not answered is reset, if its caller has not given up before.
+    /// How long a call goes unanswered before it is reset, unless its caller gives up earlier.
     #[serde(with = "units::duration")]
     pub timeout: Duration,
-    /// How long a call waits for one that overtakes it.
+    /// How long a reordered call waits for another one to overtake it.
     #[serde(with = "units::duration")]
     pub reorder: Duration,
-    /// The status of injected errors.
+    /// The HTTP status of injected errors.
     pub status: u16,
 }
 
@@ -54,7 +54,7 @@ impl Default for Resilience {
 }
 
 impl Service {
-    /// What the file says about requests with this method and path; the first operation that fits counts.
+    /// The delivery of requests with this method and path; the first matching operation decides.
     pub fn delivery_of(&self, method: &str, path: &str) -> Option<Delivery> {
         self.delivery.iter().find(|(operation, _)| operation.matches(method, path)).map(|(_, how)| *how)
     }
@@ -73,7 +73,7 @@ pub(super) struct RawResilience {
     status: Option<u16>,
 }
 
-/// `durable`: folders that a restart keeps, or just whether the service keeps its state.
+/// `durable`: folders that survive a restart, or just whether the service keeps its state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct RawDurable {
     pub(super) folders: Vec<String>,
@@ -138,7 +138,7 @@ impl Reader<'_> {
         raw.iter().map(parse).collect()
     }
 
-    /// What must hold after every trial: tests like others, but for those that discover theirs.
+    /// Reads the tests that must pass after every trial. They cannot discover cases, whose names would be unknown.
     pub(super) fn invariants(&self, raw: Vec<RawTest>) -> Result<Vec<TestCase>, SpecError> {
         let mut invariants: Vec<TestCase> = Vec::new();
         for (index, test) in raw.into_iter().enumerate() {

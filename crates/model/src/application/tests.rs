@@ -61,7 +61,7 @@ fn metrics_have_a_port_of_the_service_and_a_path() {
     assert_eq!(with("{ port: 81, path: /m }").unwrap(), MetricsEndpoint { port: 81, path: "/m".into() });
     for (bad, problem) in [
         ("{ port: 82 }", "82 is none of its ports"),
-        ("{ path: m }", "the path `m` starts with `/` and has no blanks"),
+        ("{ path: m }", "the path `m` starts with `/` and has no spaces"),
     ] {
         let error = with(bad).unwrap_err();
         assert_eq!((error.key.as_str(), error.problem.as_str()), ("services.a.metrics", problem));
@@ -261,7 +261,7 @@ proptest! {
 }
 
 #[test]
-fn what_resilience_tests_are_told() {
+fn resilience_options_are_read() {
     let text = r#"
 services:
   a: { command: [a], ports: [80], durable: true, delivery: { "POST /pay": at-least-once, "GET /**": at-most-once } }

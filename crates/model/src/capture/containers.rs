@@ -1,4 +1,4 @@
-//! The circumstance of a running Compose project.
+//! Captures the circumstance of a running Compose project.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,27 +10,27 @@ use crate::circumstance::Circumstance;
 use crate::ids::ServiceName;
 use crate::units::ByteSize;
 
-/// The name of a version that the file does not have.
+/// The name given to a version that the application file lacks.
 const VERSION: &str = "captured";
 
-/// A running container, as an engine tells it.
+/// A running container, as the container engine describes it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Container {
     /// The service of the project.
     pub service: String,
-    /// Its image, as it was named.
+    /// The image as it was named at creation.
     pub image: String,
-    /// Its environment, without what the image brings.
+    /// The environment without the variables of the image.
     pub env: BTreeMap<String, String>,
-    /// Its limit of memory.
+    /// Memory limit in bytes.
     pub memory: Option<u64>,
-    /// Its limit of CPU cores.
+    /// CPU limit in cores.
     pub cpu: Option<f64>,
-    /// Its limit of processes.
+    /// Limit of processes and threads.
     pub pids: Option<u32>,
 }
 
-/// What the containers of a project have and the simplest circumstance has not.
+/// The differences between running containers and the simplest circumstance.
 pub fn from_containers(application: &Application, containers: &[Container]) -> Captured {
     let mut captured = Captured { failing: Circumstance::default(), ..Captured::default() };
     let mut by_service: BTreeMap<&str, Vec<&Container>> = BTreeMap::new();
@@ -109,12 +109,12 @@ fn one_service(
             captured.failing.versions.insert(name.clone(), VERSION.to_owned());
             captured.images.insert(name.clone(), image);
         }
-        // Where the file runs a command of its own the image says nothing about versions.
+        // Where the file runs its own command, the image does not identify a version.
         None => {}
     }
 }
 
-/// Whether a setting is likely to be a secret, by its name.
+/// Whether a variable is probably a secret, judged by its name.
 fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_uppercase();
     ["PASSWORD", "PASSWD", "SECRET", "TOKEN", "CREDENTIAL", "API_KEY", "PRIVATE_KEY"]

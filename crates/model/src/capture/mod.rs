@@ -1,15 +1,15 @@
-//! The failing circumstance as a running or recorded system shows it (Zhou et al. 2019, section 3).
+//! Captures the failing circumstance from a running or recorded system (Zhou et al. 2019, section 3).
 //!
-//! [`from_run`] and [`from_calls`] read it from recorded calls, [`from_containers`] from what an engine
-//! says about the containers of a project; [`write()`] puts it into the text of an application file.
+//! [`from_run`] and [`from_calls`] read it from recorded calls, [`from_containers`] from what a container engine
+//! reports about a project; [`write()`] puts it into the text of an application file.
 
 mod containers;
 mod series;
 mod write;
 
 pub use containers::{Container, from_containers};
-pub use series::{SeenCall, calls_of_reports, calls_of_spans};
-pub use write::{CannotWrite, section, write};
+pub use series::{NestedCall, nested_calls_of_reports, nested_calls_of_spans};
+pub use write::{LayoutError, section, write};
 
 use std::collections::BTreeMap;
 
@@ -21,31 +21,31 @@ use crate::ids::{InstanceId, ServiceName};
 use crate::run::Run;
 use crate::span::Span;
 
-/// What was seen.
+/// A circumstance that was observed, and what could not be made part of it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Captured {
     /// The failing circumstance.
     pub failing: Circumstance,
-    /// Versions that the failing circumstance names and the application file does not have: their images.
+    /// Images of versions that the failing circumstance names and the application file lacks.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub images: BTreeMap<ServiceName, CapturedImage>,
-    /// What was seen and is not in it, and why.
+    /// What was observed but left out, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// A version that runs and that the application file does not know.
+/// A running version that the application file lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CapturedImage {
-    /// The name it gets.
+    /// The name given to it.
     pub version: String,
-    /// Its image.
+    /// The image it runs.
     pub image: String,
 }
 
-/// The circumstance of a recorded run: what it was deployed with, and what its calls showed.
+/// The circumstance of a recorded run: what it was deployed with, and what its calls show.
 pub fn from_run(application: &Application, run: &Run, spans: &[Span]) -> Captured {
-    let mut captured = from_calls(application, &calls_of_spans(spans));
+    let mut captured = from_calls(application, &nested_calls_of_spans(spans));
     let seen = instances(spans.iter().flat_map(|s| s.callee_instance.iter().chain([&s.caller])));
     let mut failing = run.circumstance.clone();
     for (service, count) in seen {
@@ -54,7 +54,7 @@ pub fn from_run(application: &Application, run: &Run, spans: &[Span]) -> Capture
             failing.instances.insert(service, count);
         }
     }
-    // An order that was imposed is known better than one that was seen.
+    // An imposed order is certain, an observed one may be chance.
     for order in std::mem::take(&mut captured.failing.sequence) {
         if !failing.sequence.iter().any(|o| o.from == order.from && o.handling == order.handling) {
             failing.sequence.push(order);
@@ -63,14 +63,14 @@ pub fn from_run(application: &Application, run: &Run, spans: &[Span]) -> Capture
     Captured { failing, ..captured }
 }
 
-/// The orders of overlapping calls.
-pub fn from_calls(application: &Application, calls: &[SeenCall]) -> Captured {
+/// The circumstance that recorded calls show: the orders of overlapping calls.
+pub fn from_calls(application: &Application, calls: &[NestedCall]) -> Captured {
     let mut captured = Captured::default();
     series::add(application, calls, &mut captured);
     captured
 }
 
-/// Lays what was seen over what a file says already: what was seen wins.
+/// Merges an observed circumstance over the one in the file; what was observed wins.
 pub fn over(seen: &Circumstance, before: &Circumstance) -> Circumstance {
     let mut merged = before.clone();
     if seen.nodes != 1 {
@@ -88,7 +88,7 @@ pub fn over(seen: &Circumstance, before: &Circumstance) -> Circumstance {
     merged
 }
 
-/// How many instances of each service took part.
+/// Counts the instances of each service.
 fn instances<'a>(seen: impl Iterator<Item = &'a InstanceId>) -> BTreeMap<ServiceName, u32> {
     let mut counts: BTreeMap<ServiceName, u32> = BTreeMap::new();
     for instance in seen.filter(|i| i.service.as_str() != ServiceName::TEST) {

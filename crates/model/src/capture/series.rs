@@ -1,4 +1,4 @@
-//! Finds series in recorded calls: calls of one handling that overlap, and the order of their answers.
+//! Finds series in recorded calls: overlapping calls of one handling, and the order of their responses.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use crate::series::CallName;
 use crate::span::{Span, Wire};
 use crate::trace::{ReportedSpan, SpanKind};
 
-/// Longer series have too many pairs to be searched.
-const LONGEST: usize = 12;
+/// A series of n calls yields n(n-1)/2 deltas; with 12 that is 66, more than all other deltas of most applications.
+const MAX_SERIES: usize = 12;
 
-/// A call that was made while a request was handled.
+/// A call made while a request was handled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeenCall {
-    /// Which handling, so that calls of the same one are found.
+pub struct NestedCall {
+    /// Identifies the handling, so that its calls can be grouped.
     pub handling: u64,
     /// The service that handled the request.
     pub from: String,
-    /// The request.
+    /// Method and path of the handled request.
     pub handled: (String, String),
     /// The service that was called.
     pub callee: String,
-    /// Method and path of the call.
+    /// Method and path of the call itself.
     pub operation: (String, String),
     /// Microseconds since 1970.
     pub start_us: u64,
@@ -33,13 +33,13 @@ pub struct SeenCall {
     pub end_us: u64,
 }
 
-/// Calls that the mesh saw.
-pub fn calls_of_spans(spans: &[Span]) -> Vec<SeenCall> {
+/// The nested calls among those that the mesh recorded.
+pub fn nested_calls_of_spans(spans: &[Span]) -> Vec<NestedCall> {
     let by_id: BTreeMap<SpanId, &Span> = spans.iter().map(|s| (s.id, s)).collect();
     let call = |span: &Span| {
         let handling = by_id.get(&span.parent?)?;
         let is_request = |s: &Span| matches!(s.wire, Wire::Http1 | Wire::Http2);
-        (is_request(span) && is_request(handling)).then(|| SeenCall {
+        (is_request(span) && is_request(handling)).then(|| NestedCall {
             handling: handling.id.0,
             from: handling.callee.to_string(),
             handled: (handling.method.clone(), handling.path.clone()),
@@ -52,10 +52,9 @@ pub fn calls_of_spans(spans: &[Span]) -> Vec<SeenCall> {
     spans.iter().filter_map(call).collect()
 }
 
-/// Calls that services reported: those of a client span within the span of a server, through any number of
-/// spans of work inside the service. Where only callers report, the call that led to the service stands for
-/// its handling.
-pub fn calls_of_reports(spans: &[ReportedSpan]) -> Vec<SeenCall> {
+/// The nested calls among those that services reported: client spans below a server span, with any number of
+/// internal spans between. Where only callers report, the call that led to the service stands for the handling.
+pub fn nested_calls_of_reports(spans: &[ReportedSpan]) -> Vec<NestedCall> {
     let server_of = |id: SpanId| spans.iter().find(|s| s.id == id && s.kind == Some(SpanKind::Server));
     let led_to = |id: SpanId, service: &Option<String>| {
         let leads = |s: &&ReportedSpan| s.id == id && s.kind == Some(SpanKind::Client);
@@ -64,7 +63,7 @@ pub fn calls_of_reports(spans: &[ReportedSpan]) -> Vec<SeenCall> {
     let inner_of = |id: SpanId| spans.iter().find(|s| s.id == id && s.kind.is_none());
     let call = |span: &ReportedSpan| {
         let mut parent = span.parent?;
-        // Deeper than any real nesting: damaged data must not end in a circle.
+        // Deeper than any real nesting; a cycle in damaged data must not loop forever.
         let handling = (0..64).find_map(|_| {
             let found = server_of(parent).or_else(|| led_to(parent, &span.local.service));
             if found.is_none() {
@@ -76,7 +75,7 @@ pub fn calls_of_reports(spans: &[ReportedSpan]) -> Vec<SeenCall> {
             s.kind == Some(SpanKind::Server) && (s.parent == Some(span.id) || (s.id == span.id && s.shared))
         };
         let callee = spans.iter().find(answered).and_then(|s| s.local.service.clone());
-        Some(SeenCall {
+        Some(NestedCall {
             handling: handling.id.0,
             from: span.local.service.clone()?,
             handled: operation_of(handling)?,
@@ -103,9 +102,9 @@ fn operation_of(span: &ReportedSpan) -> Option<(String, String)> {
     Some((method.to_uppercase(), path))
 }
 
-/// Adds the order of every series that was answered in another order than it was asked.
-pub(super) fn add(application: &Application, calls: &[SeenCall], captured: &mut Captured) {
-    let mut handlings: BTreeMap<u64, Vec<&SeenCall>> = BTreeMap::new();
+/// Adds the order of every series that was answered in another order than it was called.
+pub(super) fn add(application: &Application, calls: &[NestedCall], captured: &mut Captured) {
+    let mut handlings: BTreeMap<u64, Vec<&NestedCall>> = BTreeMap::new();
     for call in calls {
         handlings.entry(call.handling).or_default().push(call);
     }
@@ -121,7 +120,7 @@ pub(super) fn add(application: &Application, calls: &[SeenCall], captured: &mut 
         answered.sort_by_key(|(end, _)| *end);
         let order: Vec<CallName> = answered.into_iter().map(|(_, name)| name.clone()).collect();
         let found = (order != named, series[0].start_us, order);
-        // The last handling that was answered in another order tells most.
+        // The latest handling with another order, since it is closest to the failure.
         let known = best.entry((from, handled)).or_insert_with(|| found.clone());
         if (found.0, found.1) > (known.0, known.1) {
             *known = found;
@@ -139,10 +138,10 @@ pub(super) fn add(application: &Application, calls: &[SeenCall], captured: &mut 
     }
 }
 
-/// The first calls of a handling that are all under way before any of them is answered.
-fn overlapping<'a>(calls: &[&'a SeenCall]) -> Option<Vec<&'a SeenCall>> {
+/// The first calls of a handling that were all in flight before any of them was answered.
+fn overlapping<'a>(calls: &[&'a NestedCall]) -> Option<Vec<&'a NestedCall>> {
     let mut start = 0;
-    let mut longest: Vec<&SeenCall> = Vec::new();
+    let mut longest: Vec<&NestedCall> = Vec::new();
     while start < calls.len() {
         let mut first_end = calls[start].end_us;
         let mut end = start + 1;
@@ -155,12 +154,12 @@ fn overlapping<'a>(calls: &[&'a SeenCall]) -> Option<Vec<&'a SeenCall>> {
         }
         start = end;
     }
-    longest.truncate(LONGEST);
+    longest.truncate(MAX_SERIES);
     (longest.len() > 1).then_some(longest)
 }
 
-/// Names the calls of a series; none when one of them is to something that is no service.
-fn name(application: &Application, series: &[&SeenCall]) -> Option<Vec<CallName>> {
+/// Names the calls of a series; none if one of them goes to an unknown service.
+fn name(application: &Application, series: &[&NestedCall]) -> Option<Vec<CallName>> {
     let mut named: Vec<CallName> = Vec::new();
     for call in series {
         let callee: ServiceName = call.callee.parse().ok()?;
@@ -176,7 +175,7 @@ fn name(application: &Application, series: &[&SeenCall]) -> Option<Vec<CallName>
     Some(named)
 }
 
-/// An operation without what is likely to be an id.
+/// An operation with segments that look like ids replaced by `{id}`.
 fn pattern((method, path): &(String, String)) -> Option<OperationPattern> {
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let is_id = |segment: &str| {

@@ -57,7 +57,7 @@ fn call(id: u64, parent: Option<u64>, to: (&str, u32), path: &str, start_us: u64
     }
 }
 
-fn told(captured: &Captured) -> Vec<String> {
+fn describe(captured: &Captured) -> Vec<String> {
     let one = |o: &crate::circumstance::Order| {
         let calls: Vec<_> = o.order.iter().map(ToString::to_string).collect();
         format!("{} {}: {}", o.from, o.handling, calls.join(", "))
@@ -74,8 +74,11 @@ fn overlapping_calls_are_a_series_in_the_order_of_their_answers() {
         call(4, Some(1), ("price", 1), "/p", 25, 10),
         call(5, Some(1), ("stock", 1), "/later", 500, 10),
     ];
-    let captured = from_calls(&shop(), &calls_of_spans(&spans));
-    assert_eq!(told(&captured), ["order GET /orders/{id}: price GET /p#2, stock GET /s/{id}, price GET /p"]);
+    let captured = from_calls(&shop(), &nested_calls_of_spans(&spans));
+    assert_eq!(
+        describe(&captured),
+        ["order GET /orders/{id}: price GET /p#2, stock GET /s/{id}, price GET /p"]
+    );
     let run: Run = serde_json::from_value(serde_json::json!({
         "id": "a.1", "trial": "1", "slot": 0, "circumstance": { "nodes": 3 }, "outcome": { "kind": "pass" },
         "evidence": { "tests": [], "spans": 5 }, "started_us": 0, "seed": 1,
@@ -96,14 +99,14 @@ fn calls_in_turn_or_in_request_order_are_none() {
         call(2, Some(1), ("price", 1), "/p", 10, 10),
         call(3, Some(1), ("stock", 1), "/s", 30, 10),
     ];
-    let captured = from_calls(&shop(), &calls_of_spans(&in_turn));
+    let captured = from_calls(&shop(), &nested_calls_of_spans(&in_turn));
     assert!(captured.failing.sequence.is_empty() && captured.notes.is_empty());
     let as_asked = [
         call(1, None, ("order", 1), "/o", 0, 1000),
         call(2, Some(1), ("price", 1), "/p", 10, 30),
         call(3, Some(1), ("stock", 1), "/s", 20, 40),
     ];
-    let captured = from_calls(&shop(), &calls_of_spans(&as_asked));
+    let captured = from_calls(&shop(), &nested_calls_of_spans(&as_asked));
     assert!(captured.failing.sequence.is_empty());
     assert!(captured.notes[0].contains("in the order in which they were made"), "{:?}", captured.notes);
 }
@@ -132,21 +135,21 @@ fn reported_spans_tell_series_too() {
         span(30, 3, server, "price", "GET /p", 15, 90),
         stock,
     ];
-    let captured = from_calls(&shop(), &calls_of_reports(&spans));
-    assert_eq!(told(&captured), ["order GET /o: stock PUT /s, price GET /p"]);
+    let captured = from_calls(&shop(), &nested_calls_of_reports(&spans));
+    assert_eq!(describe(&captured), ["order GET /o: stock PUT /s, price GET /p"]);
     let mut callers: Vec<ReportedSpan> = spans.iter().filter(|s| s.kind == client).cloned().collect();
     callers[0].remote.service = Some("price".into());
     let mut outer = span(2, 0, client, "test", "GET /o", 0, 1000);
     outer.remote.service = Some("order".into());
     callers.push(outer);
-    let captured = from_calls(&shop(), &calls_of_reports(&callers));
-    assert_eq!(told(&captured), ["order GET /o: stock PUT /s, price GET /p"], "only callers report");
+    let captured = from_calls(&shop(), &nested_calls_of_reports(&callers));
+    assert_eq!(describe(&captured), ["order GET /o: stock PUT /s, price GET /p"], "only callers report");
     let circle = [
         span(1, 2, None, "a", "x", 0, 1),
         span(2, 1, None, "a", "x", 0, 1),
         span(3, 1, client, "a", "GET /", 0, 1),
     ];
-    assert!(calls_of_reports(&circle).is_empty());
+    assert!(nested_calls_of_reports(&circle).is_empty());
 }
 
 fn container(service: &str, image: &str, env: &[(&str, &str)]) -> Container {

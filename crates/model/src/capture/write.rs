@@ -1,4 +1,4 @@
-//! Puts a failing circumstance into the text of an application file and leaves everything else as it is.
+//! Writes a failing circumstance into the text of an application file, leaving everything else as it is.
 
 use std::fmt::Write as _;
 
@@ -7,12 +7,12 @@ use crate::application::Tree;
 use crate::circumstance::Circumstance;
 use crate::import::{quote, scalar};
 
-/// A file whose text is laid out so that a section cannot be put into it.
+/// The layout of the file does not allow to insert a section.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct CannotWrite(String);
+pub struct LayoutError(String);
 
-/// The `failing:` section as text.
+/// Renders the `failing:` section.
 pub fn section(failing: &Circumstance) -> String {
     let mut out = String::from("failing:\n");
     let mut put = |line: std::fmt::Arguments<'_>| {
@@ -54,8 +54,8 @@ pub fn section(failing: &Circumstance) -> String {
     if out == "failing:\n" { "failing: {}\n".to_owned() } else { out }
 }
 
-/// The text with this failing circumstance instead of the one it has, and with the versions it needs.
-pub fn write(text: &str, captured: &Captured) -> Result<String, CannotWrite> {
+/// Replaces the failing circumstance in the text and adds the versions it needs.
+pub fn write(text: &str, captured: &Captured) -> Result<String, LayoutError> {
     let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
     let tree = Tree::read(text);
     let keys = tree.top_level();
@@ -66,7 +66,7 @@ pub fn write(text: &str, captured: &Captured) -> Result<String, CannotWrite> {
         Some(at) => {
             let start = index(keys[at].1);
             if !lines.get(start).is_some_and(|line| line.starts_with("failing:")) {
-                return Err(CannotWrite("`failing` does not begin a line of its own".into()));
+                return Err(LayoutError("`failing` does not begin a line of its own".into()));
             }
             let mut end = keys.get(at + 1).map_or(lines.len(), |(_, line)| index(*line)).max(start + 1);
             // Comments and empty lines before the next key belong to that key.
@@ -90,11 +90,11 @@ fn index(line: u64) -> usize {
     usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(1)
 }
 
-/// Adds a version to a service that is written in lines of its own.
-fn add_version(text: &str, service: &str, version: &str) -> Result<String, CannotWrite> {
+/// Adds a version to a service that is written as a block.
+fn add_version(text: &str, service: &str, version: &str) -> Result<String, LayoutError> {
     let tree = Tree::read(text);
     let refuse = || {
-        CannotWrite(format!(
+        LayoutError(format!(
             "add `versions: {{ {version} }}` to `{service}` by hand: its layout does not allow it"
         ))
     };

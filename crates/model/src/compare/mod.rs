@@ -1,8 +1,8 @@
 //! Two deployments of one application, a good and a bad one: every difference becomes a delta.
 //!
-//! [`compare`] lays both over one another: what they share is the application, what differs is in its
-//! simplest circumstance (as in the good one) and its failing circumstance (as in the bad one). Whatever
-//! works on an application then works on a comparison: listing deltas, reducing, trying one of them.
+//! [`compare`] merges them: what they share becomes the application, what differs becomes its simplest circumstance
+//! (as in the good one) and its failing circumstance (as in the bad one). Whatever works on an application then
+//! works on a comparison, too: listing deltas, reducing, trying one of them.
 
 mod service;
 
@@ -12,27 +12,27 @@ use crate::application::{Application, Constraint};
 use crate::circumstance::Circumstance;
 use crate::ids::ServiceName;
 
-/// Two applications laid over one another.
+/// Two deployments merged into one application.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
     /// The application whose simplest circumstance is the good one and whose failing one is the bad one.
     pub application: Application,
-    /// Differences that cannot be deltas, each with what is used instead.
+    /// Differences that cannot become deltas, each with the value that is used instead.
     pub notes: Vec<String>,
 }
 
-/// Two applications that cannot be laid over one another.
+/// Two applications that cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct CompareError {
-    /// What stands in the way.
+    /// Why, as a fragment.
     pub problem: String,
-    /// What would help.
+    /// What to change.
     pub hint: String,
 }
 
-/// Lays two applications over one another. Each is taken as its failing circumstance has it, which is the
-/// simplest where the file says nothing: for an imported file that is how it is deployed.
+/// Merges two applications. Each is taken in its failing circumstance, which equals the simplest one where the file
+/// says nothing: an imported file describes how it is deployed.
 pub fn compare(good: &Application, bad: &Application) -> Result<Compared, CompareError> {
     let mut notes = Vec::new();
     let mut merged = Application {
@@ -60,12 +60,12 @@ pub fn compare(good: &Application, bad: &Application) -> Result<Compared, Compar
     for external in &good.externals {
         match merged.externals.iter().find(|e| e.host == external.host) {
             None if names.contains(&external.service) => notes.push(format!(
-                "`{}` is outside in the good one and a service in the bad one: it is a service in both",
+                "`{}` is external in the good file and a service in the bad one; it is deployed as a service in both",
                 external.host
             )),
             None => merged.externals.push(external.clone()),
             Some(own) if own != external => {
-                notes.push(format!("the outside host `{}` differs: as in the bad one", external.host));
+                notes.push(format!("the external host `{}` differs; the bad file's settings are used", external.host));
             }
             Some(_) => {}
         }
@@ -76,7 +76,7 @@ pub fn compare(good: &Application, bad: &Application) -> Result<Compared, Compar
     for order in &good.failing.sequence {
         if !bad.failing.sequence.iter().any(|o| o.from == order.from && o.handling == order.handling) {
             notes.push(format!(
-                "only the good one orders the calls of {} {}: they are left in request order",
+                "only the good file orders the calls of {} {}; they stay in request order",
                 order.from, order.handling
             ));
         }
@@ -91,7 +91,7 @@ pub fn compare(good: &Application, bad: &Application) -> Result<Compared, Compar
     Ok(Compared { application: merged, notes })
 }
 
-/// What belongs to the application as a whole is not a circumstance.
+/// Notes differences of the application as a whole, which no circumstance can express.
 fn note_common(good: &Application, bad: &Application, notes: &mut Vec<String>) {
     let differing = [
         ("`setup`", good.setup != bad.setup),
@@ -102,11 +102,11 @@ fn note_common(good: &Application, bad: &Application, notes: &mut Vec<String>) {
         ("`record`", good.record != bad.record),
     ];
     for (what, _) in differing.iter().filter(|(_, differs)| *differs) {
-        notes.push(format!("{what} differs: as in the bad one"));
+        notes.push(format!("{what} differs; the bad file's is used"));
     }
 }
 
-/// A host name must mean one service in every circumstance.
+/// Checks that a host name means the same service in every circumstance.
 fn no_clash(merged: &Application) -> Result<(), CompareError> {
     let mut owners: IndexMap<&str, &ServiceName> = IndexMap::new();
     for (name, service) in &merged.services {
@@ -124,7 +124,7 @@ fn no_clash(merged: &Application) -> Result<(), CompareError> {
     Ok(())
 }
 
-/// Constraints name deltas; those that the comparison has no delta for say nothing about it.
+/// Keeps the constraints whose deltas exist in the comparison, and notes the others.
 fn constraints(
     good: &Application,
     bad: &Application,
@@ -140,7 +140,7 @@ fn constraints(
         with.constraints.push(constraint.clone());
         match with.space() {
             Ok(_) => kept.push(constraint.clone()),
-            Err(error) => notes.push(format!("a constraint is left out: {error}")),
+            Err(error) => notes.push(format!("a constraint is ignored: {error}")),
         }
     }
     kept

@@ -1,4 +1,4 @@
-//! Lays one service of two applications over one another.
+//! Merges one service of two applications.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use crate::circumstance::Circumstance;
 use crate::ids::ServiceName;
 use crate::protocol::Protocol;
 
-/// Characters of a command that name a version.
-const MOST_NAME: usize = 60;
+/// Longer commands are cut before they become the name of a version, which must fit into one line of a report.
+const MAX_NAME: usize = 60;
 
-/// A service as its deployment has it: its version is chosen, its environment complete.
+/// A service as deployed: with its chosen version and complete environment.
 struct Effective<'a> {
     service: &'a Service,
     program: Version,
@@ -22,7 +22,7 @@ struct Effective<'a> {
 }
 
 impl<'a> Effective<'a> {
-    fn of(name: &ServiceName, application: &'a Application) -> Option<Self> {
+    fn deployed(name: &ServiceName, application: &'a Application) -> Option<Self> {
         let service = application.services.get(name)?;
         let chosen = application.failing.versions.get(name);
         let version = chosen.and_then(|v| service.versions.get(v));
@@ -50,14 +50,14 @@ pub(super) fn lay_over(
     merged: &mut Application,
     notes: &mut Vec<String>,
 ) -> Result<(), CompareError> {
-    let (was, is) = (Effective::of(name, good), Effective::of(name, bad));
+    let (was, is) = (Effective::deployed(name, good), Effective::deployed(name, bad));
     let present = |effective: &Option<Effective<'_>>, circumstance: &Circumstance| {
         if effective.is_some() { circumstance.instances_of(name) } else { 0 }
     };
     let counts = (present(&was, &good.failing), present(&is, &bad.failing));
     let service = match (was, is) {
         (Some(was), Some(is)) => both(name, &was, &is, merged, notes)?,
-        // A service that one of them lacks is as that one has it wherever it runs.
+        // A service that one of them lacks is configured as in the other, wherever it runs.
         (Some(only), None) | (None, Some(only)) => {
             let (env, limits) = split(only.items);
             if !limits.is_empty() {
@@ -122,7 +122,7 @@ fn both(
         service.directory = program.directory.unwrap_or_default();
         service.ready = program.ready.unwrap_or(service.ready);
     } else {
-        // Only what both share may stay in the service: a version that lacks an image must not get one.
+        // Only what both share may stay in the service: a version without an image must not inherit one.
         if was.program.image != is.program.image {
             service.image = None;
         }
@@ -139,18 +139,18 @@ fn both(
         ("`build`", was.service.build != is.service.build),
     ];
     for (what, _) in differing.iter().filter(|(_, differs)| *differs) {
-        notes.push(format!("{what} of `{name}` differs: as in the bad one"));
+        notes.push(format!("{what} of `{name}` differs; the bad file's is used"));
     }
     Ok(service)
 }
 
-/// Names two versions by what tells them apart: their own names, images, commands or folders.
+/// Names two versions by what distinguishes them: their names, images, commands or folders.
 fn version_names(was: &Effective<'_>, is: &Effective<'_>) -> (String, String) {
     let short = |text: String| -> String {
-        if text.chars().count() <= MOST_NAME {
+        if text.chars().count() <= MAX_NAME {
             return text;
         }
-        text.chars().take(MOST_NAME).chain(['…']).collect()
+        text.chars().take(MAX_NAME).chain(['…']).collect()
     };
     let command = |e: &Effective<'_>| short(e.program.command.clone().unwrap_or_default().join(" "));
     let folder = |e: &Effective<'_>| match e.program.directory.as_deref() {
@@ -169,7 +169,7 @@ fn version_names(was: &Effective<'_>, is: &Effective<'_>) -> (String, String) {
     told.unwrap_or_else(|| ("good".into(), "bad".into()))
 }
 
-/// A port that only one has does no harm in the other, where nobody calls it.
+/// Merges the ports of both: a port that only one of them has does no harm in the other, where nobody calls it.
 fn join_ports(name: &ServiceName, was: &Service, service: &mut Service) -> Result<(), CompareError> {
     for port in &was.ports {
         match service.ports.iter().find(|p| p.port == port.port) {

@@ -32,7 +32,7 @@ fn read(text: &str) -> Application {
     Application::read_alone(text, "shop.yaml").unwrap()
 }
 
-fn told(compared: &Compared) -> Vec<String> {
+fn describe(compared: &Compared) -> Vec<String> {
     let space = compared.application.space().unwrap();
     let mut told: Vec<_> =
         space.deltas.iter().map(|d| format!("{}: {} -> {}", d.name, d.from, d.to)).collect();
@@ -44,7 +44,7 @@ fn told(compared: &Compared) -> Vec<String> {
 fn every_difference_is_a_delta() {
     let compared = compare(&read(GOOD), &read(BAD)).unwrap();
     assert_eq!(
-        told(&compared),
+        describe(&compared),
         [
             "config order.cpu: unset -> 0.5",
             "config order.env.OLD: 1 -> unset",
@@ -58,7 +58,7 @@ fn every_difference_is_a_delta() {
             "version stock: shop/stock:1.0 -> shop/stock:1.1",
         ]
     );
-    assert_eq!(compared.notes, ["`balance` of `stock` differs: as in the bad one"]);
+    assert_eq!(compared.notes, ["`balance` of `stock` differs; the bad file's is used"]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn both_ends_are_the_two_deployments() {
 #[test]
 fn the_same_twice_has_no_delta() {
     let compared = compare(&read(BAD), &read(BAD)).unwrap();
-    assert_eq!(told(&compared), Vec::<String>::new());
+    assert_eq!(describe(&compared), Vec::<String>::new());
     assert_eq!(compared.notes, Vec::<String>::new());
 }
 

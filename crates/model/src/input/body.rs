@@ -1,8 +1,8 @@
-//! A JSON value or a text, and everything smaller.
+//! A JSON value or text, and ways to make it smaller.
 
 use serde_json::Value;
 
-use super::{MOST_DEPTH, Stage};
+use super::{MAX_DEPTH, Stage};
 use crate::application::StepBody;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -13,15 +13,15 @@ pub(super) enum Body {
 
 impl Body {
     pub(super) fn json(text: &str) -> Result<Self, String> {
-        // The parser itself refuses what is much deeper.
+        // The parser has its own, larger limit, so this cannot overflow the stack.
         let json: Value = serde_json::from_str(text).map_err(|e| format!("it is not JSON: {e}"))?;
-        if depth(&json) > MOST_DEPTH {
-            return Err(format!("its JSON is deeper than {MOST_DEPTH}"));
+        if depth(&json) > MAX_DEPTH {
+            return Err(format!("its JSON is deeper than {MAX_DEPTH}"));
         }
         Ok(Self::Json(json))
     }
 
-    pub(super) fn of_step(body: &StepBody) -> Self {
+    pub(super) fn from_step(body: &StepBody) -> Self {
         match body {
             StepBody::Text(text) => Self::Text(text.clone()),
             StepBody::Json(json) => Self::Json(json.clone()),
@@ -49,10 +49,10 @@ impl Body {
         }
     }
 
-    /// How many units a stage has here.
+    /// The number of units of a stage in this body.
     pub(super) fn units(&self, stage: Stage) -> usize {
         let mut count = 0;
-        // Keeping everything walks over every unit once.
+        // Keeping everything visits every unit once.
         let _ = self.keep(stage, &mut || {
             count += 1;
             true
@@ -60,7 +60,7 @@ impl Body {
         count
     }
 
-    /// The body with only those units of a stage for which `keeps` says so, asked once for each in order.
+    /// Keeps only those units of a stage for which `keeps`, called once per unit in order, returns true.
     pub(super) fn keep(&self, stage: Stage, keeps: &mut dyn FnMut() -> bool) -> Self {
         match (self, stage) {
             (Self::Json(json), Stage::Depth(depth)) => {
@@ -80,7 +80,7 @@ impl Body {
     }
 }
 
-/// How deep a value is: 0 for one without members.
+/// The depth of a value: 0 without members.
 pub(super) fn depth(json: &Value) -> usize {
     match json {
         Value::Array(items) => items.iter().map(depth).max().map_or(0, |deepest| deepest + 1),
@@ -89,7 +89,7 @@ pub(super) fn depth(json: &Value) -> usize {
     }
 }
 
-/// Leaves out members and elements at one depth: 1 is those of the value itself.
+/// Removes members and elements at one depth; those of the value itself have depth 1.
 fn keep_depth(json: &Value, depth: usize, keeps: &mut dyn FnMut() -> bool) -> Value {
     match json {
         Value::Array(items) if depth == 1 => items.iter().filter(|_| keeps()).cloned().collect(),
@@ -104,7 +104,7 @@ fn keep_depth(json: &Value, depth: usize, keeps: &mut dyn FnMut() -> bool) -> Va
     }
 }
 
-/// Makes values simple that are not kept; those that are simple already are no units.
+/// Replaces values that are not kept by simple ones; values that are simple already are no units.
 fn keep_values(json: &Value, keeps: &mut dyn FnMut() -> bool) -> Value {
     match json {
         Value::Array(items) => items.iter().map(|item| keep_values(item, keeps)).collect(),
@@ -129,7 +129,7 @@ fn keep_characters(json: &Value, keeps: &mut dyn FnMut() -> bool) -> Value {
     }
 }
 
-/// Words, each with the white space after it; white space at the start is a word of its own.
+/// Splits into words, each with the white space after it; leading white space is a word of its own.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut start = 0;

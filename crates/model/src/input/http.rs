@@ -6,23 +6,23 @@ use super::Stage;
 use super::body::Body;
 use crate::application::Step;
 
-/// More requests than this are not read.
-const MOST_REQUESTS: usize = 10_000;
+/// A file with more requests than this is an access log rather than the input of a test.
+const MAX_REQUESTS: usize = 10_000;
 
 /// A request of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// Everything of the first line before the query.
+    /// The request line before the query.
     start: String,
     query: Vec<String>,
-    /// The protocol, where the first line names one.
+    /// The protocol at the end of the request line; may be empty.
     version: String,
     headers: Vec<String>,
     pub(super) body: Option<Body>,
 }
 
 impl Request {
-    /// How many headers, query parameters and bodies it has.
+    /// The number of its headers, query parameters and bodies.
     pub(super) fn parts(&self) -> usize {
         self.query.len() + self.headers.len() + usize::from(self.body.is_some())
     }
@@ -42,7 +42,7 @@ impl Request {
     }
 }
 
-/// Reads a file of requests: a first line, headers, an empty line, a body; `###` begins the next.
+/// Reads a file of requests: request line, headers, empty line, body; a line `###` separates two.
 pub(super) fn read(text: &str) -> Result<Vec<Request>, String> {
     let mut requests = Vec::new();
     let mut block: Vec<&str> = Vec::new();
@@ -53,8 +53,8 @@ pub(super) fn read(text: &str) -> Result<Vec<Request>, String> {
         } else {
             block.push(line);
         }
-        if requests.len() > MOST_REQUESTS {
-            return Err(format!("it has more than {MOST_REQUESTS} requests"));
+        if requests.len() > MAX_REQUESTS {
+            return Err(format!("it has more than {MAX_REQUESTS} requests"));
         }
     }
     if requests.is_empty() {
@@ -116,7 +116,7 @@ fn join_query(start: &str, query: &[String]) -> String {
     if query.is_empty() { start.to_owned() } else { format!("{start}?{}", query.join("&")) }
 }
 
-/// Which step needs which: one that uses a saved value needs the last step before it that saves it.
+/// Dependencies between steps: one that uses a saved value needs the last step before it that saves it.
 pub(super) fn needs(steps: &[Step]) -> Vec<(usize, usize)> {
     let mut needs = Vec::new();
     for (index, step) in steps.iter().enumerate() {
@@ -146,11 +146,11 @@ pub(super) fn keep_step_parts(step: &Step, keeps: &mut dyn FnMut() -> bool) -> S
 }
 
 pub(super) fn keep_in_step_body(step: &Step, stage: Stage, keeps: &mut dyn FnMut() -> bool) -> Step {
-    let body = step.body.as_ref().map(|body| Body::of_step(body).keep(stage, keeps).into_step());
+    let body = step.body.as_ref().map(|body| Body::from_step(body).keep(stage, keeps).into_step());
     Step { body, ..step.clone() }
 }
 
-/// Steps as they stand in an application file, one in a line.
+/// Steps as written in an application file, one per line.
 pub(super) fn render_steps(steps: &[Step]) -> String {
     let one = |step: &Step| {
         let mut map = Map::new();
@@ -158,7 +158,7 @@ pub(super) fn render_steps(steps: &[Step]) -> String {
         if !step.headers.is_empty() {
             map.insert("headers".into(), serde_json::json!(step.headers));
         }
-        match step.body.as_ref().map(Body::of_step) {
+        match step.body.as_ref().map(Body::from_step) {
             Some(Body::Json(json)) => map.insert("json".into(), json),
             Some(Body::Text(text)) => map.insert("body".into(), Value::from(text)),
             None => None,

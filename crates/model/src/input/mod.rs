@@ -1,9 +1,9 @@
-//! The input of a test, and every smaller one: hierarchical reduction as in delta debugging of trees.
+//! The input of a test and how it is reduced: hierarchical delta debugging (Misherghi and Su 2006).
 //!
 //! An input is reduced stage by stage, coarse parts first: HTTP requests, their headers and parameters,
-//! JSON by depth, values, lines, words, characters. At each stage [`Input::units`] says what can be left
-//! out, and [`Input::keep`] makes the input with only some of it. A part exists only where the parts around
-//! it were kept, so a child never goes without its parent.
+//! JSON by depth, values, lines, words, characters. At each stage [`Input::units`] lists what can be
+//! removed, and [`Input::keep`] builds the input with only some of it. A part exists only where the parts around
+//! it were kept, so a child is never kept without its parent.
 
 mod body;
 mod http;
@@ -17,14 +17,14 @@ use crate::space::DeltaSet;
 use body::Body;
 pub use http::Request;
 
-/// The largest input that is reduced.
-pub const MOST_BYTES: usize = 4 << 20;
-/// The deepest JSON that is reduced.
-pub const MOST_DEPTH: usize = 64;
-/// More parts than this are left out in groups of neighbours first.
-pub const MOST_UNITS: usize = 2048;
+/// The largest input that is reduced; every trial writes a copy of it.
+pub const MAX_BYTES: usize = 4 << 20;
+/// The deepest JSON that is reduced; it bounds recursion and the number of stages.
+pub const MAX_DEPTH: usize = 64;
+/// With more units than this, neighbours are removed in groups first, so that a search stays in memory.
+pub const MAX_UNITS: usize = 2048;
 
-/// How an input is written.
+/// The format of an input file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InputFormat {
@@ -37,8 +37,8 @@ pub enum InputFormat {
 }
 
 impl InputFormat {
-    /// The format that a file of this name is likely to have.
-    pub fn of_name(name: &str) -> Self {
+    /// Guesses the format of a file by its name.
+    pub fn from_file_name(name: &str) -> Self {
         match name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase()).as_deref() {
             Some("json") => Self::Json,
             Some("http" | "rest") => Self::Http,
@@ -60,12 +60,12 @@ enum Kind {
     Steps(Vec<Step>),
 }
 
-/// An input that cannot be reduced.
+/// An input that cannot be reduced, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidInput(String);
 
-/// What is left out at one stage of a reduction.
+/// A stage of the reduction: the kind of part that is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
@@ -75,7 +75,7 @@ pub enum Stage {
     Parts,
     /// Members and elements of JSON at this depth, from 1.
     Depth(u16),
-    /// Values of JSON; instead of being left out they become `""`, 0 or false.
+    /// Values of JSON; they are replaced by `""`, 0 or false instead of being removed.
     Values,
     /// Lines of text.
     Lines,
@@ -99,26 +99,26 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What can be left out at a stage.
+/// The units that can be removed at a stage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Units {
-    /// How many there are to choose from; each stands for a group where there are too many.
+    /// The number of units; each stands for a group of neighbours where there are too many.
     pub count: usize,
-    /// How many neighbours a group has; 1 when each is on its own.
+    /// Neighbours per unit; 1 where each stands for itself.
     pub group: usize,
-    /// What makes no sense without what: the first needs the second.
+    /// Dependencies as pairs: the first makes no sense without the second.
     pub needs: Vec<(usize, usize)>,
 }
 
 impl Units {
-    fn of(single: usize, needs: Vec<(usize, usize)>) -> Self {
-        let group = single.div_ceil(MOST_UNITS).max(1);
+    fn grouped(single: usize, needs: Vec<(usize, usize)>) -> Self {
+        let group = single.div_ceil(MAX_UNITS).max(1);
         let grouped = |(a, b): (usize, usize)| (a / group, b / group);
         let needs = needs.into_iter().map(grouped).filter(|(a, b)| a != b).collect();
         Self { count: single.div_ceil(group), group, needs }
     }
 
-    /// The smallest set that holds a set and everything it needs.
+    /// Adds everything that a set needs.
     pub fn close(&self, set: &DeltaSet) -> DeltaSet {
         let mut closed = set.clone();
         loop {
@@ -139,10 +139,10 @@ impl Units {
 }
 
 impl Input {
-    /// Reads a file's text.
+    /// Parses the text of a file.
     pub fn read(format: InputFormat, text: &str) -> Result<Self, InvalidInput> {
-        if text.len() > MOST_BYTES {
-            return Err(InvalidInput(format!("it has {} bytes, more than {MOST_BYTES}", text.len())));
+        if text.len() > MAX_BYTES {
+            return Err(InvalidInput(format!("it has {} bytes, more than {MAX_BYTES}", text.len())));
         }
         let kind = match format {
             InputFormat::Text => Kind::Document(Body::Text(text.to_owned())),
@@ -152,19 +152,19 @@ impl Input {
         Ok(Self { kind })
     }
 
-    /// The steps of a test.
-    pub fn of_steps(steps: &[Step]) -> Result<Self, InvalidInput> {
+    /// Takes the steps of a test as the input.
+    pub fn from_steps(steps: &[Step]) -> Result<Self, InvalidInput> {
         let deepest = steps.iter().filter_map(|step| match &step.body {
             Some(StepBody::Json(json)) => Some(body::depth(json)),
             _ => None,
         });
-        if deepest.max().is_some_and(|depth| depth > MOST_DEPTH) {
-            return Err(InvalidInput(format!("its JSON is deeper than {MOST_DEPTH}")));
+        if deepest.max().is_some_and(|depth| depth > MAX_DEPTH) {
+            return Err(InvalidInput(format!("its JSON is deeper than {MAX_DEPTH}")));
         }
         Ok(Self { kind: Kind::Steps(steps.to_vec()) })
     }
 
-    /// The steps, when it is made of steps.
+    /// The steps, if the input consists of steps.
     pub fn steps(&self) -> Option<&[Step]> {
         match &self.kind {
             Kind::Steps(steps) => Some(steps),
@@ -172,7 +172,7 @@ impl Input {
         }
     }
 
-    /// The stages of its reduction, coarse ones first.
+    /// The stages of the reduction, coarse ones first.
     pub fn stages(&self) -> Vec<Stage> {
         let mut stages = Vec::new();
         if !matches!(self.kind, Kind::Document(_)) {
@@ -184,21 +184,23 @@ impl Input {
         stages
     }
 
-    /// What can be left out at a stage.
+    /// The units that can be removed at a stage.
     pub fn units(&self, stage: Stage) -> Units {
         match (stage, &self.kind) {
-            (Stage::Requests, Kind::Steps(steps)) => Units::of(steps.len(), http::needs(steps)),
-            (Stage::Requests, Kind::Http(requests)) => Units::of(requests.len(), Vec::new()),
+            (Stage::Requests, Kind::Steps(steps)) => Units::grouped(steps.len(), http::needs(steps)),
+            (Stage::Requests, Kind::Http(requests)) => Units::grouped(requests.len(), Vec::new()),
             (Stage::Parts, Kind::Steps(steps)) => {
-                Units::of(steps.iter().map(http::step_parts).sum(), Vec::new())
+                Units::grouped(steps.iter().map(http::step_parts).sum(), Vec::new())
             }
-            (Stage::Parts, Kind::Http(list)) => Units::of(list.iter().map(Request::parts).sum(), Vec::new()),
-            (Stage::Requests | Stage::Parts, Kind::Document(_)) => Units::of(0, Vec::new()),
-            _ => Units::of(self.bodies().iter().map(|body| body.units(stage)).sum(), Vec::new()),
+            (Stage::Parts, Kind::Http(list)) => {
+                Units::grouped(list.iter().map(Request::parts).sum(), Vec::new())
+            }
+            (Stage::Requests | Stage::Parts, Kind::Document(_)) => Units::grouped(0, Vec::new()),
+            _ => Units::grouped(self.bodies().iter().map(|body| body.units(stage)).sum(), Vec::new()),
         }
     }
 
-    /// The input with only these units of a stage.
+    /// Builds the input with only these units of a stage.
     pub fn keep(&self, stage: Stage, kept: &DeltaSet) -> Self {
         let group = self.units(stage).group.max(1);
         let mut next = 0;
@@ -231,7 +233,7 @@ impl Input {
         Self { kind }
     }
 
-    /// The text of the file; steps are written as they stand in an application file.
+    /// The text of the file; steps are written as in an application file.
     pub fn render(&self) -> String {
         match &self.kind {
             Kind::Document(body) => body.render(),
@@ -244,7 +246,7 @@ impl Input {
         match &self.kind {
             Kind::Document(body) => vec![body.clone()],
             Kind::Http(requests) => requests.iter().filter_map(|r| r.body.clone()).collect(),
-            Kind::Steps(steps) => steps.iter().filter_map(|s| s.body.as_ref().map(Body::of_step)).collect(),
+            Kind::Steps(steps) => steps.iter().filter_map(|s| s.body.as_ref().map(Body::from_step)).collect(),
         }
     }
 }

@@ -109,7 +109,7 @@ fn steps() -> Vec<Step> {
 
 #[test]
 fn steps_keep_what_later_ones_need() {
-    let input = Input::of_steps(&steps()).unwrap();
+    let input = Input::from_steps(&steps()).unwrap();
     let units = input.units(Stage::Requests);
     assert_eq!(units.needs, [(2, 1)]);
     assert_eq!(units.close(&set([2])), set([1, 2]));
@@ -139,7 +139,7 @@ fn hostile_inputs_are_refused() {
     assert!(Input::read(InputFormat::Json, &deep).is_err());
     let deeper = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(Input::read(InputFormat::Json, &deeper).is_err());
-    assert!(Input::read(InputFormat::Text, &"x".repeat(MOST_BYTES + 1)).is_err());
+    assert!(Input::read(InputFormat::Text, &"x".repeat(MAX_BYTES + 1)).is_err());
     assert!(Input::read(InputFormat::Http, "nothing").is_err());
     assert!(Input::read(InputFormat::Json, "{").is_err());
 }

@@ -1,5 +1,5 @@
-//! As-of joins: what was known of an instance when something happened. Nothing here looks into the future of
-//! a moment but [`rate`], which looks at the samples on both sides of it.
+//! As-of joins: the latest value of an instance at some moment. Only [`rate`] looks at values after the moment,
+//! because it needs a sample on either side.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use serde::Serialize;
 use super::{Handler, Metric, Sample, Summary, Values};
 use crate::ids::InstanceId;
 
-/// A value as of a moment.
+/// The latest value at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct AsOf {
     /// The value.
     pub value: f64,
-    /// How long before the moment it was taken.
+    /// Microseconds between the sample and the moment.
     pub age_us: u64,
 }
 
-/// The last of some points, sorted by time, that is not later than a moment and not older than allowed.
+/// The last of these points, sorted by time, that is not after a moment and not older than allowed.
 pub fn as_of(points: &[(u64, f64)], at_us: u64, most_age_us: u64) -> Option<AsOf> {
     let before = points.partition_point(|(time, _)| *time <= at_us);
     let (time, value) = *points.get(before.checked_sub(1)?)?;
@@ -25,13 +25,13 @@ pub fn as_of(points: &[(u64, f64)], at_us: u64, most_age_us: u64) -> Option<AsOf
     (age_us <= most_age_us).then_some(AsOf { value, age_us })
 }
 
-/// How much a counter grew over all its points. Where it went back it was started anew, from zero.
+/// The total growth of a counter. A smaller value than before means a restart from zero.
 pub fn increase(points: &[(u64, f64)]) -> f64 {
     points.windows(2).map(|pair| grown(pair[0].1, pair[1].1)).sum()
 }
 
-/// How fast a counter grew around a moment, for each second: between the last point not later than it and the
-/// next one, or, at the end, between the last two. Points further away than allowed say nothing.
+/// The growth of a counter per second around a moment: between the last point before it and the next one or, at the
+/// end, between the last two. None if these points are further away than allowed.
 pub fn rate(points: &[(u64, f64)], at_us: u64, most_age_us: u64) -> Option<f64> {
     let near = |time: u64| time.abs_diff(at_us) <= most_age_us;
     let after = points.partition_point(|(time, _)| *time <= at_us);
@@ -48,32 +48,32 @@ fn grown(before: f64, after: f64) -> f64 {
     if after < before { after.max(0.0) } else { after - before }
 }
 
-/// What an instance used when something happened.
+/// The resource usage of an instance at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Moment {
-    /// How long before the moment the sample was taken.
+    /// Microseconds between the sample and the moment.
     pub age_us: u64,
-    /// The sample's values.
+    /// The values of the sample.
     pub values: Values,
-    /// Cores in use around the moment.
+    /// CPU cores in use around the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_cores: Option<f64>,
-    /// Bytes that came each second around the moment.
+    /// Bytes received per second around the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub received_per_second: Option<f64>,
-    /// Bytes that were sent each second around the moment.
+    /// Bytes sent per second around the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_per_second: Option<f64>,
 }
 
-/// Samples of many instances, by instance and time.
+/// Samples of many instances, grouped by instance and sorted by time.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct History {
     samples: BTreeMap<InstanceId, Vec<Sample>>,
 }
 
 impl History {
-    /// Sorts samples; they may come in any order.
+    /// Groups and sorts samples, which may come in any order.
     pub fn new(samples: impl IntoIterator<Item = Sample>) -> Self {
         let mut by_instance: BTreeMap<InstanceId, Vec<Sample>> = BTreeMap::new();
         for sample in samples {
@@ -83,12 +83,12 @@ impl History {
         Self { samples: by_instance }
     }
 
-    /// Whether there are none.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
 
-    /// The instances with their samples by time.
+    /// The instances, each with its samples by time.
     pub fn instances(&self) -> impl Iterator<Item = (&InstanceId, &[Sample])> {
         self.samples.iter().map(|(instance, samples)| (instance, samples.as_slice()))
     }
@@ -102,7 +102,7 @@ impl History {
     /// The instance that handled a span: the one that is named, or the only one of its service.
     pub fn instance(&self, who: &Handler) -> Option<InstanceId> {
         let is_of = |instance: &InstanceId| instance.service.as_str().eq_ignore_ascii_case(&who.service);
-        // Names that others give are no names of ours.
+        // Names given by others, such as pod names, cannot match instance ids.
         if let Some(named) = who.instance().filter(is_of) {
             return Some(named);
         }
@@ -111,8 +111,8 @@ impl History {
         Some(only.clone())
     }
 
-    /// What an instance used at a moment, by its last sample not later and not older than allowed.
-    pub fn at(&self, instance: &InstanceId, at_us: u64, most_age_us: u64) -> Option<Moment> {
+    /// The usage of an instance at a moment: its last sample that is not after it and not older than allowed.
+    pub fn usage_at(&self, instance: &InstanceId, at_us: u64, most_age_us: u64) -> Option<Moment> {
         let samples = self.samples.get(instance)?;
         let before = samples.partition_point(|sample| sample.at_us <= at_us);
         let sample = samples.get(before.checked_sub(1)?)?;
@@ -120,7 +120,7 @@ impl History {
         if age_us > most_age_us {
             return None;
         }
-        // Two samples on each side are all that a rate looks at.
+        // A rate needs at most two samples on each side.
         let near = samples.get(before.saturating_sub(2)..samples.len().min(before + 1)).unwrap_or_default();
         let rate_of = |metric: Metric| {
             let points: Vec<_> = near.iter().filter_map(|s| Some((s.at_us, s.get(metric)?))).collect();
@@ -135,8 +135,8 @@ impl History {
         })
     }
 
-    /// What each instance used over all its samples.
+    /// The usage of each instance over all its samples.
     pub fn summaries(&self) -> Vec<Summary> {
-        self.samples.values().filter_map(|samples| Summary::of(samples)).collect()
+        self.samples.values().filter_map(|samples| Summary::from_samples(samples)).collect()
     }
 }

@@ -1,76 +1,76 @@
-//! What instances use while they run: the fixed set of metrics that platforms give, and samples of them.
+//! Resource usage of running instances: the fixed set of metrics that platforms measure, and samples of them.
 //!
-//! What a platform cannot give is missing, never zero. Values that services report about themselves have
-//! names of their own; they are kept as points beside these, and joined to moments by [`ToldHistory`].
+//! What a platform cannot measure is missing, never zero. Metrics that services export have their own names; they are
+//! stored as points beside these, and joined to moments by [`ReportedHistory`].
 
 mod handler;
 mod join;
-mod known;
+mod metric_names;
+mod reported_series;
 mod selector;
 mod summary;
 mod timeseries;
-mod told;
 
 pub use handler::Handler;
 pub use join::{AsOf, History, Moment, as_of, increase, rate};
-pub use known::is_known;
+pub use metric_names::is_metric_name;
+pub use reported_series::{MAX_REPORTED_AGE_US, ReportedHistory, ReportedInstance, ReportedSeries};
 pub use selector::{InvalidSelector, SeriesSelector, SeriesValue};
 pub use summary::Summary;
 pub use timeseries::{Point, PointsBySeries, TimeSeries};
-pub use told::{MOST_TOLD_AGE_US, Told, ToldHistory, ToldInstance};
 
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::ids::InstanceId;
 
-/// Something that a platform measures of an instance.
+/// A metric that platforms measure for an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
-    /// CPU time since the instance's start, all its processes together.
+    /// CPU time since the start of the instance, over all its processes.
     CpuSeconds,
-    /// How many cores it may use.
+    /// CPU limit in cores.
     CpuLimit,
-    /// Memory that cannot be given back at once: all that is charged to it but file pages not used lately.
+    /// Memory that cannot be reclaimed at once: everything charged to the instance except inactive file pages.
     MemoryWorkingSet,
-    /// Memory of its processes that is in RAM: anonymous and mapped file pages.
+    /// Memory of its processes in RAM: anonymous and mapped file pages.
     MemoryResident,
-    /// How much memory it may use.
+    /// Memory limit in bytes.
     MemoryLimit,
-    /// Bytes that came to it over the network.
+    /// Bytes received over the network.
     NetworkReceived,
-    /// Bytes that it sent over the network.
+    /// Bytes sent over the network.
     NetworkSent,
-    /// Its processes.
+    /// Number of processes.
     Processes,
-    /// Its threads, all its processes together.
+    /// Number of threads, over all its processes.
     Threads,
-    /// Seconds since 1970 at its last start.
+    /// The last start in seconds since 1970.
     StartTime,
-    /// How often it was started again in this deployment.
+    /// Restarts in this deployment.
     Restarts,
-    /// Processes of it that the kernel ended because memory ran out, in this deployment.
+    /// Processes that the kernel killed because memory ran out, in this deployment.
     OutOfMemoryKills,
 }
 
-/// How values of a metric follow one another.
+/// How the values of a metric relate to one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// As it is at the moment.
+    /// The current value.
     #[default]
     Gauge,
-    /// It only grows, until whoever counts starts again.
+    /// A total that only growth_per_second, until the process that counts restarts.
     Counter,
-    /// What came since the value before.
+    /// The growth since the value before.
     Delta,
 }
 
 impl Metric {
-    /// How many there are.
+    /// The number of metrics.
     pub const COUNT: usize = 12;
 
-    /// All of them, in their order.
+    /// All metrics; the position of each is its index in [`Values`].
     pub const ALL: [Self; Self::COUNT] = [
         Self::CpuSeconds,
         Self::CpuLimit,
@@ -86,7 +86,7 @@ impl Metric {
         Self::OutOfMemoryKills,
     ];
 
-    /// The name under which people see it.
+    /// The name in tables, JSON and `--series`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CpuSeconds => "cpu.seconds",
@@ -104,12 +104,12 @@ impl Metric {
         }
     }
 
-    /// The metric of this name.
+    /// Finds a metric by name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|metric| metric.name() == name)
     }
 
-    /// Its unit as OpenTelemetry writes units.
+    /// The unit in OpenTelemetry's notation.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::CpuSeconds | Self::StartTime => "s",
@@ -123,7 +123,7 @@ impl Metric {
         }
     }
 
-    /// How its values follow one another.
+    /// How its values relate to one another.
     pub const fn kind(self) -> Kind {
         match self {
             Self::CpuSeconds | Self::NetworkReceived | Self::NetworkSent => Kind::Counter,
@@ -133,29 +133,29 @@ impl Metric {
     }
 }
 
-/// The values of one instance at one moment; each may be missing.
+/// The metrics of one instance at one moment; any may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Values([Option<f64>; Metric::COUNT]);
 
 impl Values {
-    /// One value.
+    /// The value of a metric, if it was measured.
     pub fn get(&self, metric: Metric) -> Option<f64> {
         self.0[metric as usize]
     }
 
-    /// Sets a value, or takes it away; what is no number is missing.
+    /// Sets or removes a value; infinite values and NaN are not stored.
     pub fn set(&mut self, metric: Metric, value: Option<f64>) {
         self.0[metric as usize] = value.filter(|value| value.is_finite());
     }
 
-    /// The same with a value.
+    /// Returns the values with one of them changed.
     #[must_use]
     pub fn with(mut self, metric: Metric, value: Option<f64>) -> Self {
         self.set(metric, value);
         self
     }
 
-    /// All that are there.
+    /// The measured metrics with their values.
     pub fn iter(&self) -> impl Iterator<Item = (Metric, f64)> + '_ {
         Metric::ALL.into_iter().filter_map(|metric| Some((metric, self.get(metric)?)))
     }
@@ -171,25 +171,25 @@ impl Serialize for Values {
     }
 }
 
-/// What an instance used at one moment.
+/// The resource usage of an instance at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sample {
-    /// Which.
+    /// The measured instance.
     pub instance: InstanceId,
     /// Microseconds since 1970.
     pub at_us: u64,
-    /// How much.
+    /// The measured metrics.
     pub values: Values,
 }
 
 impl Sample {
-    /// One value.
+    /// The value of a metric, if it was measured.
     pub fn get(&self, metric: Metric) -> Option<f64> {
         self.values.get(metric)
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod reported_series_tests;
 #[cfg(test)]
-mod told_tests;
+mod tests;

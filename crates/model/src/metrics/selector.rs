@@ -1,4 +1,4 @@
-//! Any series by its name, as of a moment.
+//! Selects exported time series by name and labels, and joins them to a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,46 +6,46 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{Kind, Metric, Moment, Told, ToldInstance, as_of};
+use super::{Kind, Metric, Moment, ReportedInstance, ReportedSeries, as_of};
 
-/// The most series of one name that are joined to a moment.
-const MOST_SERIES: usize = 100;
+/// The most series of one name that are joined to a moment; more could not be read in a terminal.
+const MAX_SERIES: usize = 100;
 
-/// Which series are meant: `orders` or `orders{kind=pay}`.
+/// Selects time series: `orders` or `orders{kind=pay}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeriesSelector {
-    /// The metric's name; of a histogram also without `.count` or `.sum`.
+    /// The name of the metric; for a histogram also without `.count` or `.sum`.
     pub name: String,
     labels: BTreeMap<String, String>,
 }
 
-/// A value of a series as of a moment.
+/// The value of a time series at a moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SeriesValue {
-    /// The metric.
+    /// The name of the metric.
     pub name: String,
-    /// How its values follow one another.
+    /// How its values relate to one another.
     pub kind: Kind,
-    /// Its unit.
+    /// The unit in OpenTelemetry's notation; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// What it is about, and who reports.
+    /// Attributes, and the resource that reports.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The last value not later than the moment; missing where only growth is told.
+    /// The last value that is not after the moment; missing where only growth is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// How fast it grew around the moment, where it counts something.
+    /// The growth per second around the moment, for counters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,
-    /// The mean of what a histogram took in around the moment.
+    /// The mean of the values that a histogram recorded around the moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
-    /// How long before the moment the last value was told.
+    /// Microseconds between the last value and the moment.
     pub age_us: u64,
 }
 
-/// Why a selector cannot be read.
+/// A text that is not a series selector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it reads like `orders` or `orders{{kind=pay,region=eu}}`")]
 pub struct InvalidSelector;
@@ -82,33 +82,34 @@ impl fmt::Display for SeriesSelector {
 }
 
 impl SeriesSelector {
-    /// Whether series of a name may be meant.
-    pub fn may_be(&self, name: &str) -> bool {
+    /// Whether series of this name can match.
+    pub fn may_match(&self, name: &str) -> bool {
         match name.strip_prefix(&self.name) {
             Some("" | ".count" | ".sum") => true,
-            _ => self.metric().is_some() && super::is_known(name),
+            _ => self.metric().is_some() && super::is_metric_name(name),
         }
     }
 
-    /// The metric of ours that is meant.
+    /// The platform metric that is selected, if it is one.
     pub fn metric(&self) -> Option<Metric> {
         Metric::by_name(&self.name).filter(|_| self.labels.is_empty())
     }
 
-    fn is_about(&self, series: &Told) -> bool {
+    fn matches_labels(&self, series: &ReportedSeries) -> bool {
         self.labels.iter().all(|(key, value)| series.label(key) == Some(value.as_str()))
     }
 }
 
-impl ToldInstance {
-    /// The series that are meant, as of a moment; those that are too old are left out.
+impl ReportedInstance {
+    /// The matching series at a moment; those that are too old are left out.
     pub fn series_at(&self, wanted: &SeriesSelector, at_us: u64, most_age_us: u64) -> Vec<SeriesValue> {
         let of = |name: String| {
-            let is_it = move |told: &&Told| told.name == name && wanted.is_about(told);
+            let is_it = move |series: &&ReportedSeries| series.name == name && wanted.matches_labels(series);
             self.series.iter().filter(is_it)
         };
-        let named = of(wanted.name.clone()).filter_map(|told| SeriesValue::of(told, at_us, most_age_us));
-        let named: Vec<_> = named.take(MOST_SERIES).collect();
+        let named =
+            of(wanted.name.clone()).filter_map(|series| SeriesValue::latest(series, at_us, most_age_us));
+        let named: Vec<_> = named.take(MAX_SERIES).collect();
         if !named.is_empty() {
             return named;
         }
@@ -119,34 +120,40 @@ impl ToldInstance {
                 .into_iter()
                 .collect();
         }
-        let histogram = |count: &Told| {
+        let histogram = |count: &ReportedSeries| {
             let sum = of(format!("{}.sum", wanted.name)).find(|sum| sum.labels == count.labels);
             SeriesValue::mean(&wanted.name, count, sum, at_us, most_age_us)
         };
-        of(format!("{}.count", wanted.name)).filter_map(histogram).take(MOST_SERIES).collect()
+        of(format!("{}.count", wanted.name)).filter_map(histogram).take(MAX_SERIES).collect()
     }
 }
 
 impl SeriesValue {
-    fn of(told: &Told, at_us: u64, most_age_us: u64) -> Option<Self> {
-        let last = as_of(&told.points, at_us, most_age_us)?;
+    fn latest(series: &ReportedSeries, at_us: u64, most_age_us: u64) -> Option<Self> {
+        let last = as_of(&series.points, at_us, most_age_us)?;
         Some(Self {
-            name: told.name.clone(),
-            kind: told.kind,
-            unit: told.unit.clone(),
-            labels: told.labels.clone(),
-            value: (told.kind != Kind::Delta).then_some(last.value),
-            per_second: told.grows(at_us, most_age_us),
+            name: series.name.clone(),
+            kind: series.kind,
+            unit: series.unit.clone(),
+            labels: series.labels.clone(),
+            value: (series.kind != Kind::Delta).then_some(last.value),
+            per_second: series.growth_per_second(at_us, most_age_us),
             mean: None,
             age_us: last.age_us,
         })
     }
 
-    fn mean(name: &str, count: &Told, sum: Option<&Told>, at_us: u64, most_age_us: u64) -> Option<Self> {
-        let counted = Self::of(count, at_us, most_age_us)?;
-        let grown = sum.and_then(|sum| sum.grows(at_us, most_age_us));
+    fn mean(
+        name: &str,
+        count: &ReportedSeries,
+        sum: Option<&ReportedSeries>,
+        at_us: u64,
+        most_age_us: u64,
+    ) -> Option<Self> {
+        let counted = Self::latest(count, at_us, most_age_us)?;
+        let grown = sum.and_then(|sum| sum.growth_per_second(at_us, most_age_us));
         let mean = grown.zip(counted.per_second).filter(|(_, count)| *count > 0.0);
-        // Values have a unit, their number has none.
+        // The sum has a unit, the count has none.
         let unit = sum.map(|sum| sum.unit.clone()).unwrap_or_default();
         Some(Self {
             name: name.to_owned(),
@@ -170,7 +177,7 @@ impl SeriesValue {
         }
     }
 
-    /// A metric that a platform measured.
+    /// The value of a metric that a platform measured.
     pub fn measured(metric: Metric, moment: &Moment) -> Option<Self> {
         let per_second = match metric {
             Metric::CpuSeconds => moment.cpu_cores,
@@ -181,8 +188,8 @@ impl SeriesValue {
         Some(Self::ours(metric, Some(moment.values.get(metric)?), per_second, moment.age_us))
     }
 
-    /// What sets each of some values apart: the labels in which those of one name differ.
-    pub fn apart(values: &[Self]) -> Vec<String> {
+    /// For each value the labels that distinguish it from others of the same name.
+    pub fn distinguishing_labels(values: &[Self]) -> Vec<String> {
         let differs = |value: &Self, key: &str| {
             let mut same = values.iter().filter(|other| other.name == value.name);
             same.any(|other| other.labels.get(key) != value.labels.get(key))

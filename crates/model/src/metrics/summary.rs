@@ -1,44 +1,44 @@
-//! What an instance used over a while, in one line.
+//! Resource usage over a period, summed up in one row.
 
 use serde::Serialize;
 
 use super::{Metric, Sample, increase};
 use crate::ids::InstanceId;
 
-/// What an instance used over a while. What no sample has is missing.
+/// The resource usage of an instance over a period. Metrics that no sample has are missing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// Which.
+    /// The measured instance.
     pub instance: InstanceId,
-    /// How many samples there are.
+    /// Number of samples.
     pub samples: usize,
-    /// Microseconds since 1970 at the first one.
+    /// The first sample in microseconds since 1970.
     pub first_us: u64,
-    /// And at the last one.
+    /// The last sample in microseconds since 1970.
     pub last_us: u64,
-    /// CPU time between the first and the last one.
+    /// CPU time between the first and the last sample.
     pub cpu_seconds: Option<f64>,
-    /// The cores it may use.
+    /// CPU limit in cores.
     pub cpu_limit: Option<f64>,
-    /// The most memory of any sample: the working set, or what is resident where that is not known.
+    /// The largest working set of any sample, or the largest resident size where no working set is known.
     pub memory_peak: Option<f64>,
-    /// The memory it may use.
+    /// Memory limit in bytes.
     pub memory_limit: Option<f64>,
-    /// Bytes that came.
+    /// Bytes received.
     pub network_received: Option<f64>,
-    /// Bytes that were sent.
+    /// Bytes sent.
     pub network_sent: Option<f64>,
-    /// The most threads of any sample.
+    /// The most threads in any sample.
     pub threads_peak: Option<f64>,
-    /// How often it was started again.
+    /// Restarts.
     pub restarts: Option<f64>,
-    /// Processes that the kernel ended because memory ran out.
+    /// Processes that the kernel killed because memory ran out.
     pub oom_kills: Option<f64>,
 }
 
 impl Summary {
-    /// Sums up samples of one instance, sorted by time; none without any.
-    pub fn of(samples: &[Sample]) -> Option<Self> {
+    /// Sums up samples of one instance, sorted by time; none if there are no samples.
+    pub fn from_samples(samples: &[Sample]) -> Option<Self> {
         let (first, last) = (samples.first()?, samples.last()?);
         let values = |metric: Metric| samples.iter().filter_map(move |sample| sample.get(metric));
         let most = |metric: Metric| values(metric).reduce(f64::max);

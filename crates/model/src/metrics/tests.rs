@@ -53,7 +53,7 @@ proptest! {
     #[test]
     fn histories_know_no_future(times in prop::collection::vec(0..100_u64, 1..20), at in 0..120_u64) {
         let history = History::new(times.iter().map(|t| sample("a-1", *t, &[(Metric::Threads, *t as f64)])));
-        let moment = history.at(&"a-1".parse().unwrap(), at, 50);
+        let moment = history.usage_at(&"a-1".parse().unwrap(), at, 50);
         let known = times.iter().copied().filter(|t| *t <= at && at - t <= 50).max();
         prop_assert_eq!(moment.map(|m| m.age_us), known.map(|t| at - t));
         prop_assert_eq!(moment.and_then(|m| m.values.get(Metric::Threads)), known.map(|t| t as f64));
@@ -65,12 +65,12 @@ fn a_moment_has_rates_of_both_sides() {
     let used = |at: u64, cpu: f64| sample("a-1", at * 1_000_000, &[(Metric::CpuSeconds, cpu)]);
     let history = History::new([used(2, 3.0), used(0, 0.0), used(1, 1.0)]);
     let instance = "a-1".parse().unwrap();
-    let cores = |at_us: u64| history.at(&instance, at_us, 5_000_000).and_then(|m| m.cpu_cores);
+    let cores = |at_us: u64| history.usage_at(&instance, at_us, 5_000_000).and_then(|m| m.cpu_cores);
     assert_eq!(cores(500_000), Some(1.0));
     assert_eq!(cores(1_000_000), Some(2.0));
     assert_eq!(cores(3_000_000), Some(2.0), "after the last sample its own rate is the best guess");
-    assert_eq!(history.at(&instance, 8_000_000, 5_000_000), None);
-    assert_eq!(history.at(&"b-1".parse().unwrap(), 0, 5_000_000), None);
+    assert_eq!(history.usage_at(&instance, 8_000_000, 5_000_000), None);
+    assert_eq!(history.usage_at(&"b-1".parse().unwrap(), 0, 5_000_000), None);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn the_only_instance_of_a_service_needs_no_name() {
     let unnamed = || {
         let mut span = crate::trace::ReportedSpan::new(crate::TraceId(1), crate::SpanId(1));
         span.local.service = Some("A".to_owned());
-        Handler::of(&span).unwrap()
+        Handler::from_span(&span).unwrap()
     };
     let history = |names: &[&str]| History::new(names.iter().map(|name| sample(name, 1, &[])));
     let name = |found: Option<InstanceId>| found.map(|instance| instance.to_string());

@@ -1,6 +1,6 @@
-//! Values of one metric by time, as services report them or are scraped for them.
+//! Values of one metric over time, as services push them or are scraped for them.
 //!
-//! Not to be confused with a *series*, which is concurrent calls of one handling ([`crate::series`]).
+//! Not to be confused with a *series* of the glossary: concurrent calls of one handling ([`crate::series`]).
 
 use std::collections::BTreeMap;
 
@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 
 use super::Kind;
 
-/// What a line of values is about. It is the key under which points are stored, so its JSON is a file format.
+/// What identifies a time series. It is the key under which points are stored, so its JSON is a file format.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct TimeSeries {
-    /// The metric, with `.count`, `.sum`, `.min`, `.max` or a quantile behind it where it holds many values.
+    /// The metric, followed by `.count`, `.sum`, `.min`, `.max` or a quantile where it aggregates many values.
     pub name: String,
-    /// The service that it is about; empty where nobody says.
+    /// The service that it describes; empty if unknown.
     pub service: String,
-    /// How its values follow one another.
+    /// How its values relate to one another.
     #[serde(default, skip_serializing_if = "is_gauge")]
     pub kind: Kind,
-    /// As OpenTelemetry writes units.
+    /// The unit in OpenTelemetry's notation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// Attributes and the resource of who reports, sorted by key.
+    /// Attributes of the metric and of the reporting resource, sorted by key.
     pub about: Vec<(String, String)>,
 }
 
 /// One value of a time series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// What it is about.
+    /// The time series it belongs to.
     pub series: TimeSeries,
     /// Microseconds since 1970.
     pub at_us: u64,
-    /// May be no number; such points are not stored.
+    /// NaN and infinite values are not stored.
     pub value: f64,
 }
 

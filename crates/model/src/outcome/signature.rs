@@ -1,4 +1,4 @@
-//! The way in which tests fail, and which failures are the same.
+//! Failure signatures, and which failures count as the same.
 
 use std::fmt;
 
@@ -6,54 +6,54 @@ use serde::{Deserialize, Serialize};
 
 use crate::ServiceName;
 
-/// The way in which a test fails, or a service does not come up: equal signatures mean the same failure.
+/// Which failure it was: two failures are the same if their signatures match.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Signature {
-    /// The test; the service where the ending is that of a start.
+    /// The name of the test; the name of the service if its start failed.
     pub test: String,
-    /// How it ended.
+    /// Where and how it ended.
     pub ending: Ending,
-    /// What it said, with ids, addresses, times and ports masked.
+    /// The message, with ids, addresses, times and ports masked.
     pub message: String,
 }
 
 impl Signature {
-    /// A service that does not come up. What it says does not count: how it ends is what two starts that fail
-    /// for the same reason have in common.
-    pub fn of_start(service: &ServiceName, ending: StartEnding) -> Self {
+    /// A service that does not become ready. Its message is left out: starts that fail for the same reason end in
+    /// the same way, but log different things.
+    pub fn for_start(service: &ServiceName, ending: StartEnding) -> Self {
         Self { test: service.to_string(), ending: Ending::Start(ending), message: String::new() }
     }
 
-    /// The service that does not come up; none when it is a test that fails.
+    /// The service that does not become ready; none if a test fails.
     pub fn service(&self) -> Option<&str> {
         matches!(self.ending, Ending::Start(_)).then_some(self.test.as_str())
     }
 
-    /// The test that fails; none when it is a service that does not come up.
+    /// The test that fails; none if a service does not become ready.
     pub fn failing_test(&self) -> Option<&str> {
         self.service().is_none().then_some(self.test.as_str())
     }
 
-    /// Whether the same test fails or the same service does not come up, in whatever way.
+    /// Whether the same test fails or the same service does not become ready, in whatever way.
     pub fn is_about_same(&self, other: &Self) -> bool {
         self.test == other.test && self.service().is_some() == other.service().is_some()
     }
 }
 
-/// Stands for words that differ from run to run.
+/// Replaces words that differ from run to run.
 const ANY: &str = "<any>";
 
 impl Signature {
-    /// Whether a failure is this one.
+    /// Whether a failure is this one; `<any>` in this signature matches any word.
     ///
     /// ```
     /// use faultscope_model::outcome::{Ending, Signature};
     /// let said = |message: &str| Signature { test: "t".into(), ending: Ending::Code(1), message: message.into() };
     /// let common = said("item plum is missing").common(&said("item kiwi is missing")).unwrap();
     /// assert_eq!(common.message, "item <any> is missing");
-    /// assert!(common.is(&said("item fig is missing")) && !common.is(&said("no answer")));
+    /// assert!(common.matches_failure(&said("item fig is missing")) && !common.matches_failure(&said("no answer")));
     /// ```
-    pub fn is(&self, found: &Self) -> bool {
+    pub fn matches_failure(&self, found: &Self) -> bool {
         let word = |(wanted, found): (&str, &str)| wanted == found || wanted == ANY;
         let words = || self.message.split_whitespace().zip(found.message.split_whitespace());
         let same_words = count_words(&self.message) == count_words(&found.message) && words().all(word);
@@ -63,7 +63,7 @@ impl Signature {
             && (same_message || self.is_open() && same_words)
     }
 
-    /// What two failures of one circumstance have in common; none where another test fails or ends otherwise.
+    /// What two failures have in common; none if they differ in the test or in how it ended.
     pub fn common(&self, other: &Self) -> Option<Self> {
         if self.test != other.test || self.ending != other.ending {
             return None;
@@ -76,8 +76,8 @@ impl Signature {
         Some(Self { message: common.join(" "), ..self.clone() })
     }
 
-    /// The same, whatever numbers it names: they may follow from a value that is varied.
-    pub fn whatever_numbers(&self) -> Self {
+    /// The signature without its numbers, which may depend on a value that is varied.
+    pub fn without_numbers(&self) -> Self {
         let open = |word: &str| word.contains(|c: char| c.is_ascii_digit());
         if !self.message.split_whitespace().any(open) {
             return self.clone();
@@ -86,7 +86,7 @@ impl Signature {
         Self { message: words.collect::<Vec<_>>().join(" "), ..self.clone() }
     }
 
-    /// Whether some of its words differ from run to run.
+    /// Whether some of its words match anything.
     pub fn is_open(&self) -> bool {
         self.message.split_whitespace().any(|word| word == ANY)
     }
@@ -110,17 +110,17 @@ impl fmt::Display for Signature {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// With this exit code.
+    /// The command exited with this code.
     Code(i32),
-    /// By this signal.
+    /// The command was killed by this signal.
     Signal(i32),
-    /// It took too long.
+    /// It took longer than `within`.
     TimedOut,
-    /// This step was not answered as expected, counted from 1.
+    /// The response to this step, counted from 1, was not as expected.
     Step(u32),
-    /// A discovered test case failed.
+    /// A case of a discovered test failed.
     Case,
-    /// A service did not come up.
+    /// A service did not become ready.
     Start(StartEnding),
 }
 
@@ -137,19 +137,19 @@ impl fmt::Display for Ending {
     }
 }
 
-/// How the start of a service ended that did not come up.
+/// How the start of a service failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StartEnding {
-    /// It ended with this exit code.
+    /// It exited with this code.
     Code(i32),
     /// It was killed by this signal.
     Signal(i32),
-    /// It was killed because it used more memory than it may.
+    /// It was killed because it exceeded its memory limit.
     OutOfMemory,
-    /// It runs but was not ready in time.
+    /// It was running but not ready in time.
     Late,
-    /// It ended, and nobody knows how.
+    /// It ended in an unknown way.
     Ended,
 }
 

@@ -1,4 +1,4 @@
-//! Why a trial shows neither the failure that is looked for nor its absence.
+//! Why a trial shows neither the wanted failure nor a pass.
 
 use std::fmt;
 
@@ -16,45 +16,45 @@ use crate::series::GateOutcome;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Unresolved {
-    /// Tests fail in another way than is looked for, or others fail too.
+    /// Another test failed, or the wanted one in another way.
     OtherFailure {
-        /// The first failure that is not looked for.
+        /// The first failure that is not the wanted one.
         signature: Signature,
     },
-    /// An instance did not come up, so nothing could be tested.
+    /// An instance did not become ready, so no test ran.
     NotReady {
-        /// The instance that was waited for.
+        /// The instance.
         instance: InstanceId,
         /// How its start ended.
         reason: ExitReason,
     },
-    /// The calls of a series could not be released in the order that was asked for.
+    /// A gate could not release the calls of a series in the requested order.
     OrderNotImposed {
         /// The service that makes the calls.
         from: ServiceName,
-        /// The request in whose handling it makes them.
+        /// The request it handles.
         handling: OperationPattern,
-        /// What became of the gate.
+        /// The outcome of the gate.
         gate: GateOutcome,
     },
-    /// Perturbations were not carried out, so the trial says nothing about them.
+    /// Some perturbations had no effect, so the trial shows nothing about them.
     NotApplied {
         /// The first of them.
         perturbation: Perturbation,
-        /// Why it was not.
+        /// Why it had no effect.
         why: NotApplied,
-        /// How many more there are.
+        /// The number of others.
         #[serde(default, skip_serializing_if = "is_zero")]
         more: usize,
     },
-    /// What the test's process wrote about its messages cannot be read.
+    /// The trace file that the test's process wrote cannot be read.
     TraceUnreadable {
-        /// Where and why.
+        /// File, line and reason.
         problem: String,
     },
-    /// A reason in words: what versions before format 3 wrote, or what an adapter said.
+    /// A text: stored by versions before format 3, or sent by an adapter.
     Described {
-        /// The words.
+        /// The text.
         text: String,
     },
 }

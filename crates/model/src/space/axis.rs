@@ -1,31 +1,32 @@
-//! Deltas whose value is a number: where between simplest and failing the failure starts can be searched.
+//! Deltas with numeric values, for which the boundary between passing and failing can be searched.
 
 use super::{Change, DeltaSet, Excluded, Space};
 use crate::circumstance::Circumstance;
 use crate::scale::Scale;
 
-/// The line of values of one delta.
+/// The range of values of one delta.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// Its values by their places.
+    /// Maps values to positions.
     pub scale: Scale,
-    /// The place of the simplest circumstance; none where that has no value, as an unlimited memory.
+    /// The position of the simplest value; none where that is absent, as for unlimited memory.
     pub simple: Option<i64>,
-    /// The place of the failing circumstance.
+    /// The position of the failing value.
     pub failing: i64,
-    /// The lowest place that can be tried.
+    /// The lowest position that can be tried.
     pub lowest: i64,
-    /// The highest place that can be tried.
+    /// The highest position that can be tried.
     pub highest: i64,
-    /// Whether the missing value is beyond all higher ones: a limit that is not set.
+    /// Whether an absent value lies above all others: a limit that is not set.
     pub unlimited_above: bool,
 }
 
-/// How far beyond the failing value a boundary is looked for when the simplest end has no value.
-const DOUBLINGS: u32 = 14;
+/// How often the failing value is doubled to find a passing one if the simplest value is absent: from 64 MiB that
+/// reaches 1 TiB.
+const MAX_DOUBLINGS: u32 = 14;
 
 impl Space {
-    /// The line of values of a delta; none when it is not a number on both ends.
+    /// The range of values of a delta; none if it is not numeric at both ends.
     pub fn axis(&self, delta: usize) -> Option<Axis> {
         let delta = self.deltas.get(delta)?;
         let (simple, failing, bytes, lowest) = match &delta.change {
@@ -34,29 +35,30 @@ impl Space {
             }
             Change::Config(service, key, Some(value)) => {
                 let simple = self.simplest.config.get(service).and_then(|items| items.get(key)).cloned();
-                // Where the circumstance does not mention it, the service's own value is where it starts from.
+                // A circumstance that does not mention the setting leaves the service's own value.
                 let written = key.starts_with("env.").then(|| delta.from.clone());
-                let simple = simple.or(written.filter(|from| Scale::of(Some(from), value, false).is_some()));
+                let simple =
+                    simple.or(written.filter(|from| Scale::between(Some(from), value, false).is_some()));
                 let lowest = if key.starts_with("env.") { 0 } else { 1 };
                 (simple, value.clone(), key == "memory", lowest)
             }
             Change::Config(..) | Change::Version(..) | Change::Pair(..) => return None,
         };
-        let scale = Scale::of(simple.as_deref(), &failing, bytes)?;
+        let scale = Scale::between(simple.as_deref(), &failing, bytes)?;
         let place = scale.place(&failing)?;
         let simple = match simple {
             Some(text) => Some(scale.place(&text)?),
             None => None,
         };
-        let most = place.unsigned_abs().max(1).saturating_mul(1 << DOUBLINGS);
+        let most = place.unsigned_abs().max(1).saturating_mul(1 << MAX_DOUBLINGS);
         let highest = i64::try_from(most).unwrap_or(i64::MAX / 8).min(i64::MAX / 8);
         let unlimited_above = matches!(&delta.change, Change::Config(_, key, _) if !key.starts_with("env."));
-        // A value below zero was written by people who may go further below.
+        // A negative value means that others below zero make sense, too.
         let lowest = if place < 0 || simple.is_some_and(|s| s < 0) { -highest } else { lowest.min(place) };
         Some(Axis { scale, simple, failing: place, lowest, highest, unlimited_above })
     }
 
-    /// The value that a circumstance has for a delta.
+    /// The value that a delta has in a circumstance.
     pub fn value_in(&self, delta: usize, circumstance: &Circumstance) -> Option<String> {
         match &self.deltas.get(delta)?.change {
             Change::Nodes(_) => Some(circumstance.nodes.to_string()),
@@ -67,7 +69,7 @@ impl Space {
         }
     }
 
-    /// The circumstance of a set that holds a delta, with another value of it.
+    /// The circumstance of a set that contains the delta, with another value for it.
     pub fn circumstance_at(
         &self,
         set: &DeltaSet,

@@ -39,7 +39,7 @@ impl Space {
         }
     }
 
-    /// `written` gives what a service has by itself for a key that a circumstance does not mention.
+    /// `written` gives a service's own value for a key that a circumstance does not mention.
     pub(super) fn add_config(
         &mut self,
         simplest: &Circumstance,
@@ -91,7 +91,7 @@ impl Space {
                 Some(base) if known && order.order.iter().all(|c| base.order.contains(c)) => {
                     base.order.clone()
                 }
-                // Until a trial shows the request order, the reverse of the failing one stands for it, so
+                // Until a trial shows the request order, the reverse of the failing one takes its place, so
                 // that every pair counts as changed.
                 _ => order.order.iter().rev().cloned().collect(),
             };
@@ -156,7 +156,7 @@ impl Space {
     }
 }
 
-/// Names a pair; the name must not depend on the direction, which may become known only later.
+/// Names a pair independently of its direction, which may become known only later.
 pub(super) fn name_pair(delta: &mut Delta, series: &Series, i: usize, j: usize) {
     let (first, second) = (&series.calls[i], &series.calls[j]);
     let (low, high) = if first < second { (first, second) } else { (second, first) };

@@ -24,19 +24,19 @@ use crate::ids::ServiceName;
 use crate::operation::OperationPattern;
 use crate::series::CallName;
 
-/// What a delta is about.
+/// The kind of setting that a delta changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dimension {
-    /// One node or several.
+    /// The number of nodes.
     Node,
-    /// One instance of a service or several.
+    /// The number of instances of a service.
     Instance,
     /// The order of two calls of a series.
     Sequence,
     /// One configuration item.
     Configuration,
-    /// Another version of a service.
+    /// The version of a service.
     Version,
 }
 
@@ -55,18 +55,18 @@ impl fmt::Display for Dimension {
 /// One atomic change from simplest towards failing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Delta {
-    /// Its name, unique in its space: `instance order`, `config order.memory`.
+    /// Unique in its space: `instance order`, `config order.memory`.
     pub name: String,
-    /// What it is about.
+    /// The kind of setting it changes.
     pub dimension: Dimension,
-    /// The value it changes from, for people.
+    /// The simplest value, for people.
     pub from: String,
-    /// The value it changes to, for people.
+    /// The failing value, for people.
     pub to: String,
-    /// Its place among all deltas by suspicion, from 1 (section 4.4): instances by count, orders by
+    /// Its position among all deltas by suspicion, from 1 (section 4.4): instances by count, orders by
     /// distance, configuration by strictness.
     pub rank: u32,
-    /// What applying it is expected to take.
+    /// The expected time to apply it.
     #[serde(with = "crate::units::duration")]
     pub cost: Duration,
     #[serde(skip)]
@@ -77,7 +77,7 @@ pub struct Delta {
 enum Change {
     Nodes(u16),
     Instances(ServiceName, u32),
-    /// None takes an item away that the simplest circumstance has.
+    /// None removes an item that the simplest circumstance has.
     Config(ServiceName, String, Option<String>),
     Version(ServiceName, Option<String>),
     /// Series and two indexes into its calls in request order.
@@ -94,21 +94,21 @@ pub struct Series {
     pub handling: OperationPattern,
     /// The calls in the simplest order.
     pub calls: Vec<CallName>,
-    /// The failing order, as indexes into the calls.
+    /// The failing order, as indexes into `calls`.
     pub failing: Vec<usize>,
-    /// Whether the simplest order was said in the file; otherwise it is taken from a recorded trial.
+    /// Whether the file gives the simplest order; otherwise it is taken from a recorded trial.
     pub order_known: bool,
 }
 
 impl Series {
-    /// Whether the failing order has the second of these calls before the first.
+    /// Whether the failing order has `j` before `i`.
     fn inverts(&self, i: usize, j: usize) -> bool {
         let place = |call: usize| self.failing.iter().position(|&c| c == call);
         place(j) < place(i)
     }
 }
 
-/// All deltas between two circumstances, with what must hold among them.
+/// All deltas between two circumstances, with their constraints.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Space {
     /// The deltas; a [`DeltaSet`] holds indexes into them.
@@ -123,25 +123,25 @@ pub struct Space {
     excludes: Vec<DeltaSet>,
 }
 
-/// A constraint that names no delta, or that cannot hold.
+/// A constraint that names an unknown delta, or that the failing circumstance breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct ConstraintError {
-    /// Which constraint, from 0.
+    /// Its position in the file, from 0.
     pub index: usize,
-    /// What is wrong.
+    /// What is wrong, as a fragment.
     pub problem: String,
-    /// What would be right.
+    /// What would be valid.
     pub hint: Option<String>,
 }
 
-/// A set of deltas that no circumstance can have.
+/// Deltas that exclude one another, by name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} exclude one another", .0.join(" and "))]
 pub struct Excluded(pub Vec<String>);
 
 impl Application {
-    /// Every delta between this application's simplest and failing circumstance.
+    /// All deltas between the simplest and the failing circumstance.
     pub fn space(&self) -> Result<Space, ConstraintError> {
         let mut space = Space {
             deltas: Vec::new(),
@@ -175,8 +175,7 @@ impl Application {
 }
 
 impl Space {
-    /// The deltas of the failing circumstance: all of them, but for pairs of calls whose order is the same
-    /// in both.
+    /// The deltas of the failing circumstance: all except pairs of calls whose order is the same in both.
     pub fn full(&self) -> DeltaSet {
         let differs = |delta: &Delta| match delta.change {
             Change::Pair(series, i, j) => self.series[series].inverts(i, j),
@@ -185,8 +184,7 @@ impl Space {
         (0..self.deltas.len()).filter(|&delta| differs(&self.deltas[delta])).collect()
     }
 
-    /// The smallest set that holds `set` and everything it needs; pairs of calls are completed so that
-    /// they are the inversions of one order.
+    /// Adds everything that a set needs. Pairs of calls are completed so that they are the inversions of one order.
     pub fn close(&self, set: &DeltaSet) -> Result<DeltaSet, Excluded> {
         let mut closed = set.clone();
         loop {
@@ -243,8 +241,8 @@ impl Space {
         Ok(circumstance)
     }
 
-    /// The same space with the order in which the caller really makes the calls of a series, as a
-    /// recorded trial showed it. Calls that were not seen keep their places at the end.
+    /// Sets the order in which the caller really makes the calls of a series, as a recorded trial showed it. Calls
+    /// that did not occur stay at the end.
     pub fn with_request_order(mut self, series: usize, seen: &[CallName]) -> Self {
         let Some(target) = self.series.get_mut(series) else {
             return self;
@@ -270,7 +268,7 @@ impl Space {
         self
     }
 
-    /// The same space with what applying deltas takes, where that is known.
+    /// Sets the time that applying each delta takes, where that is known.
     pub fn with_costs(mut self, known: impl Fn(&Delta) -> Option<Duration>) -> Self {
         for delta in &mut self.deltas {
             if let Some(cost) = known(delta) {
@@ -280,7 +278,7 @@ impl Space {
         self
     }
 
-    /// The number of the delta that inverts calls `i` and `j` of a series.
+    /// The index of the delta that inverts calls `i` and `j` of a series.
     fn pair(&self, series: usize, i: usize, j: usize) -> Option<usize> {
         let wanted = Change::Pair(series, i.min(j), i.max(j));
         self.deltas.iter().position(|d| d.change == wanted)
@@ -306,8 +304,8 @@ impl Space {
                             grown |= set.insert(ik);
                         }
                         if set.contains(ik) && !set.contains(ij) && !set.contains(jk) {
-                            // One of the two must be inverted as well: that of the failing order, so that
-                            // no set of its deltas leads beyond it, and the first where that leaves a choice.
+                            // One of the two must be inverted as well. Prefer the one of the failing order, so that no
+                            // subset leads beyond it; take the first where both or neither belong to it.
                             let order = &self.series[series];
                             let first = order.inverts(i, j) || !order.inverts(j, k);
                             grown |= set.insert(if first { ij } else { jk });
@@ -321,7 +319,7 @@ impl Space {
         }
     }
 
-    /// The order that a closed set of inversions means; none when the base order is not known yet and
+    /// The order that a closed set of inversions means; none if the base order is unknown and
     /// nothing is inverted.
     fn order_of(&self, index: usize, closed: &DeltaSet) -> Option<Order> {
         let series = &self.series[index];

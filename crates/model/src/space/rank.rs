@@ -3,8 +3,8 @@
 use super::{Change, Delta, Dimension};
 use crate::units::ByteSize;
 
-/// Gives every delta its rank, from 1: instances by their count, orders by the distance of the two
-/// calls, configuration by how strict the value is; the dimensions in this order.
+/// Ranks all deltas from 1: instances by count, orders by the distance of the two calls, configuration by how
+/// strict the value is; the dimensions in this order.
 pub(super) fn rank(deltas: &mut [Delta]) {
     let mut order: Vec<usize> = (0..deltas.len()).collect();
     let keys: Vec<(u8, f64)> = deltas.iter().map(|delta| key(delta, deltas)).collect();
@@ -31,8 +31,8 @@ fn key(delta: &Delta, all: &[Delta]) -> (u8, f64) {
     (dimension, weight)
 }
 
-/// How close a limit is to the strictest one of its kind in the space, 0 to 1; unknown kinds come last.
-/// Unlike kinds compare by this relative position.
+/// How close a limit is to the strictest of its kind in the space, 0 to 1; items that are no limits come last.
+/// The relative position makes unlike kinds comparable.
 fn strictness(item: &str, value: Option<&str>, all: &[Delta]) -> f64 {
     let Some(own) = value.and_then(|v| amount(item, v)) else {
         return -1.0;

@@ -24,12 +24,12 @@ impl DeltaSet {
         Self::default()
     }
 
-    /// Whether it holds this delta.
+    /// Whether the delta is in the set.
     pub fn contains(&self, delta: usize) -> bool {
         self.words.get(delta / 64).is_some_and(|word| word >> (delta % 64) & 1 == 1)
     }
 
-    /// Adds a delta and says whether it was new.
+    /// Adds a delta and returns whether it was new.
     pub fn insert(&mut self, delta: usize) -> bool {
         let word = delta / 64;
         if word >= self.words.len() {
@@ -40,7 +40,7 @@ impl DeltaSet {
         before != self.words[word]
     }
 
-    /// Takes a delta out and says whether it was there.
+    /// Removes a delta and returns whether it was present.
     pub fn remove(&mut self, delta: usize) -> bool {
         let was = self.contains(delta);
         if was {
@@ -50,17 +50,17 @@ impl DeltaSet {
         was
     }
 
-    /// How many deltas it holds.
+    /// The number of deltas in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether it holds none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// Its deltas in ascending order.
+    /// The deltas in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             std::iter::successors((word != 0).then_some(word), |w| Some(w & (w - 1)).filter(|&w| w != 0))
@@ -73,12 +73,12 @@ impl DeltaSet {
         self.words.iter().enumerate().all(|(i, word)| word & !other.words.get(i).copied().unwrap_or(0) == 0)
     }
 
-    /// Deltas of either.
+    /// Deltas in either set.
     pub fn union(&self, other: &Self) -> Self {
         self.zip(other, |a, b| a | b)
     }
 
-    /// Deltas of both.
+    /// Deltas in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         self.zip(other, |a, b| a & b)
     }
@@ -127,7 +127,7 @@ impl Serialize for DeltaSet {
 
 impl<'de> Deserialize<'de> for DeltaSet {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // A number beyond this is not a delta but an attack on memory.
+        // A larger number can only be meant to exhaust memory: the vector has a bit for every smaller one.
         const MOST: u32 = 1 << 20;
         let deltas = Vec::<u32>::deserialize(deserializer)?;
         if deltas.iter().any(|&d| d >= MOST) {

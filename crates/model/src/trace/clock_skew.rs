@@ -1,19 +1,19 @@
-//! Compares the clocks of callers and callees.
+//! Estimates how far the clocks of callers and callees differ.
 //!
-//! A server cannot start before its client. Where it seems to, its host's clock is taken to be behind by
-//! `server start - client start - (client duration - server duration) / 2`, and that is passed on to what
-//! runs below it on the same host. Only for display: raw times are kept.
+//! A server cannot start before its client. Where it seems to, the clock of its host is taken to be behind by
+//! `server start - client start - (client duration - server duration) / 2`, and the same correction is applied to all
+//! spans below it on the same host. Corrections are only displayed; stored times are never changed.
 //!
-//! Hosts are told apart by their addresses; those of a campaign also by the instance that reports, while all
-//! that the mesh saw has one clock, that of the tool.
+//! Hosts are distinguished by address, and in a campaign also by the reporting instance. Everything that the mesh
+//! recorded has one clock, that of the tool.
 
 use std::net::IpAddr;
 
 use super::{Endpoint, INSTANCE_TAG, ReportedSpan, SpanKind, TraceTree, is_mesh_call};
 
-/// Microseconds to add to the times of each span, in the order of the tree's spans.
+/// The correction of each span in microseconds, in the order of the tree's spans.
 ///
-/// All are zero where the root is missing or there are two, since then nothing says which clock is right.
+/// All are zero if the root is missing or not unique, since then nothing shows which clock is right.
 pub fn clock_corrections(tree: &TraceTree) -> Vec<i64> {
     let mut out = vec![0; tree.spans.len()];
     let Some(root) = tree.root.filter(|root| tree.span(*root).is_some()) else { return out };
@@ -65,7 +65,7 @@ fn find_skew<'a>(client: (&ReportedSpan, i64), server: (&'a ReportedSpan, i64)) 
         span.start_us.and_then(|us| i64::try_from(us).ok()).map(|us| us.saturating_add(shift))
     };
     let ahead = start(server, server_shift)?.checked_sub(start(client, client_shift)?)?;
-    // A callee of the mesh also cannot start after the answer was given back.
+    // A callee of the mesh cannot start after its response was returned, either.
     let is_late = is_mesh_call(client)
         && client.duration_us.and_then(|us| i64::try_from(us).ok()).is_some_and(|us| ahead > us);
     if ahead > 0 && !is_late
@@ -76,11 +76,11 @@ fn find_skew<'a>(client: (&ReportedSpan, i64), server: (&'a ReportedSpan, i64)) 
         return None;
     }
     let us = match (client.duration_us, server.duration_us) {
-        // What is left of the client's time was spent half on the way there, half on the way back.
+        // Assume that the rest of the client's time was spent in equal parts on the way there and back.
         (Some(client), Some(server)) if client >= server => {
             ahead.checked_sub(i64::try_from((client - server) / 2).ok()?)?
         }
-        // One-way, or the client did not wait: all that is known is that the server came later.
+        // One-way, or the client did not wait: it is only certain that the server started later.
         _ => ahead.checked_sub(1)?,
     };
     (us != 0).then_some(Skew { host: server, us })
@@ -94,7 +94,7 @@ fn has_host(span: &ReportedSpan) -> bool {
     named_host(span).is_some() || has_ip(&span.local)
 }
 
-/// The clock of a span of a campaign.
+/// What identifies the clock of a span in a campaign.
 fn named_host(span: &ReportedSpan) -> Option<&str> {
     if is_mesh_call(span) { Some("mesh") } else { span.tag(INSTANCE_TAG) }
 }

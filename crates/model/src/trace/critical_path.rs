@@ -1,31 +1,31 @@
-//! The critical path: which span each moment of a trace was spent waiting for.
+//! The critical path: which span a trace was waiting for at each moment.
 //!
-//! From the end backwards: before the last child ended, the time is that child's; between children it is
-//! the span's own. What a child does after its parent ended delays nobody, so it is left out.
+//! Walks backwards from the end: the time until the last child ended belongs to that child, the time between
+//! children to the span itself. A child that outlives its parent delays nobody, so that part is left out.
 
 use super::TraceTree;
 
-/// A stretch of time that one span took.
+/// A period of the critical path during which one span was running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CriticalStep {
-    /// Which of the tree's spans.
+    /// Index into the spans of the tree.
     pub span: usize,
-    /// Microseconds since 1970 of its begin.
+    /// Begin in microseconds since 1970.
     pub start_us: u64,
-    /// Microseconds since 1970 of its end.
+    /// End in microseconds since 1970.
     pub end_us: u64,
 }
 
-/// The steps of the critical path, in the order of time and without gaps within the root.
+/// The steps of the critical path in chronological order, without gaps within the root.
 ///
-/// Times are corrected by as many microseconds as `corrections` says for each span; none for raw times.
+/// `corrections` are added to the times of each span; an empty slice means raw times.
 pub fn critical_path(tree: &TraceTree, corrections: &[i64]) -> Vec<CriticalStep> {
     let mut steps = Vec::new();
     let mut stack: Vec<Frame> = Vec::new();
     let Some(root) = tree.root else { return steps };
     let top = match times(tree, corrections, root) {
         Some((start, end)) => Some((start, end)),
-        // A root that was not reported lasts as long as what is below it.
+        // A root that was not reported lasts as long as its children.
         None => {
             let children = tree.nodes[root].children.iter();
             let times: Vec<_> = children.filter_map(|child| times(tree, corrections, *child)).collect();
@@ -55,13 +55,13 @@ pub fn critical_path(tree: &TraceTree, corrections: &[i64]) -> Vec<CriticalStep>
     steps
 }
 
-/// A span that is being looked at, from its end backwards.
+/// A span whose children are visited from the last to the first.
 struct Frame {
     node: usize,
     start: u64,
-    /// What is later is settled.
+    /// Everything after this time is already assigned.
     cursor: u64,
-    /// Children by their end, the latest last.
+    /// Children sorted by their end, the latest last.
     children: Vec<(u64, u64, usize)>,
 }
 
@@ -73,12 +73,12 @@ impl Frame {
             (child_start < child_end).then_some((child_end, child_start, *child))
         };
         let mut children: Vec<_> = tree.nodes[node].children.iter().filter_map(within).collect();
-        // Of those that end together the longest comes first.
+        // Among children that end together the longest comes first.
         children.sort_by(|left, right| left.0.cmp(&right.0).then(right.1.cmp(&left.1)));
         Self { node, start, cursor: end, children }
     }
 
-    /// The child that ended last before the cursor.
+    /// The last child that ended before the cursor.
     fn next_child(&mut self) -> Option<(u64, u64, usize)> {
         while let Some((end, start, child)) = self.children.pop() {
             if end <= self.cursor {
@@ -89,7 +89,7 @@ impl Frame {
     }
 }
 
-/// When a node's span started and ended; none where that is not known.
+/// Start and end of a node's span; none if they are unknown.
 fn times(tree: &TraceTree, corrections: &[i64], node: usize) -> Option<(u64, u64)> {
     let index = tree.nodes.get(node)?.span?;
     let span = tree.spans.get(index)?;

@@ -1,11 +1,11 @@
 //! Who calls whom, by the rules of Zipkin's dependency linker.
 //!
-//! A call counts once, at its server. Clients count only where nothing below them was reported, which
-//! stands for services without a tracer. Messages are links to and from the broker. A span of no kind that
-//! knows both sides is taken for a client.
+//! A call is counted once, at its server. A client is counted only if nothing below it was reported, which
+//! means that the callee has no tracer. Messages are links to and from the broker. A span without a kind that
+//! names both sides is treated as a client.
 //!
-//! Where the mesh saw the calls of a trace, each of these is one call and nothing is inferred: only what did
-//! not pass the mesh is taken from the tracers.
+//! Where the mesh recorded the calls of a trace, each of them is counted as it is; the tracers only contribute what
+//! did not pass the mesh.
 
 use std::collections::HashMap;
 
@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{ReportedSpan, SpanKind, TraceTree, has_failed, is_mesh_call};
 
-/// How often one service called another.
+/// The calls from one service to another, in the shape of Zipkin's API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DependencyLink {
-    /// Who called.
+    /// The calling service.
     pub parent: String,
-    /// Who was called.
+    /// The called service.
     pub child: String,
-    /// How often.
+    /// Number of calls.
     pub call_count: u64,
-    /// How often it failed.
+    /// Number of failed calls.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub error_count: u64,
 }
@@ -33,38 +33,38 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// All calls from one service to another, with how long they took.
+/// The calls from one service to another, with rates and durations.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallEdge {
-    /// Who called.
+    /// The calling service.
     pub parent: String,
-    /// Who was called.
+    /// The called service.
     pub child: String,
-    /// How often.
+    /// Number of calls.
     pub call_count: u64,
-    /// How often for each second, of the time in which any calls were made.
+    /// Calls per second, between the first and the last call of any edge.
     pub calls_per_second: f64,
-    /// How often it failed.
+    /// Number of failed calls.
     pub error_count: u64,
-    /// The share of calls that failed.
+    /// The share of calls that failed, 0 to 1.
     pub error_share: f64,
-    /// Half of the calls took no longer; none where nobody said how long they took.
+    /// Median duration; none if no call has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<u64>,
-    /// 99 of 100 calls took no longer.
+    /// 99th percentile of the durations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<u64>,
 }
 
-/// Adds up the links of traces.
+/// Collects the links of many traces.
 #[derive(Debug, Default)]
 pub struct Linker {
     places: HashMap<(String, String), usize>,
     links: Vec<DependencyLink>,
-    /// How long the calls of each link took.
+    /// Durations of the calls of each link.
     durations: Vec<Vec<u64>>,
-    /// The start of the first and of the last call.
+    /// Start of the first and of the last call.
     time: Option<(u64, u64)>,
 }
 
@@ -81,7 +81,7 @@ impl Linker {
         }
     }
 
-    /// Adds a link that was counted elsewhere.
+    /// Adds a link that was counted elsewhere, as by an imported Zipkin.
     pub fn add_link(&mut self, link: DependencyLink) {
         let key = (link.parent.clone(), link.child.clone());
         match self.places.get(&key).and_then(|at| self.links.get_mut(*at)) {
@@ -97,12 +97,12 @@ impl Linker {
         }
     }
 
-    /// The links, in the order in which they were first seen.
+    /// The links in the order in which they were first added.
     pub fn links(self) -> Vec<DependencyLink> {
         self.links
     }
 
-    /// The links with rates and times, by their names.
+    /// The links with rates and durations, sorted by name.
     pub fn edges(self) -> Vec<CallEdge> {
         let seconds = self.time.map_or(1.0, |(first, last)| ((last - first) as f64 / 1e6).max(1.0));
         let edge = |(link, mut durations): (DependencyLink, Vec<u64>)| {
@@ -128,7 +128,7 @@ impl Linker {
         edges
     }
 
-    /// Counts a call and, where its span is known, how long it took.
+    /// Counts a call and the duration of its span.
     fn count_call(&mut self, parent: &str, child: &str, is_error: bool, span: &ReportedSpan) {
         self.count(parent, child, is_error);
         let place = self.places.get(&(parent.to_lowercase(), child.to_lowercase()));
@@ -141,13 +141,13 @@ impl Linker {
         }
     }
 
-    /// A span of a trace whose calls the mesh saw.
+    /// Adds a span of a trace whose calls the mesh recorded.
     fn add_seen(&mut self, tree: &TraceTree, at: usize, span: &ReportedSpan) {
         let (service, remote) = (span.local.service.as_deref(), span.remote.service.as_deref());
         let (Some(service), Some(remote)) = (service, remote) else { return };
         match span.kind {
             _ if is_mesh_call(span) => self.count_call(service, remote, has_failed(span), span),
-            // Nothing below it: the call went past the mesh, to something without a tracer.
+            // Nothing below it: the call did not pass the mesh and its callee has no tracer.
             Some(SpanKind::Client | SpanKind::Producer) if tree.nodes[at].children.is_empty() => {
                 self.count_call(service, remote, has_failed(span), span);
             }
@@ -166,7 +166,7 @@ impl Linker {
     }
 
     fn add_span(&mut self, tree: &TraceTree, at: usize, span: &ReportedSpan) {
-        // What is below a client knows better who was called.
+        // A span below the client knows better who was called.
         if span.kind == Some(SpanKind::Client) && !tree.nodes[at].children.is_empty() {
             return;
         }
@@ -193,7 +193,7 @@ impl Linker {
         if let Some(ancestor) = ancestor
             && let Some(above) = ancestor.local.service.as_deref()
         {
-            // The call that led here was not reported; whether it failed is not known.
+            // The client was not reported, so whether the call failed is unknown.
             if kind == SpanKind::Client && service.is_some_and(|service| service != above) {
                 self.count(above, service.unwrap_or_default(), false);
             }
@@ -210,7 +210,7 @@ impl Linker {
     }
 }
 
-/// The nearest span above that is one side of a call; local spans may lie between.
+/// The nearest ancestor that is one side of a call; internal spans may lie between.
 fn remote_ancestor(tree: &TraceTree, at: usize) -> Option<&ReportedSpan> {
     let mut above = tree.nodes[at].parent;
     while let Some(node) = above {

@@ -1,4 +1,4 @@
-//! Joins the pieces of spans.
+//! Joins spans that were reported in pieces.
 //!
 //! A span may come in several pieces, and the two sides of a call may share an id. Pieces of one side are
 //! joined; sides stay apart, and a server's missing `shared` flag or parent is filled in from its client.
@@ -10,10 +10,10 @@ use std::mem::take;
 use super::{Endpoint, ReportedSpan, SpanKind};
 use crate::ids::{SpanId, TraceId};
 
-/// Puts the spans of each trace together, in the order in which traces first appear.
+/// Groups spans by trace, in the order in which traces first appear.
 ///
-/// Unless ids are taken strictly, a 64-bit id is the same as any 128-bit id with the same low half. What was
-/// sent twice, as senders do that miss an answer, is there once.
+/// Unless `strict`, a 64-bit id equals any 128-bit id with the same low half. Duplicates, which senders produce
+/// when they miss a response, are dropped.
 pub fn group_by_trace(spans: Vec<ReportedSpan>, strict: bool) -> Vec<Vec<ReportedSpan>> {
     let mut places: HashMap<u128, usize> = HashMap::new();
     let mut traces: Vec<Vec<ReportedSpan>> = Vec::new();
@@ -30,17 +30,19 @@ pub fn group_by_trace(spans: Vec<ReportedSpan>, strict: bool) -> Vec<Vec<Reporte
     traces.into_iter().map(unique).collect()
 }
 
-/// How many earlier spans with its id one is compared with; nobody sends more of them and means well.
-const COMPARED: usize = 16;
+/// A span is compared with this many earlier ones of its id. Only hostile senders send more, and comparing with
+/// all of them would take quadratic time.
+const MAX_COMPARED: usize = 16;
 
 fn unique(spans: Vec<ReportedSpan>) -> Vec<ReportedSpan> {
     let mut latest: HashMap<SpanId, usize> = HashMap::with_capacity(spans.len());
-    // For each span that is kept, the one with its id before it.
+    // For each kept span, the index of the previous one with its id.
     let mut before: Vec<Option<usize>> = Vec::with_capacity(spans.len());
     let mut kept: Vec<ReportedSpan> = Vec::with_capacity(spans.len());
     for span in spans {
         let last = latest.get(&span.id).copied();
-        let mut earlier = std::iter::successors(last, |at| before.get(*at).copied().flatten()).take(COMPARED);
+        let mut earlier =
+            std::iter::successors(last, |at| before.get(*at).copied().flatten()).take(MAX_COMPARED);
         if earlier.any(|at| kept.get(at) == Some(&span)) {
             continue;
         }
@@ -51,10 +53,10 @@ fn unique(spans: Vec<ReportedSpan>) -> Vec<ReportedSpan> {
     kept
 }
 
-/// Joins the pieces of the spans of one trace; they come out in the order of their ids, clients first.
+/// Joins the pieces of the spans of one trace; the result is sorted by id, clients first.
 pub fn merge_pieces(mut spans: Vec<ReportedSpan>) -> Vec<ReportedSpan> {
     spans.sort_by(order);
-    // Where lengths of ids are mixed, the longest is shown.
+    // Where ids of both lengths occur, the longest is shown.
     let longest = spans.iter().map(|span| span.trace).find(|trace| is_long(*trace));
     let mut joined: Vec<ReportedSpan> = Vec::with_capacity(spans.len());
     let mut pieces = spans.into_iter().peekable();
@@ -89,7 +91,7 @@ fn is_long(trace: TraceId) -> bool {
     trace.0 >> 64 != 0
 }
 
-/// Clients before servers before what shares an id; unknown endpoints first, so that they join the known.
+/// Clients before servers before shared ids; unknown endpoints first, so that they are joined to known ones.
 fn order(left: &ReportedSpan, right: &ReportedSpan) -> Ordering {
     let side = |span: &ReportedSpan| match (span.shared, span.kind) {
         (true, _) => 2,
@@ -113,7 +115,8 @@ fn unknown_last<T: Ord>(left: Option<&T>, right: Option<&T>) -> Ordering {
     left.is_none().cmp(&right.is_none()).then_with(|| left.cmp(&right))
 }
 
-/// A client is never a piece of a server, even where one service calls itself and forgets the flag.
+/// Whether two pieces may be of one side. A client is never a piece of a server, even if a service calls itself and
+/// forgets the flag.
 fn same_side(left: Option<SpanKind>, right: Option<SpanKind>) -> bool {
     match (left, right) {
         (Some(left), Some(right)) => left == right,
@@ -121,7 +124,7 @@ fn same_side(left: Option<SpanKind>, right: Option<SpanKind>) -> bool {
     }
 }
 
-/// Fills in what is not known of an endpoint; says no, and changes nothing, where the two differ.
+/// Fills in missing parts of an endpoint; returns false and changes nothing if the two contradict each other.
 fn try_join(known: &mut Endpoint, more: &Endpoint) -> bool {
     fn differ<T: PartialEq>(left: Option<&T>, right: Option<&T>) -> bool {
         matches!((left, right), (Some(left), Some(right)) if left != right)

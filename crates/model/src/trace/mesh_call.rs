@@ -1,4 +1,4 @@
-//! What the mesh saw, told as a tracer would tell it.
+//! Turns what the mesh recorded into the span that a tracer would have reported.
 //!
 //! A mesh span is the caller's side of a call. The callee's own span has it as its parent or shares its id,
 //! so both join in one tree.
@@ -6,11 +6,11 @@
 use super::{Endpoint, ReportedSpan, SpanKind};
 use crate::span::{Parentage, Payload, Span, Wire};
 
-/// Bytes of a body that become a tag.
-const BODY: usize = 16 << 10;
+/// The most bytes of a body that become a tag: Zipkin's UI renders tags in full.
+const MAX_BODY_TAG: usize = 16 << 10;
 
-/// Headers whose values are never shown.
-const SECRET: [&str; 7] = [
+/// Headers whose values are always redacted.
+const SECRET_HEADERS: [&str; 7] = [
     "authorization",
     "proxy-authorization",
     "cookie",
@@ -20,20 +20,20 @@ const SECRET: [&str; 7] = [
     "x-csrf-token",
 ];
 
-/// Whether a span tells what the mesh saw.
+/// Whether a span was recorded by the mesh.
 pub fn is_mesh_call(span: &ReportedSpan) -> bool {
     span.tag("faultscope.wire").is_some()
 }
 
 /// The span as the caller's tracer would have reported it.
 ///
-/// Where payload was recorded it has the tags `req`, `req_headers` and `res`, with secrets left out.
+/// Where payload was recorded it has the tags `req`, `req_headers` and `res`, with secrets redacted.
 pub fn report_call(span: &Span) -> ReportedSpan {
     let mut out = ReportedSpan::new(span.trace, span.id);
     out.parent = span.parent;
     out.kind = Some(SpanKind::Client);
     out.name = match span.wire {
-        // A path may hold ids; names are looked up in lists, so it is told in a tag.
+        // Span names fill drop-down lists and a path may contain ids, so the path becomes a tag.
         Wire::Http1 | Wire::Http2 | Wire::WebSocket => span.method.to_lowercase(),
         Wire::Tcp | Wire::Tls => span.operation(),
     };
@@ -109,7 +109,7 @@ fn wire(wire: Wire) -> &'static str {
 }
 
 fn body(bytes: &[u8]) -> String {
-    let (shown, rest) = bytes.split_at(bytes.len().min(BODY));
+    let (shown, rest) = bytes.split_at(bytes.len().min(MAX_BODY_TAG));
     let mut text = String::from_utf8_lossy(shown).into_owned();
     if !rest.is_empty() {
         text.push_str(&format!("… {} more bytes", rest.len()));
@@ -119,10 +119,10 @@ fn body(bytes: &[u8]) -> String {
 
 fn headers(headers: &[(String, String)]) -> String {
     let shown = headers.iter().map(|(name, value)| {
-        let secret = SECRET.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+        let secret = SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
         let value = if secret { "[redacted]" } else { value.as_str() };
         serde_json::json!([name, value])
     });
-    // Pairs, not an object: a header may come twice, and order can matter.
+    // Pairs, not an object: a header may occur twice, and order can matter.
     serde_json::Value::Array(shown.collect()).to_string()
 }

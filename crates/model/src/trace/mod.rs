@@ -1,4 +1,4 @@
-//! Traces: what instrumented services report, what the mesh saw, and what both mean together.
+//! Traces: what instrumented services report, what the mesh records, and how both are joined.
 //!
 //! The rules are Zipkin's, because its reporters are what most services have: a span may come in pieces, and
 //! the two sides of a call may share one id.
@@ -32,12 +32,12 @@ pub use query::TraceQuery;
 pub use reported::{Endpoint, INSTANCE_TAG, ReportedSpan, SpanKind};
 pub use tree::{TraceNode, TraceTree};
 
-/// Whether the span failed: by its status, or by a tag `error` with any text but `false`.
+/// Whether the span failed: by its status, or by a tag `error` other than `false`.
 pub fn has_failed(span: &ReportedSpan) -> bool {
     span.failed || span.tag("error").is_some_and(|error| error != "false")
 }
 
-/// When a trace started: its root's start, or else the earliest; none when no span has a start.
+/// The start of a trace: that of its root, or else the earliest; none if no span has a start.
 pub fn trace_start_us(spans: &[ReportedSpan]) -> Option<u64> {
     let mut earliest: Option<u64> = None;
     for span in spans {

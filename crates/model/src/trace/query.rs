@@ -1,26 +1,26 @@
-//! What people and tools ask of traces.
+//! Conditions of a search for traces.
 
 use serde::{Deserialize, Serialize};
 
-/// What a search for traces asks.
+/// Conditions that a trace must meet; absent ones are not checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TraceQuery {
-    /// A service that takes part.
+    /// A service with at least one span in the trace.
     pub service: Option<String>,
     /// The other side of one of that service's spans.
     pub remote_service: Option<String>,
-    /// A span's name.
+    /// The name of a span.
     pub name: Option<String>,
-    /// Tags with their values, or annotations and tag keys without one: all must be there.
+    /// Tags with their values, or annotations and tag keys without one; all must be present.
     pub terms: Vec<(String, Option<String>)>,
-    /// The least duration of a span in microseconds.
+    /// The shortest duration of a span in microseconds.
     pub least_us: Option<u64>,
-    /// The greatest.
+    /// The longest duration of a span in microseconds.
     pub most_us: Option<u64>,
-    /// Microseconds since 1970: traces that start at or before this.
+    /// The latest start in microseconds since 1970.
     pub end_us: u64,
-    /// How far back from there, in microseconds.
+    /// The time window before `end_us`, in microseconds.
     pub lookback_us: u64,
-    /// How many traces, the newest first.
+    /// The largest number of traces; the newest are kept.
     pub limit: usize,
 }

@@ -1,7 +1,7 @@
 //! The tree of a trace.
 //!
-//! Clients are found by their id; servers that share one by id and endpoint, since several may have
-//! answered. Every span has its place, also without a parent, with a wrong one, or in a circle.
+//! Clients are found by id; servers that share it by id and endpoint, since several may have
+//! answered. Every span gets a place, even without a parent, with a wrong one, or in a cycle.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -12,27 +12,27 @@ use crate::ids::SpanId;
 /// A trace as a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceTree {
-    /// The spans, their pieces joined.
+    /// The spans, joined from their pieces.
     pub spans: Vec<ReportedSpan>,
-    /// The nodes, in the order of the spans; last the root above all, where no span is one.
+    /// One node for each span in the same order, then the virtual root if no span is the root.
     pub nodes: Vec<TraceNode>,
-    /// Which node is the root; none for a trace without spans.
+    /// Index of the root; none for a trace without spans.
     pub root: Option<usize>,
 }
 
-/// A place in the tree.
+/// A node of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TraceNode {
-    /// Which span it is; none for a root that was not reported.
+    /// Index of its span; none for the virtual root.
     pub span: Option<usize>,
-    /// The node above.
+    /// Index of the parent node.
     pub parent: Option<usize>,
-    /// The nodes below, by their start; those without one first.
+    /// Indexes of the child nodes, by start; those without a start first.
     pub children: Vec<usize>,
 }
 
 impl TraceTree {
-    /// Puts the spans of one trace in their places.
+    /// Builds the tree from the spans of one trace.
     pub fn new(spans: Vec<ReportedSpan>) -> Self {
         let spans = merge_pieces(spans);
         let mut tree = Self { nodes: Vec::with_capacity(spans.len() + 1), spans, root: None };
@@ -40,7 +40,7 @@ impl TraceTree {
             return tree;
         }
         let places = Places::new(&tree.spans);
-        // Of several spans without a parent the earliest is the root, and the others belong below it.
+        // Of several spans without a parent the earliest becomes the root, and the others its children.
         let parentless = |(index, span): (usize, &ReportedSpan)| {
             (span.parent.is_none() && !span.shared).then_some((Reverse(span.start_us.map(Reverse)), index))
         };
@@ -64,7 +64,7 @@ impl TraceTree {
         self.spans.get(self.nodes.get(node)?.span?)
     }
 
-    /// The nodes that have a span, breadth first.
+    /// The nodes with a span, breadth first.
     pub fn breadth_first(&self) -> Vec<usize> {
         let mut queue: VecDeque<usize> = self.root.into_iter().collect();
         let mut out = Vec::with_capacity(self.spans.len());
@@ -78,7 +78,7 @@ impl TraceTree {
         out
     }
 
-    /// The nodes that have a span, depth first, each with its depth: the order of a waterfall.
+    /// The nodes with a span, depth first with their depth: the order of a waterfall.
     pub fn depth_first(&self) -> Vec<(usize, usize)> {
         let mut stack: Vec<(usize, usize)> = self.root.map(|root| (root, 0)).into_iter().collect();
         let mut out = Vec::with_capacity(self.spans.len());
@@ -93,7 +93,7 @@ impl TraceTree {
         out
     }
 
-    /// Cuts circles at their earliest span, so that every way up ends.
+    /// Cuts cycles at their earliest span, so that every path upwards ends.
     fn break_circles(&mut self, root: usize) {
         const NEW: u8 = 0;
         const ON_THE_WAY: u8 = 1;
@@ -142,13 +142,13 @@ impl TraceTree {
         }
         let spans = &self.spans;
         for node in &mut self.nodes {
-            // A node's number is its span's number.
+            // The index of a node is the index of its span.
             node.children.sort_by_key(|at| spans.get(*at).and_then(|span| span.start_us));
         }
     }
 }
 
-/// Where spans are found.
+/// Indexes to look up the parent of a span.
 struct Places<'a> {
     own: HashMap<SpanId, usize>,
     shared: HashMap<(SpanId, &'a Endpoint), usize>,
@@ -177,9 +177,9 @@ impl<'a> Places<'a> {
         places
     }
 
-    /// The best parent, from the most particular to the least.
+    /// The best parent: the most specific match wins.
     fn parent(&self, index: usize, span: &'a ReportedSpan, spans: &[ReportedSpan]) -> Option<usize> {
-        // A server that shares its client's id is below that client.
+        // A server that shares its client's id is a child of that client.
         let client = self.own.get(&span.id).filter(|_| span.shared);
         let found = client.copied().or_else(|| {
             let parent = span.parent?;

@@ -1,13 +1,13 @@
-//! The addresses of a slot: one network for each slot, one place for each instance, one alias for each callee.
+//! The addresses of a slot: one network per slot, one address per instance, one alias per callee.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use faultscope_model::plan::Plan;
 
-/// Bits of a slot's network that tell its addresses apart.
+/// Host bits of a slot's network: 4096 addresses, enough for a thousand instances and their callees.
 const HOST_BITS: u32 = 12;
-/// Networks are taken from 10.208.0.0 on, where people rarely have their own.
+/// The first of the networks that slots use; 10.208.0.0/9 is rarely in use.
 const FIRST: u32 = u32::from_be_bytes([10, 208, 0, 0]);
 const NETWORKS: u32 = 512;
 const SIDECAR: u32 = 2;
@@ -19,27 +19,27 @@ const END: u32 = (1 << HOST_BITS) - 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Subnet(u32);
 
-/// Addresses given out so far; they stay the same as long as the slot lives.
+/// Assigned addresses; they stay the same as long as the slot exists.
 #[derive(Debug)]
 pub(super) struct Addresses {
     subnet: Subnet,
     places: BTreeMap<String, u32>,
     aliases: BTreeMap<String, u32>,
-    /// Names that callers use, with the callee each means.
+    /// Host names that callers use, each with its callee.
     names: BTreeMap<String, String>,
 }
 
 // === impl Subnet ===
 
 impl Subnet {
-    /// Networks that the routes of this machine leave free, in an order that differs from label to label.
+    /// Networks that no route of this machine uses, in an order that depends on the label.
     pub(super) fn candidates(label: &str, routes: &str) -> impl Iterator<Item = Self> {
         let taken: BTreeSet<(u32, u32)> = routes.lines().skip(1).filter_map(route).collect();
         let start = label.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
         let at = move |n: u32| Self(FIRST + (((start.wrapping_add(n)) % NETWORKS) << HOST_BITS));
         (0..NETWORKS).map(at).filter(move |subnet| {
             let own = !((1_u32 << HOST_BITS) - 1);
-            // A default route takes nothing, and neither does one of a whole class, as of a VPN.
+            // A default route, or one for all of 10.0.0.0/8 as VPNs set it, does not exclude a network.
             !taken
                 .iter()
                 .any(|(net, mask)| mask.count_ones() > 8 && (net & mask & own) == (subnet.0 & mask & own))
@@ -51,7 +51,7 @@ impl Subnet {
         format!("{}/{}", Ipv4Addr::from(self.0), 32 - HOST_BITS)
     }
 
-    /// Where the sidecar is.
+    /// The address of the sidecar.
     pub(super) fn sidecar(self) -> Ipv4Addr {
         Ipv4Addr::from(self.0 + SIDECAR)
     }
@@ -75,40 +75,40 @@ impl Addresses {
         Self { subnet, places, aliases, names }
     }
 
-    /// Gives addresses to everything in a plan, and forgets the names of the plan before. Fails when there
-    /// are more than fit.
+    /// Assigns addresses to everything in a plan and forgets the names of the plan before. Fails if there
+    /// are too many.
     pub(super) fn learn(&mut self, plan: &Plan) -> Result<(), String> {
         for instance in &plan.instances {
-            give(&mut self.places, &instance.id.to_string(), PLACES, ALIASES)?;
+            assign(&mut self.places, &instance.id.to_string(), PLACES, ALIASES)?;
         }
         let services = plan.ports.keys().map(|s| (s.as_str(), s.as_str()));
         let aliases = plan.aliases.iter().map(|(name, service)| (name.as_str(), service.as_str()));
         let externals = plan.externals.iter().map(|e| (e.host.as_str(), e.service.as_str()));
         self.names.clear();
         for (name, callee) in services.chain(aliases).chain(externals) {
-            give(&mut self.aliases, callee, ALIASES, END)?;
+            assign(&mut self.aliases, callee, ALIASES, END)?;
             self.names.insert(name.to_owned(), callee.to_owned());
         }
         Ok(())
     }
 
-    /// Where an instance is.
+    /// The address of an instance.
     pub(super) fn place(&self, instance: &str) -> Option<Ipv4Addr> {
         self.places.get(instance).map(|n| Ipv4Addr::from(self.subnet.0 + n))
     }
 
-    /// Where instances reach a callee.
+    /// The address at which instances reach a callee.
     pub(super) fn alias(&self, callee: &str) -> Option<Ipv4Addr> {
         self.aliases.get(callee).map(|n| Ipv4Addr::from(self.subnet.0 + n))
     }
 
-    /// Where the test, which lives in the sidecar's network, reaches a callee.
+    /// The address at which the test, which runs in the sidecar's network, reaches a callee.
     pub(super) fn test_alias(&self, callee: &str) -> Option<Ipv4Addr> {
         let number = self.aliases.get(callee)? - ALIASES;
         Some(Ipv4Addr::new(127, 1, (number / 250) as u8, (1 + number % 250) as u8))
     }
 
-    /// The names that instances know, in the form of `--add-host`.
+    /// The host names for instances, in the form of `--add-host`.
     pub(super) fn extra_hosts(&self) -> Vec<String> {
         let line = |(name, callee): (&String, &String)| Some(format!("{name}:{}", self.alias(callee)?));
         self.names.iter().filter_map(line).collect()
@@ -123,7 +123,7 @@ impl Addresses {
     }
 }
 
-fn give(given: &mut BTreeMap<String, u32>, name: &str, first: u32, end: u32) -> Result<(), String> {
+fn assign(given: &mut BTreeMap<String, u32>, name: &str, first: u32, end: u32) -> Result<(), String> {
     let next = first + given.len() as u32;
     if given.contains_key(name) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Reserving listeners for a plan, and reaching it.
+//! Reserves the listeners of a plan, and applies it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,11 +18,11 @@ use crate::process::parts::drain;
 use crate::starting::{check_order, start_in_order};
 use crate::{Deployed, Deployment, PlatformError, PlatformErrorKind, Reservation, ReservedListener};
 
-/// Containers that are being started at once; waiting for readiness does not count.
+/// Containers that are started at once; waiting for readiness does not count.
 const STARTS_AT_ONCE: usize = 8;
 
 impl Slot {
-    /// Ends what the plan does not keep and opens listeners.
+    /// Stops what the plan does not keep and opens listeners.
     pub(super) async fn reserve(&self, plan: &Plan) -> Result<Reservation, PlatformError> {
         let _turn = self.turn.lock().await;
         let destroyed = self.end_others(plan).await?;
@@ -32,7 +32,7 @@ impl Slot {
         let (at, hosts) = {
             let mut addresses = self.addresses();
             let learnt = addresses.learn(plan);
-            learnt.map_err(|e| bad_plan("give out addresses", e))?;
+            learnt.map_err(|e| bad_plan("assign addresses", e))?;
             let localhost = plan.localhost();
             let at: Vec<_> = plan
                 .listeners(false)
@@ -64,7 +64,7 @@ impl Slot {
             node: i.node,
             address: addresses.place(&i.id.to_string()).map(IpAddr::V4),
         };
-        // The test has listeners of its own instead of an address.
+        // The test has its own listeners instead of a source address.
         let test = Caller { instance: InstanceId::test(), node: NodeId::default(), address: None };
         let endpoint =
             |i: &InstancePlan| Endpoint { instance: i.id.clone(), node: i.node, addresses: BTreeMap::new() };
@@ -75,7 +75,7 @@ impl Slot {
         })
     }
 
-    /// Reaches the plan.
+    /// Applies the plan.
     pub(super) async fn apply(
         self: &Arc<Self>,
         plan: &Plan,
@@ -97,7 +97,7 @@ impl Slot {
         tokio::select! {
             biased;
             () = cancel.cancelled() => {
-                return Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, "reach the plan"));
+                return Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, "apply the plan"));
             }
             started = self.start_all(&create) => started?,
         }
@@ -110,7 +110,7 @@ impl Slot {
         Ok(Deployment { instances: instances.collect(), created: create.len(), destroyed, kept: kept.len() })
     }
 
-    /// Starts instances, each when the services it comes after are ready.
+    /// Starts instances, each when the services it waits for are ready.
     async fn start_all(self: &Arc<Self>, create: &[&InstancePlan]) -> Result<(), PlatformError> {
         let room = &Semaphore::new(STARTS_AT_ONCE);
         start_in_order(create, |instance| async move {
@@ -123,7 +123,7 @@ impl Slot {
     }
 }
 
-/// Where a callee is listened for: for instances, for the test by name, and for the test on `localhost`.
+/// The listeners of a callee: for instances, for the test by name, and for the test on `localhost`.
 fn listeners_of(
     localhost: &BTreeMap<u16, (ServiceName, u16)>,
     spec: ListenerSpec,

@@ -1,4 +1,4 @@
-//! The container engine: the few things that are asked of it, and whose fault it is when they fail.
+//! The container engine: the few requests that are sent to it, and how its errors are classified.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,19 +26,19 @@ use super::{NAME, bad_plan, trouble};
 use crate::process::parts::this_owner;
 use crate::{PlatformError, PlatformErrorKind};
 
-/// How long the engine may take for one answer.
+/// How long the engine may take for one response.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Where the engine listens unless `DOCKER_HOST` says otherwise.
+/// The socket of the engine unless `DOCKER_HOST` is set.
 const SOCKET: &str = "/var/run/docker.sock";
 
 /// The label that names a slot.
 pub(super) const SLOT: &str = "faultscope.slot";
-/// The label that names the tool that made something.
+/// The label that names the tool that created something.
 pub(super) const OWNER: &str = "faultscope.owner";
 /// The label that names an instance.
 pub(super) const INSTANCE: &str = "faultscope.instance";
 
-/// What a container prints, as it comes.
+/// The output of a container as it is printed.
 pub(super) type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
 
 /// A connection to the engine.
@@ -63,7 +63,7 @@ pub(super) struct Labelled {
 }
 
 impl Engine {
-    /// Connects and agrees on a version of the interface.
+    /// Connects and negotiates the API version.
     pub(super) async fn connect(host: Option<&str>) -> Result<Self, PlatformError> {
         let host = host.map(str::to_owned).or_else(|| std::env::var("DOCKER_HOST").ok());
         let host = host.unwrap_or_else(|| format!("unix://{SOCKET}"));
@@ -83,7 +83,7 @@ impl Engine {
         Ok(Self { docker })
     }
 
-    /// The engine's own interface.
+    /// The client of the engine.
     pub(super) fn docker(&self) -> &Docker {
         &self.docker
     }
@@ -94,7 +94,7 @@ impl Engine {
         Ok(self.docker.create_container(Some(options), body).await?.id)
     }
 
-    /// What the container prints from now on; attached before it starts, nothing is missed.
+    /// The output of the container from now on; attached before it starts, nothing is missed.
     pub(super) async fn attach(&self, container: &str) -> Result<Output, Error> {
         let options =
             AttachContainerOptions { stream: true, stdout: true, stderr: true, ..Default::default() };
@@ -105,7 +105,7 @@ impl Engine {
         self.docker.start_container(container, None).await
     }
 
-    /// Asks a container to end, and ends it after `patience`.
+    /// Sends SIGTERM, and SIGKILL after `patience`.
     pub(super) async fn stop(&self, container: &str, patience: Duration) {
         let seconds = i32::try_from(patience.as_millis().div_ceil(1000)).unwrap_or(i32::MAX);
         let options = StopContainerOptions { t: Some(seconds), ..Default::default() };
@@ -114,12 +114,12 @@ impl Engine {
         }
     }
 
-    /// Ends a container at once and removes it; one that is not there is fine.
+    /// Kills and removes a container; one that does not exist is fine.
     pub(super) async fn remove(&self, container: &str) -> Result<(), Error> {
         let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
         match self.docker.remove_container(container, Some(options)).await {
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
-            // Someone else removes it already: gone is gone, but only when it is.
+            // Someone else is removing it; that counts once it is gone.
             Err(Error::DockerResponseServerError { status_code: 409, .. }) => {
                 self.gone(container).await;
                 Ok(())
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// Waits for the end of a container that was started. `None` when it was removed or the engine is lost.
+    /// Waits for a started container to end. `None` if it was removed or the engine is gone.
     pub(super) async fn ended(&self, container: &str) -> Option<Ended> {
         let options = WaitContainerOptions { condition: "not-running".into() };
         let waited = self.docker.wait_container(container, Some(options)).next().await;
@@ -148,17 +148,17 @@ impl Engine {
         let state = self.docker.inspect_container(container, None).await.ok()?.state;
         let out_of_memory = state.and_then(|s| s.oom_killed).unwrap_or(false);
         let status = i32::try_from(status).unwrap_or(-1);
-        // The engine says 128 + n for signal n, like a shell.
+        // The engine reports 128 + n for signal n, as a shell does.
         let signal = (129..=159).contains(&status).then(|| status - 128);
         Some(Ended { code: signal.is_none().then_some(status), signal, out_of_memory })
     }
 
-    /// A handle of a container's first process, where it is a process of this machine as the tool sees it.
+    /// A handle of the main process of a container, if it is a process of this machine as the tool sees it.
     pub(super) async fn process(&self, container: &str) -> Option<OwnedFd> {
         let state = self.docker.inspect_container(container, None).await.ok()?.state?;
         let pid = Pid::from_raw(i32::try_from(state.pid?).ok()?)?;
         let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        // The engine may count processes differently; control groups name the container.
+        // The engine may count process ids differently; the control group names the container.
         let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
         groups.contains(container).then_some(process)
     }
@@ -169,7 +169,7 @@ impl Engine {
         let _ = tokio::time::timeout(PATIENCE, removed.next()).await;
     }
 
-    /// What a container uses now.
+    /// The resource usage of a container.
     pub(super) async fn stats(&self, container: &str) -> Option<ContainerStatsResponse> {
         let options = StatsOptions { stream: false, one_shot: true };
         self.docker.stats(container, Some(options)).next().await?.ok()
@@ -187,7 +187,7 @@ impl Engine {
         docker.events(Some(options)).filter_map(|event| async { event.ok()?.actor?.id }).boxed()
     }
 
-    /// Where an image's programs start.
+    /// The working directory of an image.
     pub(super) async fn working_directory(&self, image: &str) -> Result<String, Error> {
         let inspected = self.docker.inspect_image(image).await?;
         let directory = inspected.config.and_then(|c| c.working_dir).unwrap_or_default();
@@ -198,7 +198,7 @@ impl Engine {
         self.docker.inspect_image(image).await.is_ok()
     }
 
-    /// Makes an image from an archive of its files.
+    /// Creates an image from an archive of its files.
     pub(super) async fn import(&self, name: &str, tag: &str, archive: Vec<u8>) -> Result<(), Error> {
         let options = CreateImageOptions {
             from_src: Some("-".into()),
@@ -214,10 +214,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a network that leads nowhere but to its own members. `false` when its addresses are taken.
+    /// Creates an internal network. `false` if its addresses are taken.
     pub(super) async fn make_network(&self, name: &str, slot: &str, subnet: Subnet) -> Result<bool, Error> {
         let config = IpamConfig { subnet: Some(subnet.text()), ..Default::default() };
-        // Newer engines then give the host no address there either; older ones know no such option.
+        // Newer engines then assign no address to the host either; older ones ignore the option.
         let isolated = ("com.docker.network.bridge.gateway_mode_ipv4", "isolated");
         let request = NetworkCreateRequest {
             name: name.to_owned(),
@@ -280,7 +280,7 @@ impl Engine {
         Ok(found.into_iter().flatten().filter_map(|v| labelled(Some(v.name), Some(v.labels))).collect())
     }
 
-    /// Starts a command inside a running container.
+    /// Starts a command in a running container.
     pub(super) async fn exec(
         &self,
         container: &str,
@@ -293,21 +293,21 @@ impl Engine {
         }
     }
 
-    /// How a command inside a container ended.
+    /// The exit code of a command in a container.
     pub(super) async fn exec_code(&self, id: &str) -> Result<Option<i32>, Error> {
         let code = self.docker.inspect_exec(id).await?.exit_code;
         Ok(code.and_then(|code| i32::try_from(code).ok()))
     }
 }
 
-/// Labels of everything that belongs to a slot.
+/// The labels of everything that belongs to a slot.
 pub(super) fn labels(slot: &str, instance: Option<&str>) -> HashMap<String, String> {
     let mut labels = HashMap::from([(SLOT.to_owned(), slot.to_owned()), (OWNER.to_owned(), this_owner())]);
     labels.extend(instance.map(|name| (INSTANCE.to_owned(), name.to_owned())));
     labels
 }
 
-/// An error of the engine as one of this platform: whose fault it is shows in what it says.
+/// Converts an error of the engine; its text shows whether the plan is to blame.
 pub(super) fn fault(action: impl Into<String>, error: Error) -> PlatformError {
     const OF_THE_PLAN: [&str; 5] = [
         "No such image",
@@ -326,7 +326,7 @@ pub(super) fn fault(action: impl Into<String>, error: Error) -> PlatformError {
     }
 }
 
-/// An error of the engine where only a kind of I/O error fits.
+/// An error of the engine as an I/O error.
 pub(super) fn as_io(error: Error) -> io::Error {
     io::Error::other(error)
 }

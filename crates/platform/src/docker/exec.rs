@@ -1,4 +1,4 @@
-//! Running a test's command in a slot, bounded in time and output, with nothing left behind.
+//! Runs a test's command in a slot, bounded in time and output, with nothing left behind.
 
 use std::io;
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::{NAME, bad_plan, image, trouble};
 use crate::log::capture;
 use crate::{Execution, Exit, Place, PlatformError, PlatformErrorKind};
 
-/// Bytes that wait between the engine and what bounds them.
+/// The buffer between the engine's stream and the reader that bounds it.
 const PIPE: usize = 64 << 10;
 
 impl Slot {
@@ -91,7 +91,7 @@ impl Slot {
             _ => (image::name(), self.own_mounts(&[])),
         };
         mounts.push(image::bind(&self.hosts_file(), Path::new("/etc/hosts"), true));
-        // Reports of test runners go there.
+        // Test runners write their reports there.
         mounts.push(image::bind(&self.spec.state, &self.spec.state, false));
         let mut env = run.env.clone();
         env.entry("FAULTSCOPE_INSTANCE".into()).or_insert_with(|| InstanceId::test().to_string());
@@ -147,7 +147,7 @@ impl Slot {
         }
     }
 
-    /// Runs a probe's command where an instance runs.
+    /// Runs the command of a probe in an instance.
     pub(super) async fn run_inside(&self, life: &Life, words: &[String]) -> io::Result<bool> {
         let (id, mut output) = self.engine.exec(&life.container, command(words)).await.map_err(as_io)?;
         while output.next().await.is_some() {}
@@ -162,7 +162,7 @@ enum Stop {
     Cancelled,
 }
 
-/// A test's container, removed also when nobody waits for it any more.
+/// A test's container; removed even if the future that waits for it is dropped.
 struct Unattended(Option<Engine>, String);
 
 impl Drop for Unattended {
@@ -197,7 +197,7 @@ async fn captured(mut output: Output, limit: usize) -> (String, String) {
     let (mut stderr, err) = tokio::io::duplex(PIPE);
     let sorted = async move {
         while let Some(Ok(piece)) = output.next().await {
-            // The other ends are read to their end, so writing cannot fail.
+            // The other ends are read to the end, so writing cannot fail.
             let _ = match piece {
                 LogOutput::StdErr { message } => stderr.write_all(&message).await,
                 other => stdout.write_all(&other.into_bytes()).await,

@@ -28,9 +28,9 @@ use crate::process::parts::name_own;
 use crate::readiness::{Reach, Waited, over_too_soon, wait_until_ready};
 use crate::{PlatformError, PlatformErrorKind, PlatformEvent, now_us};
 
-/// How long the last words of a dead instance are waited for.
+/// How long to wait for the last output of a dead instance.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long word of exhausted memory may come after the end it caused.
+/// How long after the end of an instance the engine may report that memory ran out.
 const LATE_WORD: Duration = Duration::from_millis(500);
 
 /// One start of an instance.
@@ -42,13 +42,13 @@ pub(super) struct Life {
     process: Option<OwnedFd>,
     volumes: Vec<(String, String)>,
     started: Instant,
-    /// Microseconds since 1970 at its start.
+    /// Its start in microseconds since 1970.
     pub(super) started_us: u64,
-    /// How many lives of this instance came before.
+    /// The number of earlier lives of this instance.
     pub(super) restarts: u32,
     /// How many of them ended because memory ran out.
     pub(super) kills: u32,
-    /// Its end was asked for, so nobody needs to be told.
+    /// Its end was requested, so it is not reported.
     asked: AtomicBool,
     paused: AtomicBool,
     ready_after: Mutex<Option<Duration>>,
@@ -56,7 +56,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// Starts an instance; a restart brings the data and the log of the life before.
+    /// Starts an instance; a restart passes on the data and the log of the life before.
     pub(super) async fn start(
         slot: &Arc<Slot>,
         plan: InstancePlan,
@@ -84,7 +84,7 @@ impl Life {
         let (engine, label) = (slot.engine.clone(), slot.spec.label.clone());
         let (is_new, names) = (before.is_none(), volumes.clone());
         let container_name = format!("faultscope-{label}-{name}-{}", slot.next_key());
-        // A task of its own: whoever drops this start half-way leaves no container that nobody knows.
+        // A task of its own: dropping this future half-way must not leave an unknown container.
         let made = tokio::spawn(async move {
             let _making = making;
             if is_new {
@@ -136,7 +136,7 @@ impl Life {
         self.ended.borrow().as_ref().is_some_and(|ended| ended.out_of_memory)
     }
 
-    /// Returns when the instance is ready, or says why it will not be.
+    /// Returns when the instance is ready, or an error with the reason why it will not be.
     pub(super) async fn ready(&self, slot: &Arc<Slot>) -> Result<(), PlatformError> {
         let readiness = &self.plan.ready;
         let target = Target { slot, life: self };
@@ -195,13 +195,13 @@ impl Life {
     }
 
     /// Its end is asked for from now on: nobody needs to be told of it.
-    pub(super) fn ask(&self) {
+    pub(super) fn mark_requested(&self) {
         self.asked.store(true, Ordering::Release);
     }
 
     /// Ends it: asks first when there is patience, and returns when its container is gone. Its data stays.
     pub(super) async fn stop(&self, slot: &Slot, patience: Duration) -> Result<(), PlatformError> {
-        self.ask();
+        self.mark_requested();
         if self.paused.swap(false, Ordering::AcqRel) {
             let _ = slot.engine.pause(&self.container, false).await;
         }
@@ -291,17 +291,17 @@ async fn base(slot: &Slot, plan: &InstancePlan) -> Result<(ContainerCreateBody, 
         mounts: Some(mounts),
         network_mode: Some(slot.network.clone()),
         extra_hosts: Some(extra_hosts),
-        // Names that are not in the hosts file lead nowhere, and at once.
+        // Names that are not in the hosts file fail at once.
         dns: Some(vec![slot.subnet.sidecar().to_string()]),
         memory,
-        // The same again: no swap beyond it.
+        // The same value again: no swap.
         memory_swap: memory,
         nano_cpus: plan.limits.cpu.map(|cores| (cores * 1e9) as i64),
         pids_limit: plan.limits.pids.map(i64::from),
         log_config: Some(no_log()),
         ..Default::default()
     };
-    // A tool's own cell has no entry point to keep; an image's own stays, as in Compose.
+    // The tool's own cell has no entry point to keep; that of an image stays, as in Compose.
     let body = ContainerCreateBody {
         image: Some(image),
         hostname: Some(name.clone()),
@@ -316,7 +316,7 @@ async fn base(slot: &Slot, plan: &InstancePlan) -> Result<(ContainerCreateBody, 
     Ok((body, directory))
 }
 
-/// A container's output as bytes, both streams in order.
+/// The output of a container as bytes, both streams in order.
 fn reader(output: Output) -> impl tokio::io::AsyncRead + Send {
     StreamReader::new(output.map(|piece| piece.map(|p| p.into_bytes()).map_err(as_io)))
 }

@@ -40,14 +40,14 @@ use crate::{
 
 const NAME: &str = "docker";
 
-/// What the back end must know.
+/// Options of the back end.
 #[derive(Debug, Clone, Default)]
 pub struct DockerOptions {
-    /// Where the engine is, as in `DOCKER_HOST`, which counts when this is not set.
+    /// The engine's address as in `DOCKER_HOST`, which is used if this is not set.
     pub host: Option<String>,
-    /// The image that commands of tests run in; that of the first service when not set.
+    /// The image in which commands of tests run; that of the first service if not set.
     pub test_image: Option<String>,
-    /// The tool's own folder, where the next start looks for what a dead one left.
+    /// The tool's folder, in which leftovers of a dead tool are found.
     pub state: Option<PathBuf>,
 }
 
@@ -98,7 +98,7 @@ impl Platform for DockerPlatform {
             snapshots: false,
             pause: true,
             most_slots: None,
-            notes: vec!["durable data of containers cannot be kept as snapshots yet".into()],
+            notes: vec!["snapshots of durable data are not supported for containers yet".into()],
         }
     }
 
@@ -133,7 +133,7 @@ impl Platform for DockerPlatform {
     fn events(&self, slot: SlotId) -> broadcast::Receiver<PlatformEvent> {
         match self.slot(slot) {
             Ok(slot) => slot.events.subscribe(),
-            // A slot that is not open has no events, now or later.
+            // A slot that is not open never has events.
             Err(_) => broadcast::Sender::new(1).subscribe(),
         }
     }
@@ -176,7 +176,7 @@ impl Platform for DockerPlatform {
     }
 
     async fn snapshot(&self, _slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
-        Err(unsupported(format!("keep the data of {instance}"), "not yet"))
+        Err(unsupported(format!("take a snapshot of {instance}"), "not yet"))
     }
 
     async fn restore(
@@ -185,7 +185,7 @@ impl Platform for DockerPlatform {
         instance: &InstanceId,
         _snapshot: &Snapshot,
     ) -> Result<(), PlatformError> {
-        Err(unsupported(format!("put back the data of {instance}"), "not yet"))
+        Err(unsupported(format!("restore the data of {instance}"), "not yet"))
     }
 
     async fn intact(&self, slot: SlotId) -> Result<(), PlatformError> {
@@ -207,7 +207,7 @@ impl Platform for DockerPlatform {
     }
 
     async fn reap_orphans(&self) -> Result<Reaped, PlatformError> {
-        let action = "remove what a dead tool left";
+        let action = "remove what a killed faultscope left behind";
         let states = lock(&self.states).clone();
         let reaping = tokio::task::spawn_blocking(move || reap(&[], &states));
         let mut reaped = reaping.await.map_err(|e| trouble(action, e))?;
@@ -242,7 +242,7 @@ async fn measure(slot: &Slot, life: &Life) -> Option<Sample> {
     let memory = stats.memory_stats.unwrap_or_default();
     let parts = memory.stats.unwrap_or_default();
     let part = |names: &[&str]| names.iter().find_map(|name| parts.get(*name)).copied();
-    // The engine hands on what its control groups say; version 1 and 2 name things differently.
+    // The engine passes on its control groups; versions 1 and 2 name things differently.
     let idle = part(&["total_inactive_file", "inactive_file"]).unwrap_or_default();
     let mapped = part(&["total_mapped_file", "file_mapped"]).unwrap_or_default();
     let networks = stats.networks.unwrap_or_default();
@@ -267,7 +267,7 @@ async fn measure(slot: &Slot, life: &Life) -> Option<Sample> {
     Some(Sample { instance: life.plan.id.clone(), at_us, values })
 }
 
-/// Something the engine or the machine refused.
+/// An error of the engine or the machine.
 fn trouble(
     action: impl Into<String>,
     source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -275,7 +275,7 @@ fn trouble(
     PlatformError::new(PlatformErrorKind::Infrastructure, NAME, action).because(source)
 }
 
-/// Something the plan asks for that cannot be.
+/// Something in the plan that cannot be done.
 fn bad_plan(
     action: impl Into<String>,
     source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -283,7 +283,7 @@ fn bad_plan(
     PlatformError::new(PlatformErrorKind::BadPlan, NAME, action).because(source)
 }
 
-/// Something this back end cannot do.
+/// Something that this back end does not support.
 fn unsupported(action: impl Into<String>, why: &str) -> PlatformError {
     PlatformError::new(PlatformErrorKind::Unsupported, NAME, action).because(why)
 }

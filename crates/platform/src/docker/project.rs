@@ -1,4 +1,4 @@
-//! What runs of a Compose project: read only, for those who want its circumstance.
+//! Lists the running containers of a Compose project, to capture its circumstance. Read-only.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,17 +9,17 @@ use super::engine::{Engine, fault};
 use super::{DockerOptions, DockerPlatform};
 use crate::PlatformError;
 
-/// The label that Compose gives the containers of a project.
+/// The label that Compose gives to the containers of a project.
 const PROJECT: &str = "com.docker.compose.project";
 /// The label that names the service.
 const SERVICE: &str = "com.docker.compose.service";
-/// The label of containers that were run for one command.
+/// The label of containers that `docker compose run` started.
 const ONE_OFF: &str = "com.docker.compose.oneoff";
-/// More containers than this are no project.
+/// More containers than this are not one project; each costs a request to the engine.
 const MOST: usize = 2_000;
 
 impl DockerPlatform {
-    /// The running containers of a Compose project, and the names of all projects when it has none.
+    /// The running containers of a Compose project, and the names of all projects if it has none.
     pub async fn project(
         options: &DockerOptions,
         project: &str,
@@ -51,7 +51,7 @@ impl Engine {
                 Some(image) => self.docker().inspect_image(image).await.ok(),
                 None => None,
             };
-            // What the image brings is no setting of the project.
+            // Variables of the image are not settings of the project.
             let brought = env(own.and_then(|image| image.config).and_then(|c| c.env));
             let mut set = env(config.env);
             set.retain(|key, value| brought.get(key) != Some(value));

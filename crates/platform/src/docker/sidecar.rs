@@ -1,4 +1,4 @@
-//! A slot's sidecar as the tool sees it: a container whose sockets the tool uses as its own.
+//! The tool's side of a sidecar: a container whose sockets the tool uses as its own.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -19,14 +19,14 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::engine::{Engine, fault, labels};
 use super::{image, trouble};
-use crate::process::parts::{Link, ListenAt, MOST_FDS, Request, watched};
+use crate::process::parts::{Link, ListenAt, MAX_FDS, Request, watched};
 use crate::{PlatformError, SlotSpec};
 
-/// How long a sidecar may take to come up.
+/// How long a sidecar may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Sockets fetched at once: most calls then need no word with the sidecar.
+/// Sockets fetched at once, so that most calls need no round trip to the sidecar.
 const SOCKETS_AT_ONCE: usize = 8;
-/// Where the tool's socket and program are inside.
+/// Paths of the tool's socket and executable in the container.
 const INSIDE: &str = "/run/faultscope";
 const PROGRAM: &str = "/faultscope";
 
@@ -39,7 +39,7 @@ pub(super) struct Sidecar {
 }
 
 impl Sidecar {
-    /// Starts a sidecar in a network and waits until it can be asked.
+    /// Starts a sidecar in a network and waits until it accepts requests.
     pub(super) async fn start(
         engine: &Engine,
         spec: &SlotSpec,
@@ -56,10 +56,10 @@ impl Sidecar {
         let host = HostConfig {
             mounts: Some(mounts),
             network_mode: Some(network.to_owned()),
-            // Tests share it: names that are not in their hosts file lead nowhere, and at once.
+            // Tests share its network: names that are not in their hosts file fail at once.
             dns: Some(vec![address.to_string()]),
             cap_drop: words(&["ALL"]),
-            // Addresses of its own network, and the tool's socket whoever owns it.
+            // To add addresses to its network, and to open the tool's socket whoever owns it.
             cap_add: words(&["NET_ADMIN", "NET_BIND_SERVICE", "DAC_OVERRIDE"]),
             security_opt: words(&["label=disable"]),
             readonly_rootfs: Some(true),
@@ -84,7 +84,7 @@ impl Sidecar {
             tokio::select! {
                 accepted = accept(&listening) => accepted.map_err(|e| trouble(action, e)),
                 _ = engine.ended(&container) => Err(trouble(action, "it ended at once")),
-                () = tokio::time::sleep(PATIENCE) => Err(trouble(action, "it does not call back")),
+                () = tokio::time::sleep(PATIENCE) => Err(trouble(action, "it did not connect to the tool in time")),
             }
         };
         let came = coming.await;
@@ -98,30 +98,30 @@ impl Sidecar {
         }
     }
 
-    /// Whether it still answers.
+    /// Fails if it no longer answers.
     pub(super) async fn answers(&self) -> io::Result<()> {
-        self.link.ask(Request::Aliases { addresses: Vec::new() }, &[]).await.map(|_| ())
+        self.link.request(Request::Aliases { addresses: Vec::new() }, &[]).await.map(|_| ())
     }
 
-    /// Gives the sidecar's network further addresses.
+    /// Adds addresses to the sidecar's network.
     pub(super) async fn add(&self, addresses: &[Ipv4Addr]) -> io::Result<()> {
         for some in addresses.chunks(500) {
             let addresses = some.to_vec();
-            self.link.ask(Request::Aliases { addresses }, &[]).await?;
+            self.link.request(Request::Aliases { addresses }, &[]).await?;
         }
         Ok(())
     }
 
-    /// Listeners inside its network, in the order asked for.
+    /// Opens listeners in its network, in the given order.
     pub(super) async fn listen(&self, at: &[(Ipv4Addr, u16)]) -> io::Result<Vec<TcpListener>> {
         let mut opened = Vec::with_capacity(at.len());
-        for some in at.chunks(MOST_FDS) {
+        for some in at.chunks(MAX_FDS) {
             let place = |(address, port): &(Ipv4Addr, u16)| ListenAt {
                 place: None,
                 address: SocketAddr::V4(SocketAddrV4::new(*address, *port)),
             };
             let listeners = some.iter().map(place).collect();
-            let sockets = self.link.ask(Request::Listen { listeners }, &[]).await?;
+            let sockets = self.link.request(Request::Listen { listeners }, &[]).await?;
             if sockets.len() != some.len() {
                 return Err(io::Error::other("listeners were lost on the way"));
             }
@@ -137,7 +137,7 @@ impl Sidecar {
             Some(socket) => socket,
             None => {
                 let request = Request::Sockets { place: String::new(), count: SOCKETS_AT_ONCE };
-                let mut fetched = self.link.ask(request, &[]).await?;
+                let mut fetched = self.link.request(request, &[]).await?;
                 let none = || io::Error::other("the sidecar sent no socket");
                 let socket = fetched.pop().ok_or_else(none)?;
                 self.sockets().append(&mut fetched);
@@ -166,7 +166,7 @@ pub(super) fn endpoint(network: &str, address: Ipv4Addr) -> NetworkingConfig {
     NetworkingConfig { endpoints_config: Some(HashMap::from([(network.to_owned(), settings)])) }
 }
 
-/// The engine keeps nothing of what a container prints: the tool reads and bounds it.
+/// The engine keeps no log of a container: the tool reads and bounds its output.
 pub(super) fn no_log() -> HostConfigLogConfig {
     HostConfigLogConfig { typ: Some("none".into()), config: None }
 }
@@ -176,7 +176,7 @@ fn listen(door: &Path) -> io::Result<AsyncFd<OwnedFd>> {
     fs::create_dir_all(door)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    // By way of the open folder, as the path itself may be longer than an address holds.
+    // Through the open folder, since the path may be longer than a socket address allows.
     let folder = File::open(door)?;
     let path = format!("/proc/self/fd/{}/link", folder.as_raw_fd());
     rustix::net::bind(&socket, &SocketAddrUnix::new(path.as_str())?)?;

@@ -1,4 +1,4 @@
-//! A slot: a network that leads nowhere, a sidecar in it, and the containers of one trial at a time.
+//! A slot: an internal network, a sidecar in it, and the containers of one trial at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,17 +22,17 @@ use super::engine::{Engine, SLOT, fault};
 use super::life::Life;
 use super::sidecar::Sidecar;
 use super::{DockerOptions, bad_plan, image, trouble, unsupported};
-use crate::process::parts::{claim, give_up};
+use crate::process::parts::{claim, remove_slot_folder};
 use crate::{PlatformError, PlatformEvent, SlotSpec};
 
-/// Events kept for a receiver that is slow to look.
-const MOST_EVENTS: usize = 1024;
+/// Events buffered for a slow receiver.
+const MAX_EVENTS: usize = 1024;
 /// How long the engine may take to notice that an instance has ended.
 const LAST_BREATH: Duration = Duration::from_secs(2);
-/// How long a process takes to end once its connections are closed.
+/// How long a process may take to end after its connections were closed.
 const FALLING: Duration = Duration::from_millis(10);
 
-/// A slot.
+/// A slot with its network, sidecar and containers.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) spec: SlotSpec,
@@ -47,21 +47,21 @@ pub(super) struct Slot {
     lives: Mutex<BTreeMap<InstanceId, Arc<Life>>>,
     /// Containers in which memory ran out.
     exhausted: watch::Sender<BTreeSet<String>>,
-    /// Cancelled when everything of the trial must go.
+    /// Cancelled when everything of the trial must end.
     era: Mutex<CancellationToken>,
-    /// Held while a container is being made, so that clearing does not overlook it.
+    /// Held while a container is created, so that clearing the slot does not miss it.
     making: Arc<tokio::sync::RwLock<()>>,
     keys: AtomicU64,
-    /// Instances that `reserve` ended, to be counted by the next `apply`.
+    /// Instances that `reserve` stopped; the next `apply` reports them.
     pub(super) destroyed: AtomicUsize,
-    /// One change of what runs at a time.
+    /// Serializes changes of what runs.
     pub(super) turn: tokio::sync::Mutex<()>,
-    /// The image that tests run in unless told otherwise: one of the plan's own.
+    /// The default image for tests: one of the plan's own.
     pub(super) test_image: Mutex<Option<String>>,
 }
 
 impl Slot {
-    /// Makes the slot's network and starts its sidecar.
+    /// Creates the slot's network and starts its sidecar.
     pub(super) async fn open(
         spec: &SlotSpec,
         engine: &Engine,
@@ -86,7 +86,7 @@ impl Slot {
             Ok(sidecar) => sidecar,
             Err(error) => {
                 let _ = engine.remove_network(&network).await;
-                let _ = give_up(&folder);
+                let _ = remove_slot_folder(&folder);
                 return Err(error);
             }
         };
@@ -96,7 +96,7 @@ impl Slot {
             folder,
             network,
             subnet,
-            events: broadcast::Sender::new(MOST_EVENTS),
+            events: broadcast::Sender::new(MAX_EVENTS),
             sidecar: Mutex::new(Arc::new(sidecar)),
             addresses: Mutex::new(Addresses::new(subnet)),
             lives: Mutex::default(),
@@ -113,17 +113,17 @@ impl Slot {
         Ok(slot)
     }
 
-    /// The sidecar of now.
+    /// The current sidecar.
     pub(super) fn sidecar(&self) -> Arc<Sidecar> {
         Arc::clone(&lock(&self.sidecar))
     }
 
-    /// Addresses given out.
+    /// The assigned addresses.
     pub(super) fn addresses(&self) -> MutexGuard<'_, Addresses> {
         lock(&self.addresses)
     }
 
-    /// Instances, the dead ones included until they are replaced.
+    /// All instances; dead ones stay until they are replaced.
     pub(super) fn lives(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Arc<Life>>> {
         lock(&self.lives)
     }
@@ -133,22 +133,22 @@ impl Slot {
         self.lives().get(instance).cloned()
     }
 
-    /// Fires when everything of the trial must go.
+    /// Cancelled when everything of the trial must end.
     pub(super) fn era(&self) -> CancellationToken {
         lock(&self.era).clone()
     }
 
-    /// To be held while a container is being made.
+    /// To be held while a container is created.
     pub(super) async fn making(&self) -> OwnedRwLockReadGuard<()> {
         Arc::clone(&self.making).read_owned().await
     }
 
-    /// A number that was not used in this slot before.
+    /// A number that is unique in this slot.
     pub(super) fn next_key(&self) -> u64 {
         self.keys.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Where an instance's log goes.
+    /// The log file of an instance.
     pub(super) fn log_file(&self, instance: &InstanceId) -> PathBuf {
         self.folder.join("logs").join(format!("{instance}.log"))
     }
@@ -158,15 +158,15 @@ impl Slot {
         self.folder.join("hosts")
     }
 
-    /// What the tool's own program needs to run: itself, its libraries, the application's files.
+    /// Mounts for the tool's executable: itself, its libraries, the application's files.
     pub(super) fn own_mounts(&self, except: &[PathBuf]) -> Vec<Mount> {
         let mut mounts = image::mounts(&self.spec.program, &self.spec.program);
         mounts.extend(self.application_mounts(except));
         mounts
     }
 
-    /// What is in the application's folder, read-only, but not the tool's own folder and not what these
-    /// paths are in. The folder itself belongs to the container, so that it can be written to and is fresh.
+    /// Mounts the content of the application's folder read-only, except the tool's folder and the given paths. The
+    /// folder itself belongs to the container, so that it is writable and fresh.
     pub(super) fn application_mounts(&self, except: &[PathBuf]) -> Vec<Mount> {
         let entries = fs::read_dir(&self.spec.application).into_iter().flatten().flatten();
         let is_wanted = |path: &PathBuf| {
@@ -198,14 +198,14 @@ impl Slot {
         let sidecar = self.sidecar();
         tokio::select! {
             connected = sidecar.connect(address, port) => connected,
-            // Nobody answers for the address of a container that is gone: waiting would only take time.
+            // Nobody answers for the address of a removed container, so connecting would only time out.
             () = life.over() => Err(refused()),
         }
     }
 
-    /// Returns when everything that has happened to instances was told.
+    /// Returns when everything that has happened to instances was reported as an event.
     pub(super) async fn settle(&self) {
-        // A connection breaks a little before its process counts as ended.
+        // A connection breaks slightly before its process counts as ended.
         tokio::time::sleep(FALLING).await;
         let lives: Vec<_> = self.lives().values().filter(|life| !life.is_over()).cloned().collect();
         let settle = async |life: Arc<Life>| {
@@ -217,8 +217,8 @@ impl Slot {
         join_all(lives.into_iter().map(settle)).await;
     }
 
-    /// Says that memory ran out in an instance that goes on. Its main process may be the victim; then its end
-    /// says so.
+    /// Reports that memory ran out in an instance that goes on. If its main process was killed, its exit reports
+    /// that instead.
     async fn settle_memory(&self, life: &Life) {
         let is_exhausted = self.exhausted.borrow().contains(&life.container);
         if !is_exhausted || tokio::time::timeout(LAST_BREATH, life.over()).await.is_ok() {
@@ -231,7 +231,7 @@ impl Slot {
         }
     }
 
-    /// Ends what the plan does not keep, and says how many living instances that were.
+    /// Stops what the plan does not keep and returns how many living instances that were.
     pub(super) async fn end_others(&self, plan: &Plan) -> Result<usize, PlatformError> {
         let lives: Vec<Arc<Life>> = self.lives().values().cloned().collect();
         let running: Vec<_> =
@@ -240,7 +240,7 @@ impl Slot {
         let ended: Vec<_> = lives.into_iter().filter(|life| !kept.contains(&life.plan.id)).collect();
         let destroyed = ended.iter().filter(|life| !life.is_over()).count();
         let end = |life: &Arc<Life>| {
-            // Where everything is made anew, nobody is left to notice how gently it went.
+            // If everything is replaced anyway, a graceful stop has no benefit.
             let patience = match plan.reset {
                 Reset::Restart => Duration::ZERO,
                 Reset::Keep => life.plan.stop_within,
@@ -259,7 +259,7 @@ impl Slot {
         Ok(destroyed)
     }
 
-    /// Ends everything of the trial at once; a sidecar that is lost is replaced.
+    /// Ends everything of the trial at once; a lost sidecar is replaced.
     pub(super) async fn clear(&self) -> Result<(), PlatformError> {
         let action = format!("clear {}", self.spec.id);
         self.empty().await?;
@@ -286,7 +286,7 @@ impl Slot {
         };
         removed.await.map_err(|e| fault(action.as_str(), e))?;
         let folder = self.folder.clone();
-        let removed = tokio::task::spawn_blocking(move || give_up(&folder)).await;
+        let removed = tokio::task::spawn_blocking(move || remove_slot_folder(&folder)).await;
         let removed = removed.map_err(io::Error::other).and_then(|r| r);
         removed.map_err(|e| trouble(action, e))
     }
@@ -294,10 +294,10 @@ impl Slot {
     async fn empty(&self) -> Result<(), PlatformError> {
         let action = || format!("clear {}", self.spec.id);
         self.era().cancel();
-        self.lives().values().for_each(|life| life.ask());
+        self.lives().values().for_each(|life| life.mark_requested());
         self.remove_containers().await.map_err(|e| fault(action(), e))?;
         let _turn = self.turn.lock().await;
-        // Once more, after whatever was still being made.
+        // Again, for containers that were being created.
         let _nothing_else = self.making.write().await;
         self.remove_containers().await.map_err(|e| fault(action(), e))?;
         let volumes = self.engine.volumes(&self.label()).await;
@@ -325,7 +325,7 @@ impl Slot {
     }
 }
 
-/// Takes the first network that is free.
+/// Takes the first free network.
 async fn make_network(engine: &Engine, label: &str, name: &str) -> Result<Subnet, PlatformError> {
     let action = "make the slot's network";
     let routes = fs::read_to_string("/proc/net/route").unwrap_or_default();
@@ -338,7 +338,7 @@ async fn make_network(engine: &Engine, label: &str, name: &str) -> Result<Subnet
     Err(trouble(action, "every address range is taken"))
 }
 
-/// Notes when memory runs out, and says so when the instance goes on.
+/// Records when memory runs out, and reports it if the instance goes on.
 async fn watch_memory(slot: Weak<Slot>, engine: Engine) {
     let Some(label) = slot.upgrade().map(|slot| slot.spec.label.clone()) else {
         return;

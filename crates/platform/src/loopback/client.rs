@@ -1,4 +1,4 @@
-//! Calls in the name of an instance or of the test, through the listeners that the mesh has.
+//! Calls on behalf of an instance or the test, through the listeners of the mesh.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,14 +15,14 @@ use tokio::net::TcpStream;
 
 use super::lock;
 
-/// Where a caller finds a host and its port.
+/// The listener for each caller, host and port.
 pub(super) type Ways = Mutex<BTreeMap<(InstanceId, String, u16), SocketAddr>>;
 
-/// Headers that tell which request a call belongs to.
+/// Headers that propagate the trace context.
 const CONTEXT: [HeaderName; 2] =
     [HeaderName::from_static("traceparent"), HeaderName::from_static("tracestate")];
 
-/// Calls services by their names; each call has a connection of its own.
+/// Calls services by name, with a new connection for each call.
 #[derive(Debug, Clone)]
 pub struct Client {
     caller: InstanceId,
@@ -35,7 +35,7 @@ impl Client {
         Self { caller, ways, context: HeaderMap::new() }
     }
 
-    /// The same, with the context of a request that is being handled.
+    /// Adds the context of a request that is being handled.
     pub(super) fn within(mut self, headers: &HeaderMap) -> Self {
         for name in CONTEXT {
             self.context.extend(headers.get(&name).map(|value| (name, value.clone())));
@@ -53,7 +53,7 @@ impl Client {
         self.send(request(Method::POST, url, body.into())?).await
     }
 
-    /// Sends a request, by HTTP/2 if that is its version. Whatever status comes is an answer.
+    /// Sends a request, over HTTP/2 if that is its version. Any status is a response, not an error.
     pub async fn send(&self, mut request: Request<Bytes>) -> io::Result<Response<Bytes>> {
         for (name, value) in &self.context {
             request.headers_mut().entry(name).or_insert_with(|| value.clone());
@@ -66,7 +66,7 @@ impl Client {
                 hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.map_err(broken)?;
             return drive(connection, async { sender.send_request(request.map(Full::new)).await }).await;
         }
-        // HTTP/1 names its host beside the path.
+        // HTTP/1 names the host in a header.
         if let (Some(authority), Ok(path)) =
             (uri.authority(), uri.path_and_query().map_or("/", |path| path.as_str()).parse())
         {
@@ -79,11 +79,11 @@ impl Client {
         drive(connection, async { sender.send_request(request.map(Full::new)).await }).await
     }
 
-    /// Connects to a port of a service, for what is not HTTP.
+    /// Connects to a port of a service, for other protocols than HTTP.
     pub async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let address = lock(&self.ways).get(&(self.caller.clone(), host.to_owned(), port)).copied();
         let unknown = || {
-            let reason = format!("{} knows no {host}:{port}", self.caller);
+            let reason = format!("{} has no route to {host}:{port}", self.caller);
             io::Error::new(io::ErrorKind::NotFound, reason)
         };
         TcpStream::connect(address.ok_or_else(unknown)?).await
@@ -96,7 +96,7 @@ fn request(method: Method, url: &str, body: Bytes) -> io::Result<Request<Bytes>>
     request.body(body).map_err(io::Error::other)
 }
 
-/// Waits for an answer with its whole body, while the connection is worked on in the same task.
+/// Waits for a response with its whole body, driving the connection in the same task.
 async fn drive(
     connection: impl Future,
     answer: impl Future<Output = hyper::Result<Response<hyper::body::Incoming>>>,
@@ -107,7 +107,7 @@ async fn drive(
     };
     let connection = async {
         connection.await;
-        // The answer knows how it ended.
+        // The response reports how it ended.
         std::future::pending().await
     };
     tokio::select! {

@@ -1,4 +1,4 @@
-//! What handlers are given, and what they give back.
+//! What handlers of the loopback platform receive and return.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ pub(super) type Start = Arc<dyn Fn(Instance) -> BoxFuture<'static, Result<(), En
 pub(super) type Program = Arc<dyn Fn(Test) -> BoxFuture<'static, ExitCode> + Send + Sync>;
 pub(super) type Clear = Arc<dyn Fn(SlotId) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Everything that was registered.
+/// All registered handlers.
 #[derive(Default)]
 pub(super) struct Handlers {
     pub(super) services: BTreeMap<String, Serve>,
@@ -33,15 +33,15 @@ pub(super) struct Handlers {
 /// How an instance ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// By itself, with this code.
+    /// Exits with this code.
     Exit(i32),
-    /// By a signal.
+    /// Is killed by this signal.
     Signal(i32),
-    /// By the kernel, because memory ran out.
+    /// Is killed by the kernel because memory ran out.
     OutOfMemory,
 }
 
-/// Words with values, as an instance keeps them.
+/// Key-value data of an instance.
 #[derive(Debug, Default)]
 pub struct Data(Mutex<BTreeMap<String, String>>);
 
@@ -56,15 +56,15 @@ pub struct Instance {
 pub struct Call {
     /// The request with its whole body.
     pub request: Request<Bytes>,
-    /// Who handles it.
+    /// The instance that handles it.
     pub instance: Instance,
 }
 
-/// What a handler answers.
+/// The response of a handler.
 #[derive(Debug)]
 pub struct Reply(pub(super) Response<Bytes>);
 
-/// A test's command that runs.
+/// A running test command.
 #[derive(Debug)]
 pub struct Test {
     pub(super) args: Vec<String>,
@@ -73,14 +73,14 @@ pub struct Test {
     pub(super) output: Arc<Output>,
 }
 
-/// What a test's command printed.
+/// The output of a test command.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) stdout: Mutex<String>,
     pub(super) stderr: Mutex<String>,
 }
 
-/// How a test's command ends: 0, or 1 and why on its stderr.
+/// How a test command ends: 0, or 1 with the reason on stderr.
 #[derive(Debug)]
 pub struct ExitCode {
     pub(super) code: i32,
@@ -90,8 +90,8 @@ pub struct ExitCode {
 // === impl Handlers ===
 
 impl Handlers {
-    /// What was registered for an instance: by the first word of its command, else by its service.
-    pub(super) fn of<'a, T>(of: &'a BTreeMap<String, T>, plan: &InstancePlan) -> Option<&'a T> {
+    /// The handler of an instance: by the first word of its command, else by its service.
+    pub(super) fn find<'a, T>(of: &'a BTreeMap<String, T>, plan: &InstancePlan) -> Option<&'a T> {
         let by_command = plan.command.first().and_then(|program| of.get(program));
         by_command.or_else(|| of.get(plan.id.service.as_str()))
     }
@@ -100,17 +100,17 @@ impl Handlers {
 // === impl Data ===
 
 impl Data {
-    /// The value of a word.
+    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<String> {
         lock(&self.0).get(key).cloned()
     }
 
-    /// Gives a word a value.
+    /// Sets the value of a key.
     pub fn set(&self, key: &str, value: impl fmt::Display) {
         lock(&self.0).insert(key.to_owned(), value.to_string());
     }
 
-    /// Adds to a number, which is 0 at first, and gives the sum.
+    /// Adds to a number, which starts at 0, and returns the sum.
     pub fn add(&self, key: &str, by: i64) -> i64 {
         let mut data = lock(&self.0);
         let sum = data.get(key).and_then(|value| value.parse().ok()).unwrap_or(0) + by;
@@ -130,42 +130,42 @@ impl Data {
 // === impl Instance ===
 
 impl Instance {
-    /// Its id.
+    /// The instance id.
     pub fn id(&self) -> &InstanceId {
         &self.life.plan.id
     }
 
-    /// How it is to be run.
+    /// The plan it was started from.
     pub fn plan(&self) -> &InstancePlan {
         &self.life.plan
     }
 
-    /// A variable of its environment.
+    /// An environment variable.
     pub fn env(&self, name: &str) -> Option<&str> {
         self.life.plan.env.get(name).map(String::as_str)
     }
 
-    /// What it knows until it ends.
+    /// Data that is lost when the instance ends.
     pub fn memory(&self) -> &Data {
         &self.life.memory
     }
 
-    /// What it knows until the trial ends, over restarts.
+    /// Data that survives restarts until the trial ends.
     pub fn durable(&self) -> &Data {
         &self.life.durable
     }
 
-    /// Calls others in its name, without the context of any request.
+    /// A client for calls without the context of a request.
     pub fn client(&self) -> Client {
         Client::new(self.id().clone(), Arc::clone(&self.life.ways))
     }
 
     /// Prints a line.
-    pub fn say(&self, line: impl fmt::Display) {
+    pub fn print(&self, line: impl fmt::Display) {
         self.life.log.push(format!("{line}\n").as_bytes());
     }
 
-    /// Counts memory as used, and ends the instance where that is more than its limit.
+    /// Adds to the used memory, and ends the instance if that exceeds its limit.
     pub async fn allocate(&self, bytes: u64) {
         if self.life.allocate(bytes) {
             return;
@@ -174,7 +174,7 @@ impl Instance {
         std::future::pending().await
     }
 
-    /// Ends the instance; whoever awaits this goes with it.
+    /// Ends the instance, including the task that awaits this.
     pub async fn exit(&self, code: i32) -> ! {
         self.life.end(Ending::Exit(code));
         std::future::pending().await
@@ -189,7 +189,7 @@ impl Call {
         self.request.uri().path()
     }
 
-    /// Calls others for the sake of this request: its trace context goes along.
+    /// A client for calls on behalf of this request: its trace context is propagated.
     pub fn client(&self) -> Client {
         self.instance.client().within(self.request.headers())
     }
@@ -198,23 +198,23 @@ impl Call {
 // === impl Test ===
 
 impl Test {
-    /// The words behind the command's name.
+    /// The arguments of the command.
     pub fn args(&self) -> &[String] {
         &self.args
     }
 
-    /// A variable of its environment.
+    /// An environment variable.
     pub fn env(&self, name: &str) -> Option<&str> {
         self.env.get(name).map(String::as_str)
     }
 
-    /// Calls services as the test does.
+    /// A client for the calls of the test.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
     /// Prints a line.
-    pub fn say(&self, line: impl fmt::Display) {
+    pub fn print(&self, line: impl fmt::Display) {
         lock(&self.output.stdout).push_str(&format!("{line}\n"));
     }
 }
@@ -255,7 +255,7 @@ impl From<&str> for Reply {
 }
 
 impl<Body: Into<Self>> From<(u16, Body)> for Reply {
-    /// A status that does not exist is a fault of the handler, and 500.
+    /// An invalid status is a mistake of the handler and becomes 500.
     fn from((status, body): (u16, Body)) -> Self {
         let mut reply = body.into();
         let status = http::StatusCode::from_u16(status);
@@ -264,7 +264,7 @@ impl<Body: Into<Self>> From<(u16, Body)> for Reply {
     }
 }
 
-/// What cannot be answered is a 502 with its reason, as of a service that passes on what it could not do.
+/// An error becomes 502 with its reason, as of a service that could not reach another one.
 impl<Body: Into<Self>> From<std::io::Result<Body>> for Reply {
     fn from(result: std::io::Result<Body>) -> Self {
         match result {

@@ -27,7 +27,7 @@ use crate::log::Log;
 use crate::readiness::{Reach, Waited, over_too_soon, wait_until_ready};
 use crate::{PlatformError, PlatformErrorKind, PlatformEvent, now_us};
 
-/// The memory of an instance that has done nothing yet.
+/// The memory usage of an instance that has allocated nothing.
 const EMPTY: u64 = 1 << 20;
 
 /// One start of an instance.
@@ -38,14 +38,14 @@ pub(super) struct Life {
     pub(super) log: Arc<Log>,
     pub(super) memory: Data,
     pub(super) durable: Data,
-    /// Where it listens, by the port that it means.
+    /// Its real addresses, by declared port.
     addresses: OnceLock<BTreeMap<u16, SocketAddr>>,
     started: Instant,
     started_us: u64,
-    /// How many lives came before, and how many of them and of this one ended for want of memory.
+    /// The number of earlier lives, and how many lives ended because memory ran out.
     restarts: u32,
     kills: AtomicU64,
-    /// Microseconds that its tasks have worked.
+    /// Microseconds of CPU time of its tasks.
     worked_us: AtomicU64,
     allocated: AtomicU64,
     ready_after: OnceLock<Duration>,
@@ -56,7 +56,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// Starts an instance; a restart brings the durable data and the log of the life before.
+    /// Starts an instance; a restart passes on the durable data and the log of the life before.
     pub(super) fn start(
         handlers: &Handlers,
         plan: InstancePlan,
@@ -69,8 +69,8 @@ impl Life {
             let program = plan.command.first().map_or("", String::as_str);
             bad_plan(format!("start {}", plan.id), format!("there is no handler `{program}`"))
         };
-        let serve = Handlers::of(&handlers.services, &plan).cloned().ok_or_else(unknown)?;
-        let hook = Handlers::of(&handlers.starts, &plan).cloned();
+        let serve = Handlers::find(&handlers.services, &plan).cloned().ok_or_else(unknown)?;
+        let hook = Handlers::find(&handlers.starts, &plan).cloned();
         let life = Arc::new(Self {
             plan,
             ways: Arc::clone(ways),
@@ -132,7 +132,7 @@ impl Life {
         Ok(listeners)
     }
 
-    /// Runs a task of this instance, which freezes and ends with it.
+    /// Spawns a task that is paused and ended with the instance.
     pub(super) fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
         let life = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -159,7 +159,7 @@ impl Life {
         });
     }
 
-    /// Returns when the instance is ready, or says why it will not be.
+    /// Returns when the instance is ready, or an error with the reason why it will not be.
     pub(super) async fn ready(&self, handlers: &Handlers) -> Result<(), PlatformError> {
         let left = (self.started + self.plan.ready.within).saturating_duration_since(Instant::now());
         let mut ended = self.ended.subscribe();
@@ -191,7 +191,7 @@ impl Life {
         self.ended.borrow().is_some()
     }
 
-    /// Ends it as if it did so itself: an event tells of it.
+    /// Ends it as if by itself, with an event.
     pub(super) fn end(&self, ending: Ending) {
         if !self.set_ended(ending) {
             return;
@@ -203,12 +203,12 @@ impl Life {
         let _ = self.events.send(PlatformEvent::Exited { instance, code, signal, out_of_memory });
     }
 
-    /// Ends it because that was asked for.
+    /// Ends it on request, without an event.
     pub(super) fn kill(&self) {
         self.set_ended(Ending::Signal(9));
     }
 
-    /// The same, and returns when all its tasks and sockets are gone.
+    /// As [`Self::kill`]; returns when all its tasks and sockets are gone.
     pub(super) async fn stop(&self) {
         self.kill();
         self.tasks.wait().await;
@@ -223,12 +223,12 @@ impl Life {
         })
     }
 
-    /// Freezes or thaws it.
+    /// Pauses or resumes it.
     pub(super) fn pause(&self, pause: bool) {
         self.is_paused.send_replace(pause);
     }
 
-    /// Counts memory; whether it is within the limit.
+    /// Adds to the used memory; returns whether it is within the limit.
     pub(super) fn allocate(&self, bytes: u64) -> bool {
         let all = self.allocated.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.plan.limits.memory.is_none_or(|limit| all <= limit.0)
@@ -241,7 +241,7 @@ impl Life {
         TcpStream::connect(address).await
     }
 
-    /// What it uses now.
+    /// Its current resource usage.
     pub(super) fn measure(&self) -> Sample {
         let memory =
             self.allocated.load(Ordering::Relaxed) as usize + self.memory.size() + self.durable.size();

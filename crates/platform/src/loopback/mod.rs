@@ -2,10 +2,10 @@
 //!
 //! Each instance is a task with real listeners on the loopback interface, and calls others through the
 //! listeners that [`Platform::reserve`] gave to the mesh, as a process of the `ports` isolation does. So the
-//! mesh is real, the deployments are real, and a trial takes milliseconds. Nothing is kept apart: handlers
+//! mesh is real, the deployments are real, and a trial takes milliseconds. There is no isolation: handlers
 //! share the test's process and must not touch what other tests use.
 //!
-//! What a plan runs is found by the first word of its command, else by the service's name. Tests' commands are
+//! The handler of an instance is found by the first word of its command, else by the service's name. Test commands are
 //! found by their first word among the programs.
 //!
 //! ```
@@ -24,7 +24,7 @@
 //!     })
 //!     .program("greet", |test: Test| async move {
 //!         // With a mesh on the listeners that `reserve` gave: test.client().get("http://greeter:8080/")
-//!         test.say(format!("asked with {:?}", test.args()));
+//!         test.print(format!("asked with {:?}", test.args()));
 //!         Ok::<(), String>(())
 //!     });
 //!
@@ -47,7 +47,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Trouble is scripted where it happens: [`Loopback::on_start`] lets an instance fail, wait or run out of memory
+//! Faults are scripted where they occur: [`Loopback::on_start`] lets an instance fail, wait or run out of memory
 //! before it listens, [`Instance::exit`] and [`Instance::allocate`] end it from within, [`Loopback::end`] from
 //! outside; [`Loopback::on_clear`] lets clearing a slot take its time, [`Loopback::lose_agent`] spoils a trial.
 
@@ -100,12 +100,12 @@ impl fmt::Debug for Loopback {
 }
 
 impl Loopback {
-    /// A back end that knows no service yet.
+    /// A back end without services.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has a service answer HTTP/1.1 and HTTP/2 requests on all its ports.
+    /// Registers a service that answers HTTP/1.1 and HTTP/2 requests on all its ports.
     pub fn service<Answer, Answering>(
         self,
         name: &str,
@@ -122,7 +122,7 @@ impl Loopback {
         self.tcp_service(name, move |instance, stream| http::serve(instance, stream, handler.clone()))
     }
 
-    /// Has a service do with each connection as it likes.
+    /// Registers a service that handles raw connections.
     pub fn tcp_service<Serving>(
         mut self,
         name: &str,
@@ -136,8 +136,8 @@ impl Loopback {
         self
     }
 
-    /// Says what the instances of a service do before they listen, also after a restart. One that never ends
-    /// is never ready; one that sleeps takes so long to be; an error is the end of the instance.
+    /// Registers what instances of a service do before they listen, also after a restart. A future that never
+    /// completes means never ready; one that sleeps delays readiness; an error ends the instance.
     pub fn on_start<Starting>(
         mut self,
         name: &str,
@@ -150,7 +150,7 @@ impl Loopback {
         self
     }
 
-    /// Says what a test's command of this name does. A panic is a failure, as in any Rust test.
+    /// Registers a test command. A panic is a failure, as in any Rust test.
     pub fn program<Ended, Running>(
         mut self,
         name: &str,
@@ -168,7 +168,7 @@ impl Loopback {
         self
     }
 
-    /// Says what must happen until a slot is clear, after everything in it was ended.
+    /// Registers what must complete before a slot counts as clear, after everything in it has ended.
     pub fn on_clear<Clearing>(mut self, hook: impl Fn(SlotId) -> Clearing + Send + Sync + 'static) -> Self
     where
         Clearing: Future<Output = ()> + Send + 'static,
@@ -177,19 +177,19 @@ impl Loopback {
         self
     }
 
-    /// Ends an instance now, as if it did so itself.
+    /// Ends an instance now, as if by itself.
     pub fn end(&self, slot: SlotId, instance: &InstanceId, ending: Ending) -> Result<(), PlatformError> {
         self.life(slot, instance)?.end(ending);
         Ok(())
     }
 
-    /// Lets the slot's agent vanish, with everything that it ran: the trial there is spoiled.
+    /// Makes the slot's agent vanish with everything that it ran, which spoils the trial.
     pub fn lose_agent(&self, slot: SlotId) -> Result<(), PlatformError> {
         self.slot(slot)?.lose_agent();
         Ok(())
     }
 
-    /// How a slot is opened; this back end looks at the number only.
+    /// A spec for opening a slot; this back end only uses the number.
     pub fn slot_spec(id: SlotId) -> SlotSpec {
         SlotSpec {
             id,
@@ -205,7 +205,7 @@ impl Loopback {
         }
     }
 
-    /// A test's command with a minute of time.
+    /// A test command with a limit of one minute.
     pub fn execution(command: &[&str]) -> Execution {
         Execution {
             command: command.iter().map(ToString::to_string).collect(),
@@ -276,7 +276,7 @@ impl Platform for Loopback {
     fn events(&self, slot: SlotId) -> broadcast::Receiver<PlatformEvent> {
         match self.slot(slot) {
             Ok(slot) => slot.events.subscribe(),
-            // A slot that is not open has no events, now or later.
+            // A slot that is not open never has events.
             Err(_) => broadcast::Sender::new(1).subscribe(),
         }
     }
@@ -341,7 +341,7 @@ impl Platform for Loopback {
     async fn intact(&self, slot: SlotId) -> Result<(), PlatformError> {
         match self.slot(slot)?.has_agent() {
             true => Ok(()),
-            false => Err(trouble(format!("go on in {slot}"), "its agent is gone")),
+            false => Err(trouble(format!("continue in {slot}"), "its agent is gone")),
         }
     }
 

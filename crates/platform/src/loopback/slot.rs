@@ -1,4 +1,4 @@
-//! A slot: what runs in it, under an agent that can vanish.
+//! A slot of the loopback platform: what runs in it, under an agent that can vanish.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, TcpListener};
@@ -25,10 +25,10 @@ use crate::{
     Reservation, ReservedListener,
 };
 
-/// Events kept for a receiver that is slow to look.
-const MOST_EVENTS: usize = 1024;
+/// Events buffered for a slow receiver.
+const MAX_EVENTS: usize = 1024;
 
-/// A slot.
+/// A slot and its agent.
 pub(super) struct Slot {
     id: SlotId,
     pub(super) events: broadcast::Sender<PlatformEvent>,
@@ -36,12 +36,12 @@ pub(super) struct Slot {
     ways: Arc<Ways>,
     restores: Mutex<BTreeMap<InstanceId, Data>>,
     agent: Mutex<Arc<Agent>>,
-    /// Instances that `reserve` ended, to be counted by the next `apply`.
+    /// Instances that `reserve` stopped; the next `apply` reports them.
     destroyed: Mutex<usize>,
     clearing: tokio::sync::Mutex<()>,
 }
 
-/// What everything in the slot hangs on, until the slot is cleared.
+/// Everything in the slot belongs to an agent, until the slot is cleared.
 #[derive(Default)]
 struct Agent {
     gone: CancellationToken,
@@ -54,14 +54,14 @@ struct Uses {
     n_executing: usize,
 }
 
-/// What a caller does with the slot.
+/// How a caller uses the slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Change,
     Execute,
 }
 
-/// A use that is over when this is dropped.
+/// A use that ends when this is dropped.
 struct InUse {
     agent: Arc<Agent>,
     how: Use,
@@ -71,7 +71,7 @@ impl Slot {
     pub(super) fn new(id: SlotId) -> Self {
         Self {
             id,
-            events: broadcast::Sender::new(MOST_EVENTS),
+            events: broadcast::Sender::new(MAX_EVENTS),
             lives: Mutex::default(),
             ways: Arc::default(),
             restores: Mutex::default(),
@@ -97,7 +97,7 @@ impl Slot {
         !lock(&self.agent).gone.is_cancelled()
     }
 
-    /// Ends everything as the death of an agent does: without a word.
+    /// Ends everything as the death of an agent does: without events.
     pub(super) fn lose_agent(&self) {
         lock(&self.agent).gone.cancel();
         for life in self.lives() {
@@ -105,7 +105,7 @@ impl Slot {
         }
     }
 
-    /// Ends everything; a new agent takes over when all is gone. Whoever uses the slot meanwhile loses.
+    /// Ends everything; a new agent takes over when all is gone. Concurrent users of the slot get an error.
     pub(super) async fn clear(&self, hook: Option<&Clear>) {
         let _turn = self.clearing.lock().await;
         self.lose_agent();
@@ -119,7 +119,7 @@ impl Slot {
         *lock(&self.agent) = Arc::default();
     }
 
-    /// Ends what the plan does not keep and opens a listener for each caller's way to each callee.
+    /// Stops what the plan does not keep and opens a listener for each pair of caller and callee.
     pub(super) async fn reserve(&self, plan: &Plan) -> Result<Reservation, PlatformError> {
         let _using = self.begin("open listeners", Use::Change)?;
         let destroyed = self.end_others(plan).await;
@@ -153,7 +153,7 @@ impl Slot {
         Ok(listeners)
     }
 
-    /// Reaches the plan.
+    /// Applies the plan.
     pub(super) async fn apply(
         &self,
         handlers: &Handlers,
@@ -161,7 +161,7 @@ impl Slot {
         cancel: &CancellationToken,
     ) -> Result<Deployment, PlatformError> {
         check_order(plan, NAME)?;
-        let using = self.begin("reach the plan", Use::Change)?;
+        let using = self.begin("apply the plan", Use::Change)?;
         let destroyed = self.end_others(plan).await + std::mem::take(&mut *lock(&self.destroyed));
         let kept: BTreeSet<InstanceId> = lock(&self.lives).keys().cloned().collect();
         let create: Vec<&InstancePlan> = plan.instances.iter().filter(|i| !kept.contains(&i.id)).collect();
@@ -171,8 +171,8 @@ impl Slot {
         });
         tokio::select! {
             biased;
-            () = using.agent.gone.cancelled() => return Err(agent_gone("reach the plan")),
-            () = cancel.cancelled() => return Err(cancelled("reach the plan")),
+            () = using.agent.gone.cancelled() => return Err(agent_gone("apply the plan")),
+            () = cancel.cancelled() => return Err(cancelled("apply the plan")),
             started = starting => started?,
         }
         let deployed = |i: &InstancePlan| Deployed {
@@ -184,7 +184,7 @@ impl Slot {
         Ok(Deployment { instances, created: create.len(), destroyed, kept: kept.len() })
     }
 
-    /// Ends an instance at once and starts it again with its durable data.
+    /// Kills an instance and starts it again with its durable data.
     pub(super) async fn restart(&self, handlers: &Handlers, life: &Life) -> Result<(), PlatformError> {
         life.stop().await;
         self.start(handlers, life.plan.clone(), life.durable.copy(), Some(life)).await
@@ -250,7 +250,7 @@ impl Slot {
         })
     }
 
-    /// Ends what the plan does not keep, and says how many living instances that were.
+    /// Stops what the plan does not keep and returns how many living instances that were.
     async fn end_others(&self, plan: &Plan) -> usize {
         let lives = self.lives();
         let running: Vec<_> =
@@ -263,8 +263,8 @@ impl Slot {
         destroyed
     }
 
-    /// Uses the slot, unless its agent is gone or another trial is still at work in it: one that is driven by
-    /// two would show neither what it is.
+    /// Uses the slot, unless its agent is gone or another trial is still using it: if two trials drove one
+    /// application, the result would belong to neither.
     fn begin(&self, action: &str, how: Use) -> Result<InUse, PlatformError> {
         let agent = Arc::clone(&lock(&self.agent));
         if agent.gone.is_cancelled() {
@@ -300,7 +300,7 @@ impl Drop for InUse {
     }
 }
 
-/// A program that was registered, with what it is given and where it prints.
+/// A registered program, with its arguments and output.
 pub(super) fn test(
     handlers: &Handlers,
     command: &[String],
@@ -310,13 +310,14 @@ pub(super) fn test(
     let (name, args) =
         command.split_first().ok_or_else(|| bad_plan("run nothing", "the command is empty"))?;
     let program = handlers.programs.get(name);
-    let program = program.ok_or_else(|| bad_plan(format!("run {name}"), "there is no such program"))?;
+    let program = program
+        .ok_or_else(|| bad_plan(format!("run {name}"), "no test program is registered under this name"))?;
     let output = Arc::new(Output::default());
     let test = Test { args: args.to_vec(), env: env.clone(), client, output: Arc::clone(&output) };
     Ok((Arc::clone(program), test, output))
 }
 
-/// The names and ports by which a caller may mean what is behind a listener.
+/// The hosts and ports by which a caller may address a listener.
 fn names(plan: &Plan, spec: &ListenerSpec) -> Vec<(InstanceId, String, u16)> {
     let Some(caller) = &spec.caller else { return Vec::new() };
     let external = plan.externals.iter().find(|e| e.service == spec.callee).map(|e| e.host.clone());

@@ -1,5 +1,5 @@
 //! A simulated application with known faults, for tests and for studies of scale: nothing runs, time passes
-//! on the runtime's clock, and a test that pauses the clock waits for nothing.
+//! on the runtime's clock, and with a paused clock nothing waits.
 
 mod simulation;
 
@@ -26,7 +26,7 @@ use crate::{
 };
 
 const NAME: &str = "memory";
-/// What a simulated instance uses: cores, and bytes of memory.
+/// The resource usage of a simulated instance: cores, and bytes of memory.
 const CORES: f64 = 0.25;
 const MEMORY: u64 = 32 << 20;
 /// How long a simulated instance takes to start again.
@@ -37,9 +37,9 @@ const RESTART: Duration = Duration::from_millis(100);
 pub struct MemoryPlatform {
     simulation: Simulation,
     slots: Mutex<BTreeMap<SlotId, Slot>>,
-    /// A moment on the runtime's clock, and what the wall clock said then.
+    /// A moment on the runtime's clock, and the wall-clock time then.
     epoch: (Instant, u64),
-    /// How often each circumstance was met, so that repetitions differ and yet can be repeated.
+    /// How often each circumstance was deployed, so that repetitions differ and yet are reproducible.
     met: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -47,18 +47,18 @@ pub struct MemoryPlatform {
 struct Slot {
     events: broadcast::Sender<PlatformEvent>,
     running: Vec<InstancePlan>,
-    /// When each instance was started, and how often again.
+    /// The start of each instance, and its restarts.
     started: BTreeMap<InstanceId, (Instant, u32)>,
     plan: Option<Plan>,
     destroyed: usize,
     passed: Duration,
     chance: Chance,
-    /// What was there is being cleared away; whoever uses the slot meanwhile meets it.
+    /// The slot is being cleared; using it meanwhile is an error.
     clearing: bool,
 }
 
 impl MemoryPlatform {
-    /// Simulates this.
+    /// A back end that runs a simulation.
     pub fn new(simulation: Simulation) -> Self {
         Self { simulation, slots: Mutex::default(), epoch: (Instant::now(), now_us()), met: Mutex::default() }
     }
@@ -73,7 +73,7 @@ impl MemoryPlatform {
         slots.get_mut(&id).map(action).ok_or_else(missing)
     }
 
-    /// The same for one who puts something into the slot: what is being cleared away would take it along.
+    /// As [`Self::with`], for callers that put something into the slot: clearing would remove it.
     fn use_slot<T>(&self, id: SlotId, action: impl FnOnce(&mut Slot) -> T) -> Result<T, PlatformError> {
         self.with(id, |slot| (!slot.clearing).then(|| action(slot)))?.ok_or_else(|| {
             error(PlatformErrorKind::Infrastructure, format!("use {id}")).because("it is being cleared")
@@ -123,7 +123,7 @@ impl MemoryPlatform {
     /// The first fault that applies now.
     fn fault(&self, plan: &Plan, chance: &mut Chance, wanted: impl Fn(&Effect) -> bool) -> Option<Effect> {
         let mut applies = |fault: &&Fault| {
-            // Drawn for every fault, so that one fault's chance does not hang on another's condition.
+            // Drawn for every fault, so that one fault's chance does not depend on another's condition.
             let drawn = chance.uniform() < fault.probability;
             drawn && wanted(&fault.effect) && fault.when.holds(&plan.circumstance)
         };
@@ -300,11 +300,11 @@ impl Platform for MemoryPlatform {
     }
 
     async fn snapshot(&self, _: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
-        Err(error(PlatformErrorKind::Unsupported, format!("keep the data of {instance}")))
+        Err(error(PlatformErrorKind::Unsupported, format!("take a snapshot of {instance}")))
     }
 
     async fn restore(&self, _: SlotId, instance: &InstanceId, _: &Snapshot) -> Result<(), PlatformError> {
-        Err(error(PlatformErrorKind::Unsupported, format!("put back the data of {instance}")))
+        Err(error(PlatformErrorKind::Unsupported, format!("restore the data of {instance}")))
     }
 
     async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {

@@ -1,4 +1,4 @@
-//! What the simulated application does: how long things take, and under which circumstances it fails.
+//! The behaviour of the simulated application: how long things take, and when it fails.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,68 +13,68 @@ use serde::{Deserialize, Serialize};
 /// A simulated application.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Simulation {
-    /// Decides everything random. The same circumstance, repeated as often, meets the same fate whatever
+    /// The source of everything random. The n-th repetition of a circumstance has the same result whatever
     /// runs beside it.
     pub seed: u64,
-    /// How long it takes to reach a plan.
+    /// Time to apply a plan.
     pub apply: Cost,
-    /// How long a test takes.
+    /// Time to run a test.
     pub exec: Cost,
-    /// How long it takes until everything of a cancelled trial is gone.
+    /// Time until everything of a cancelled trial is gone.
     #[serde(default, with = "faultscope_model::units::duration")]
     pub clear: Duration,
-    /// What goes wrong; the first that applies decides.
+    /// Faults; the first that applies decides.
     #[serde(default)]
     pub faults: Vec<Fault>,
 }
 
-/// How long something takes: `base + per_instance * created`, spread around that by a lognormal factor.
+/// A duration: `base + per_instance * created`, multiplied by a lognormal factor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Always.
+    /// The fixed part.
     #[serde(with = "faultscope_model::units::duration")]
     pub base: Duration,
-    /// For each instance that is created.
+    /// Added for each created instance.
     #[serde(default, with = "faultscope_model::units::duration")]
     pub per_instance: Duration,
-    /// Spread: the standard deviation of the logarithm; 0 is none.
+    /// The standard deviation of the logarithm; 0 for none.
     #[serde(default)]
     pub spread: f64,
 }
 
-/// Something that goes wrong.
+/// A fault of the simulated application.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Fault {
-    /// Under which circumstances.
+    /// The circumstances in which it occurs.
     pub when: Condition,
-    /// How often then; 1 is always.
+    /// How likely it is then; 1 is always.
     #[serde(default = "always")]
     pub probability: f64,
-    /// What is seen.
+    /// What it causes.
     pub effect: Effect,
 }
 
-/// What is seen of a fault.
+/// What a fault causes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// The test ends with 1 and prints this. Another message is another failure: `Unresolved` to a search
+    /// The test exits with 1 and prints this. Another message is another failure: unresolved to a search
     /// that looks for the first.
     Fail {
         /// What the test prints.
         message: String,
     },
-    /// An instance of this service does not get ready.
+    /// An instance of this service does not become ready.
     NotReady {
         /// The service.
         service: ServiceName,
-        /// In which way.
+        /// How its start fails.
         ending: StartEnding,
-        /// What it says before.
+        /// Its last output.
         #[serde(default)]
         last_lines: Vec<String>,
     },
-    /// The machine refuses: the trial is invalid.
+    /// The machine fails: the trial is invalid.
     Invalid,
 }
 
@@ -90,25 +90,25 @@ pub enum Condition {
     Any(Vec<Self>),
     /// Not this.
     Not(Box<Self>),
-    /// More than one node, or more.
+    /// At least this many nodes.
     Nodes {
         /// The least number.
         at_least: u16,
     },
-    /// Enough instances of a service.
+    /// At least this many instances of a service.
     Instances {
         /// The service.
         service: ServiceName,
         /// The least number.
         at_least: u32,
     },
-    /// A configuration item is set, perhaps to a value.
+    /// A configuration item is set, or has a value.
     Config {
         /// The service.
         service: ServiceName,
         /// `memory`, `env.NAME`.
         item: String,
-        /// The value; any where none is named.
+        /// The value; any if absent.
         #[serde(default)]
         equals: Option<String>,
     },
@@ -126,18 +126,18 @@ pub enum Condition {
         /// The version.
         equals: String,
     },
-    /// At least so many perturbations.
+    /// At least this many perturbations.
     Perturbations {
         /// The least number.
         at_least: usize,
     },
-    /// Anything else; not written to files.
+    /// Any other predicate; cannot be written to files.
     #[serde(skip)]
     Custom(Arc<dyn Fn(&Circumstance) -> bool + Send + Sync>),
 }
 
 impl Condition {
-    /// Whether a circumstance meets it.
+    /// Whether a circumstance satisfies it.
     pub fn holds(&self, circumstance: &Circumstance) -> bool {
         match self {
             Self::Always => true,
@@ -171,24 +171,24 @@ impl fmt::Debug for Condition {
 }
 
 impl Cost {
-    /// Always the same, however many instances.
+    /// A fixed duration, independent of the number of instances.
     pub fn fixed(base: Duration) -> Self {
         Self { base, per_instance: Duration::ZERO, spread: 0.0 }
     }
 
-    /// How long it takes this time.
+    /// Draws a duration.
     pub(crate) fn sample(&self, created: usize, chance: &mut Chance) -> Duration {
         let middle = self.base + self.per_instance * created as u32;
         middle.mul_f64((self.spread * chance.normal()).exp())
     }
 }
 
-/// Chance that can be repeated.
+/// A reproducible random number generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// From a seed and what it is about.
+    /// Seeded by a number and a text.
     pub(crate) fn new(seed: u64, about: &str) -> Self {
         let hash = about.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

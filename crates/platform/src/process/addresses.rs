@@ -1,4 +1,4 @@
-//! Who has which address in a slot, and the hosts files that say so.
+//! Addresses of instances and services in a slot, and hosts files with them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,32 +7,32 @@ use std::net::Ipv4Addr;
 use faultscope_model::plan::Plan;
 use faultscope_model::wiring::RESOLVER;
 
-/// Addresses given out so far; they stay the same as long as the slot's networks live.
+/// Assigned addresses; they stay the same as long as the slot's networks exist.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     places: BTreeMap<String, Ipv4Addr>,
     aliases: BTreeMap<String, Ipv4Addr>,
-    /// Names that callers use, with the alias each leads to.
+    /// Host names that callers use, each with its alias.
     names: BTreeMap<String, Ipv4Addr>,
 }
 
 impl Addresses {
     /// The address of a place, and whether it is new.
     pub(crate) fn place(&mut self, name: &str) -> (Ipv4Addr, bool) {
-        give(&mut self.places, name, 200)
+        assign(&mut self.places, name, 200)
     }
 
     /// The address under which callers reach a service, and whether it is new.
     pub(crate) fn alias(&mut self, service: &str) -> (Ipv4Addr, bool) {
-        give(&mut self.aliases, service, 201)
+        assign(&mut self.aliases, service, 201)
     }
 
-    /// The address of a place that is known.
+    /// The address of a known place.
     pub(crate) fn of_place(&self, name: &str) -> Option<Ipv4Addr> {
         self.places.get(name).copied()
     }
 
-    /// Learns the names of a plan, forgetting those of the plan before.
+    /// Adds the names of a plan, forgetting those of the plan before.
     pub(crate) fn learn(&mut self, plan: &Plan) {
         self.names.clear();
         for service in plan.ports.keys() {
@@ -49,7 +49,7 @@ impl Addresses {
         }
     }
 
-    /// Who answers for names that no hosts file has.
+    /// The resolver for names that no hosts file has.
     pub(crate) fn resolver(&self) -> Option<Ipv4Addr> {
         self.names.get(RESOLVER).copied()
     }
@@ -67,7 +67,7 @@ impl Addresses {
     }
 }
 
-fn give(given: &mut BTreeMap<String, Ipv4Addr>, name: &str, net: u8) -> (Ipv4Addr, bool) {
+fn assign(given: &mut BTreeMap<String, Ipv4Addr>, name: &str, net: u8) -> (Ipv4Addr, bool) {
     if let Some(address) = given.get(name) {
         return (*address, false);
     }

@@ -1,4 +1,4 @@
-//! An agent as the tool sees it: started, spoken to, ended.
+//! The tool's side of an agent process: starts it, talks to it, ends it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,9 +18,9 @@ use super::launch::{MODE_NETNS, MODE_PLAIN};
 use super::link::{self, Link};
 use super::readable::watched;
 use super::reap;
-use super::wire::{MOST_BYTES, Message};
+use super::wire::{MAX_BYTES, Message};
 
-/// How long an agent may take to come up, and a plain one to clear away what it started.
+/// How long an agent may take to start, and a plain one to end what it started.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running agent.
@@ -32,16 +32,16 @@ pub(crate) struct AgentProcess {
 
 #[derive(Debug)]
 struct Ending {
-    /// The process the tool started and waits for.
+    /// The process that the tool started and waits for.
     child: Option<Child>,
     exited: AsyncFd<OwnedFd>,
-    /// The process whose end ends the slot.
+    /// The process whose end ends everything in the slot.
     inner: OwnedFd,
     isolated: bool,
 }
 
 impl AgentProcess {
-    /// Starts an agent and waits until it can be asked.
+    /// Starts an agent and waits until it accepts requests.
     pub(crate) async fn start(program: &Path, label: &str, isolated: bool) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) =
@@ -58,7 +58,7 @@ impl AgentProcess {
         let mut starting =
             Ending { inner: exited.get_ref().try_clone()?, child: Some(child), exited, isolated };
         let greeting = async {
-            let mut buffer = vec![0; MOST_BYTES];
+            let mut buffer = vec![0; MAX_BYTES];
             loop {
                 let Some((length, _)) = link::receive(&ours, &mut buffer).await? else {
                     return Err(io::Error::other("the slot's agent ended at once"));
@@ -81,10 +81,10 @@ impl AgentProcess {
         Ok(Self { link: Link::new(ours), ending: tokio::sync::Mutex::new(Some(starting)) })
     }
 
-    /// Whether the agent and the process that holds the slot still run.
+    /// Whether the agent and the process that holds the slot are running.
     pub(crate) async fn is_alive(&self) -> bool {
         let held = self.ending.lock().await;
-        // The handle of a process becomes readable when the process ends.
+        // A process handle becomes readable when the process ends.
         let runs = |process: &OwnedFd| {
             let mut polled = [PollFd::new(process, PollFlags::IN)];
             let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -102,7 +102,7 @@ impl AgentProcess {
         if ending.isolated {
             signal(&ending.inner, Signal::KILL)?;
         }
-        // A plain agent takes the end of the talk as its cue.
+        // A plain agent ends when its socket is closed.
         self.link.shut();
         self.link.close();
         let waited = tokio::time::timeout(PATIENCE, ending.exited.readable()).await;
@@ -124,7 +124,7 @@ impl Drop for Ending {
             return;
         };
         let _ = signal(&self.inner, Signal::KILL);
-        // Only an agent that was never ended comes here, at a panic or an abandoned start.
+        // Reached only for an agent that was never ended: after a panic or an abandoned start.
         std::thread::spawn(move || child.wait());
     }
 }

@@ -1,4 +1,4 @@
-//! Reserving listeners for a plan, and reaching it.
+//! Reserves the listeners of a plan, and applies it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,18 +16,18 @@ use super::life::Life;
 use super::ports::Layout;
 use super::slot::Slot;
 use super::stage::Stage;
-use super::wire::{ListenAt, MOST_FDS, PlaceSpec, Request};
+use super::wire::{ListenAt, MAX_FDS, PlaceSpec, Request};
 use super::{NAME, bad_plan, trouble};
 use crate::starting::{check_order, start_in_order};
 use crate::{Deployed, Deployment, PlatformError, PlatformErrorKind, Reservation, ReservedListener};
 
-/// Instances that are being started at once; waiting for readiness does not count.
+/// Instances that are started at once; waiting for readiness does not count.
 const STARTS_AT_ONCE: usize = 16;
-/// Places and addresses in one request, well below what a packet holds.
+/// Places and addresses in one request, well below the limit of a packet.
 const CHUNK: usize = 500;
 
 impl Slot {
-    /// Ends what the plan does not keep, makes networks and opens listeners.
+    /// Stops what the plan does not keep, creates networks and opens listeners.
     pub(crate) async fn reserve(&self, plan: &Plan) -> Result<Reservation, PlatformError> {
         let _turn = self.turn.lock().await;
         self.check_open_files(plan)?;
@@ -64,7 +64,7 @@ impl Slot {
         })
     }
 
-    /// Reaches the plan.
+    /// Applies the plan.
     pub(crate) async fn apply(
         self: &Arc<Self>,
         plan: &Plan,
@@ -90,7 +90,7 @@ impl Slot {
         tokio::select! {
             biased;
             () = cancel.cancelled() => {
-                return Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, "reach the plan"));
+                return Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, "apply the plan"));
             }
             started = self.start_all(&stage, &create) => started?,
         }
@@ -103,7 +103,7 @@ impl Slot {
         Ok(Deployment { instances: instances.collect(), created: create.len(), destroyed, kept: kept.len() })
     }
 
-    /// Starts instances, each when the services it comes after are ready.
+    /// Starts instances, each when the services it waits for are ready.
     async fn start_all(
         self: &Arc<Self>,
         stage: &Arc<Stage>,
@@ -141,7 +141,7 @@ impl Slot {
                     spec.clone(),
                     ListenAt { place: None, address: SocketAddr::new(address, spec.port) },
                 ));
-                // The test may say `localhost`.
+                // The test may use `localhost`.
                 let means =
                     |(_, meant): &(&u16, &(ServiceName, u16))| meant.0 == spec.callee && meant.1 == spec.port;
                 for (&port, _) in localhost.iter().filter(means) {
@@ -157,22 +157,22 @@ impl Slot {
                 _ => None,
             });
             let mut aliases: BTreeSet<Ipv4Addr> = aliases.collect();
-            // A call to a service at a port that it does not have is refused at once, instead of lost.
+            // A call to an undeclared port of a service is refused at once instead of timing out.
             aliases.extend(plan.instances.iter().map(|i| addresses.alias(i.id.service.as_str()).0));
             (places, aliases, at)
         };
         let mut places = places.into_iter().peekable();
         while places.peek().is_some() {
-            link.ask(Request::Places { places: places.by_ref().take(CHUNK).collect() }, &[]).await?;
+            link.request(Request::Places { places: places.by_ref().take(CHUNK).collect() }, &[]).await?;
         }
         let mut aliases = aliases.into_iter().peekable();
         while aliases.peek().is_some() {
-            link.ask(Request::Aliases { addresses: aliases.by_ref().take(CHUNK).collect() }, &[]).await?;
+            link.request(Request::Aliases { addresses: aliases.by_ref().take(CHUNK).collect() }, &[]).await?;
         }
         let mut listeners = Vec::with_capacity(at.len());
-        for chunk in at.chunks(MOST_FDS) {
+        for chunk in at.chunks(MAX_FDS) {
             let request = Request::Listen { listeners: chunk.iter().map(|(_, at)| at.clone()).collect() };
-            let sockets = link.ask(request, &[]).await?;
+            let sockets = link.request(request, &[]).await?;
             if sockets.len() != chunk.len() {
                 return Err(io::Error::other("listeners were lost on the way"));
             }
@@ -200,13 +200,13 @@ impl Slot {
         }
         let layout = match Layout::new(plan, &ports, stage.layout().as_deref()) {
             Ok(layout) => layout,
-            Err(reason) => return Ok(Err(bad_plan("lay out ports", reason))),
+            Err(reason) => return Ok(Err(bad_plan("assign ports", reason))),
         };
         stage.set_layout(layout);
         Ok(Ok(listeners))
     }
 
-    /// Kept instances learn of names that are new; the file that is mounted is written in place.
+    /// Updates the names for kept instances; the mounted file must be written in place.
     fn renew_hosts(&self, stage: &Stage) {
         if !self.isolated {
             return;
@@ -219,7 +219,7 @@ impl Slot {
     }
 }
 
-/// Throws away connections that nobody waits for any more.
+/// Accepts and drops connections that nobody waits for any more.
 pub(crate) fn drain(listener: &TcpListener) {
     while listener.accept().is_ok() {}
 }

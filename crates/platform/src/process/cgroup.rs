@@ -1,4 +1,4 @@
-//! Control groups, by hand: version 2 where it has the controllers, else version 1, else none.
+//! Control groups, without a library: version 2 if it has the controllers, else version 1, else none.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,16 +11,16 @@ use super::reap::this_owner;
 use super::usage::Usage;
 use crate::types::LimitsBy;
 
-/// All groups of the tool begin with it.
+/// The prefix of all groups of the tool.
 pub(crate) const PREFIX: &str = "faultscope-";
 const V1: [&str; 5] = ["memory", "cpu", "cpuacct", "pids", "freezer"];
 const PERIOD_MICROS: u64 = 100_000;
 
-/// What limits here.
+/// What enforces limits on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Limiter {
     by: LimitsBy,
-    /// Folder of the tool's own group, by controller; one unnamed for version 2.
+    /// The folder of the tool's own group, by controller; one unnamed for version 2.
     bases: Vec<(String, PathBuf)>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Group {
 }
 
 impl Limiter {
-    /// Finds out by trying; the notes say what is missing and why.
+    /// Determines by trying what is available; the notes say what is missing and why.
     pub(crate) fn find() -> (Self, Vec<String>) {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -52,7 +52,7 @@ impl Limiter {
         (Self { by: LimitsBy::Rlimit, bases: Vec::new() }, notes)
     }
 
-    /// What limits.
+    /// What enforces the limits.
     pub(crate) fn by(&self) -> LimitsBy {
         self.by
     }
@@ -62,7 +62,7 @@ impl Limiter {
         self.bases.iter().map(|(_, base)| base.as_path())
     }
 
-    /// Makes the group of one instance; none where there are no groups.
+    /// Creates the group of one instance; none where there are no groups.
     pub(crate) fn group(&self, label: &str, name: &str, limits: &Limits) -> io::Result<Option<Group>> {
         if self.bases.is_empty() {
             return Ok(None);
@@ -83,7 +83,7 @@ impl Limiter {
         Ok(Some(group))
     }
 
-    /// Removes the groups of a slot that are empty by now; says whether all are gone.
+    /// Removes the empty groups of a slot; returns whether all are gone.
     pub(crate) fn remove_slot(&self, label: &str) -> bool {
         let folders: Vec<PathBuf> = self.bases().map(|base| base.join(slot_group(label))).collect();
         for folder in &folders {
@@ -94,12 +94,12 @@ impl Limiter {
 }
 
 impl Group {
-    /// Files to write `0` to in order to join.
+    /// Files to which a process writes `0` to join.
     pub(crate) fn join_files(&self) -> Vec<PathBuf> {
         self.folders.iter().map(|(_, folder)| folder.join("cgroup.procs")).collect()
     }
 
-    /// How many processes the kernel ended here because memory ran out.
+    /// How many processes the kernel killed here because memory ran out.
     pub(crate) fn out_of_memory_kills(&self) -> u64 {
         let text = if self.v2 {
             self.read("memory", "memory.events")
@@ -109,7 +109,7 @@ impl Group {
         field(&text.unwrap_or_default(), "oom_kill")
     }
 
-    /// Freezes or thaws all processes; says whether it can.
+    /// Freezes or thaws all processes; returns whether that is possible.
     pub(crate) fn freeze(&self, frozen: bool) -> bool {
         let (file, value) = match (self.v2, frozen) {
             (true, true) => ("cgroup.freeze", "1"),
@@ -120,7 +120,7 @@ impl Group {
         self.write("freezer", file, value).is_ok()
     }
 
-    /// Whether all its processes are frozen by now: the kernel stops each one when it comes by.
+    /// Whether all its processes are frozen by now: the kernel stops each one when it is next scheduled.
     pub(crate) fn is_frozen(&self) -> bool {
         match self.v2 {
             true => self.read("freezer", "cgroup.events").is_ok_and(|text| find(&text, "frozen") == Some(1)),
@@ -128,7 +128,7 @@ impl Group {
         }
     }
 
-    /// What it uses now. The init of the instance, which is ours, is left out where things are counted.
+    /// Its current resource usage. Counts leave out the init of the instance, which is ours.
     pub(crate) fn usage(&self) -> Usage {
         let stat = self.read("memory", "memory.stat").unwrap_or_default();
         let (cpu, charged, anonymous, mapped) = if self.v2 {
@@ -147,7 +147,7 @@ impl Group {
                 find(&stat, "mapped_file"),
             )
         };
-        // As Kubernetes counts: pages of files that nobody used lately go first when memory gets scarce.
+        // As Kubernetes counts: inactive file pages are reclaimed first when memory gets scarce.
         let idle = find(&stat, "inactive_file").unwrap_or_default();
         let processes = self.read("memory", "cgroup.procs").ok().map(|text| text.lines().count() as u64);
         let without_init = |n: u64| n.saturating_sub(1);
@@ -160,7 +160,7 @@ impl Group {
         }
     }
 
-    /// Gives the group up; says whether it could. For a moment after the last process has gone it cannot.
+    /// Removes the group; false if it is still busy, as it is for a moment after the last process has ended.
     pub(crate) fn remove(&self) -> bool {
         let removed =
             self.folders.iter().filter(|(_, folder)| fs::remove_dir(folder).is_ok() || !folder.exists());
@@ -175,7 +175,7 @@ impl Group {
                 let _ = self.write("memory", "memory.swap.max", "0");
             } else {
                 self.write("memory", "memory.limit_in_bytes", &bytes)?;
-                // Absent without swap accounting; then there is mostly no swap either.
+                // Absent without swap accounting; then there is usually no swap either.
                 let _ = self.write("memory", "memory.memsw.limit_in_bytes", &bytes);
             }
         }
@@ -217,12 +217,12 @@ impl Group {
     }
 }
 
-/// The group of a slot names its owner, so that a dead one's can be told.
+/// The group of a slot names its owner, so that those of dead owners can be recognized.
 fn slot_group(label: &str) -> String {
     format!("{PREFIX}{}-{label}", this_owner())
 }
 
-/// Removes a group and the groups in it; says how many went.
+/// Removes a group and its subgroups; returns how many were removed.
 pub(crate) fn remove_groups(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
@@ -250,7 +250,7 @@ fn version_1(mounts: &str, own: &str, controller: &str) -> Option<PathBuf> {
         let mut parts = line.splitn(3, ':').skip(1);
         parts.next()?.split(',').any(|c| c == controller).then_some(parts.next()?)
     })?;
-    // A container may show its group's path of outside; then the mount itself is the group.
+    // A container may show the path of its group outside; then the mount itself is the group.
     [Path::new(mount).join(path.trim_start_matches('/')), PathBuf::from(mount)]
         .into_iter()
         .find(|b| try_group(b).is_ok())
@@ -271,7 +271,7 @@ fn version_2(mounts: &str, own: &str) -> Result<PathBuf, String> {
     }
     let control = base.join("cgroup.subtree_control");
     if fs::write(&control, "+memory +cpu +pids").is_err() {
-        // A group with processes of its own cannot limit groups below it: go one down, if alone here.
+        // A group with processes of its own cannot limit subgroups: move into one, if alone here.
         step_down(&base).map_err(|e| {
             format!("its group is not delegated ({e}); try `systemd-run --user --scope -p Delegate=yes`")
         })?;

@@ -20,30 +20,30 @@ use crate::{Execution, Place, PlatformError, Snapshot};
 const SETUP_WITHIN: Duration = Duration::from_secs(600);
 const SETUP_OUTPUT: usize = 64 << 10;
 
-/// What instances see of the application folder.
+/// How instances see the application folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Layers {
-    /// Overlays whose upper layers are on the disk of the state folder.
+    /// Overlays with their upper layers on the disk of the state folder.
     Disk {
-        /// What `setup` made.
+        /// The result of `setup`.
         template: Option<PathBuf>,
-        /// The template laid over the application, where it cannot be a layer beside it.
+        /// The template merged with the application, where it cannot be a layer of its own.
         joined: Option<PathBuf>,
     },
-    /// Overlays whose upper layers are in memory, because the disk refuses.
+    /// Overlays with their upper layers in memory, because the file system of the disk does not allow them.
     Memory {
-        /// The template, made anew with each agent.
+        /// The template, created again with each agent.
         joined: Option<PathBuf>,
     },
     /// No overlays: links and copies.
     Copies {
-        /// What `setup` made.
+        /// The result of `setup`.
         template: Option<PathBuf>,
     },
 }
 
 impl Layers {
-    /// The layers below an instance's own, the topmost first.
+    /// The layers below an instance's own, topmost first.
     pub(crate) fn lower(&self, application: &Path) -> Vec<PathBuf> {
         match self {
             Self::Disk { joined: Some(joined), .. } | Self::Memory { joined: Some(joined) } => {
@@ -58,7 +58,7 @@ impl Layers {
 }
 
 impl Slot {
-    /// Finds out which layers work here; asked once, when the slot is opened.
+    /// Determines which layers work here; called once, when the slot is opened.
     pub(crate) async fn find_layers(&self, stage: &Stage) -> Layers {
         if !self.isolated {
             self.shared.note("without namespaces only directories named `durable` are fresh for each trial");
@@ -71,7 +71,7 @@ impl Slot {
         let memory = folder.join("memory");
         let in_memory = async {
             fs::create_dir_all(&memory)?;
-            stage.agent.link.ask(Request::Memory { target: memory.clone() }, &[]).await?;
+            stage.agent.link.request(Request::Memory { target: memory.clone() }, &[]).await?;
             self.try_overlay(stage, &memory.join("try")).await
         };
         match in_memory.await {
@@ -87,9 +87,9 @@ impl Slot {
         }
     }
 
-    /// Makes an agent's layers ready: memory, template.
+    /// Prepares the layers of an agent: memory, template.
     pub(crate) async fn furnish(self: &Arc<Self>, stage: &Arc<Stage>) -> Result<(), PlatformError> {
-        // What an agent before this one had joined went with it.
+        // What an earlier agent had merged is gone with it.
         self.set_layers(match self.layers() {
             Layers::Disk { .. } => Layers::Disk { template: None, joined: None },
             Layers::Memory { .. } => Layers::Memory { joined: None },
@@ -97,7 +97,7 @@ impl Slot {
         });
         if let Layers::Memory { .. } = self.layers() {
             let target = self.lives_folder();
-            let ask = stage.agent.link.ask(Request::Memory { target }, &[]);
+            let ask = stage.agent.link.request(Request::Memory { target }, &[]);
             ask.await.map_err(|e| trouble("put data layers into memory", e))?;
         }
         let Some(setup) = self.spec.setup.clone() else {
@@ -113,7 +113,7 @@ impl Slot {
         let upper = own.join("upper");
         let layers = match self.layers() {
             Layers::Copies { .. } => Layers::Copies { template: Some(farm::root(&own)) },
-            // The kernel refuses layers that lie inside each other, so the two become one.
+            // The kernel rejects layers that lie inside each other, so the two are merged.
             Layers::Disk { .. } if upper.starts_with(application) => {
                 Layers::Disk { joined: Some(self.join_template(stage, &upper).await?), template: Some(upper) }
             }
@@ -126,9 +126,9 @@ impl Slot {
         Ok(())
     }
 
-    /// Keeps durable data as it is now.
+    /// Takes a snapshot of durable data.
     pub(crate) async fn snapshot(&self, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
-        let action = || format!("keep the data of {instance}");
+        let action = || format!("take a snapshot of {instance}");
         let stage = self.stage();
         let life = stage.life(instance).ok_or_else(|| bad_plan(action(), "it does not run"))?;
         let from = match self.layers() {
@@ -172,7 +172,7 @@ impl Slot {
         Ok(Snapshot { location })
     }
 
-    /// A fresh folder for one start of an instance, with data to put back if some was asked for.
+    /// A fresh folder for one start of an instance, with restored data if a restore was requested.
     pub(crate) async fn new_folder(&self, instance: &InstanceId, key: u64) -> io::Result<PathBuf> {
         let own = self.lives_folder().join(format!("{instance}.{key}"));
         let Some(snapshot) = self.take_restore(instance) else {
@@ -190,7 +190,7 @@ impl Slot {
         Ok(own)
     }
 
-    /// Deletes a folder that nobody uses any more, without waiting for it.
+    /// Deletes an unused folder in the background.
     pub(crate) fn discard(&self, folder: PathBuf) {
         if matches!(self.layers(), Layers::Memory { .. }) {
             return;
@@ -206,13 +206,13 @@ impl Slot {
         let [upper, work, target] = ["upper", "work", "target"].map(|name| folder.join(name));
         let lower = self.spec.application.clone();
         let request = Request::Layer { lower, upper, work, target, user: self.shared.user };
-        stage.agent.link.ask(request, &[]).await.map(drop)
+        stage.agent.link.request(request, &[]).await.map(drop)
     }
 
     async fn join_template(&self, stage: &Stage, upper: &Path) -> Result<PathBuf, PlatformError> {
         let action = "lay the template over the application";
         let folder = self.folder.join(format!("layer.{}", self.next_key()));
-        // The template itself must not change: it is only looked at from above, never written to.
+        // The template itself must not change: it is only a lower layer, never written to.
         let (work, target) =
             (upper.with_file_name(format!("work.{}.{}", self.spec.label, self.next_key())), folder);
         let request = Request::Layer {
@@ -222,7 +222,7 @@ impl Slot {
             target: target.clone(),
             user: self.shared.user,
         };
-        stage.agent.link.ask(request, &[]).await.map_err(|e| trouble(action, e))?;
+        stage.agent.link.request(request, &[]).await.map_err(|e| trouble(action, e))?;
         Ok(target)
     }
 
@@ -243,7 +243,7 @@ impl Slot {
             let lock = tokio::task::spawn_blocking(move || -> io::Result<File> {
                 fs::create_dir_all(folder)?;
                 let file = File::create(path)?;
-                // Another tool may be filling the same template; its result will do.
+                // Another tool may be filling the same template; its result serves as well.
                 rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
                 Ok(file)
             });

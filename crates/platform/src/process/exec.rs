@@ -1,4 +1,4 @@
-//! Running a test's command in a slot, bounded in time and output, with nothing left behind.
+//! Runs a test's command in a slot, bounded in time and output, with nothing left behind.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ impl Slot {
         }
     }
 
-    /// Runs a command beside the instances and keeps what it wrote in `own`.
+    /// Runs a command beside the instances and keeps the files it wrote in `own`.
     pub(crate) async fn exec_in(
         self: &Arc<Self>,
         stage: &Arc<Stage>,
@@ -102,7 +102,7 @@ impl Slot {
         }
     }
 
-    /// Runs a probe's command where an instance runs.
+    /// Runs the command of a probe in an instance.
     pub(crate) async fn run_inside(
         self: &Arc<Self>,
         stage: &Arc<Stage>,
@@ -141,7 +141,7 @@ enum Stop {
     Cancelled,
 }
 
-/// Waits for the end of a tree, or makes it; also when this future itself is dropped.
+/// Waits for a tree to end, or ends it; also if this future is dropped.
 async fn watched(tree: Tree, within: Duration, cancel: &CancellationToken) -> (End, Stop) {
     let tree = Arc::new(tree);
     let guard = Unattended(Some(Arc::clone(&tree)));

@@ -1,5 +1,5 @@
-//! Where overlays cannot be had: a folder of links to the application's files, with real copies of the
-//! directories a service says it writes to. What it writes elsewhere through a link is not kept apart.
+//! The fallback without overlays: a folder of links to the application's files, with real copies of the
+//! directories a service declares as written to. What it writes elsewhere through a link is shared.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ pub(crate) fn root(own: &Path) -> PathBuf {
     own.join("app")
 }
 
-/// Fills `target`; what is there already stays.
+/// Fills `target`; existing files stay.
 pub(crate) fn plant(
     application: &Path,
     target: &Path,
@@ -67,7 +67,7 @@ fn link(
     Ok(())
 }
 
-/// Copies what `setup` made, which is what is not a link, into a fresh farm.
+/// Copies the files that `setup` created, which are those that are not links, into a fresh farm.
 fn lay(template: &Path, target: &Path) -> io::Result<()> {
     for entry in fs::read_dir(template)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! Trees of files: dropping, pruning, copying, with what overlays note on them.
+//! File trees: removing, pruning and copying them, including the attributes that overlays store.
 
 use std::ffi::CString;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 
-/// Removes a tree, also where its owner left itself no right to.
+/// Removes a tree, even where its owner has no permission to write.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Ok(()) => Ok(()),
@@ -21,7 +21,7 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Drops everything below `root` but these paths and what they hold.
+/// Removes everything below `root` except these paths and their contents.
 pub(crate) fn keep_only(root: &Path, kept: &[PathBuf]) -> io::Result<()> {
     prune(root, Path::new(""), kept)
 }
@@ -45,7 +45,7 @@ fn prune(root: &Path, below: &Path, kept: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a tree with links, modes, holes that overlays made, and their notes. Existing files are replaced.
+/// Copies a tree with links, modes, whiteouts of overlays and their attributes. Existing files are replaced.
 pub(crate) fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
     let about = fs::symlink_metadata(from)?;
     let kind = about.file_type();
@@ -72,11 +72,11 @@ pub(crate) fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
         fs::copy(from, to)?;
         copy_notes(from, to);
     }
-    // Sockets and pipes of a process that is gone mean nothing in a copy.
+    // Sockets and pipes of a dead process mean nothing in a copy.
     Ok(())
 }
 
-/// Overlays note on files what lies beneath them; without the note a copy would show other content.
+/// Copies the attributes that overlays store; without them a copy would show other content.
 fn copy_notes(from: &Path, to: &Path) {
     for space in
         ["trusted.overlay.opaque", "user.overlay.opaque", "trusted.overlay.redirect", "user.overlay.redirect"]

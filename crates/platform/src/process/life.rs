@@ -27,9 +27,9 @@ use crate::log::{Log, LogFile};
 use crate::readiness::{Reach, Waited, over_too_soon, wait_until_ready};
 use crate::{PlatformError, PlatformErrorKind, PlatformEvent, now_us};
 
-/// How long the last words of a dead instance are waited for.
+/// How long to wait for the last output of a dead instance.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Freezing is asked for, and done by the kernel when each process comes by: on a busy machine that takes a while.
+/// The kernel freezes each process when it is next scheduled, which takes a while on a busy machine.
 const STILL_PAUSE: Duration = Duration::from_millis(2);
 const STILL_WITHIN: Duration = Duration::from_secs(30);
 
@@ -43,13 +43,13 @@ pub(crate) struct Life {
     pub(crate) own: PathBuf,
     pub(crate) group: Option<Group>,
     started: Instant,
-    /// Microseconds since 1970 at its start.
+    /// Its start in microseconds since 1970.
     pub(crate) started_us: u64,
-    /// How many lives of this instance came before.
+    /// The number of earlier lives of this instance.
     pub(crate) restarts: u32,
-    /// How often memory had run out in them, and in this one once it is over.
+    /// How often memory ran out in them, and in this one once it has ended.
     kills: AtomicU64,
-    /// Its end was asked for, so nobody needs to be told.
+    /// Its end was requested, so it is not reported.
     asked: AtomicBool,
     paused: AtomicBool,
     ready_after: Mutex<Option<Duration>>,
@@ -64,7 +64,7 @@ pub(crate) struct LifeEnd {
 }
 
 impl Life {
-    /// Starts an instance; a restart brings the folder and the log of the life before.
+    /// Starts an instance; a restart passes on the folder and the log of the life before.
     pub(crate) async fn start(
         slot: &Arc<Slot>,
         stage: &Arc<Stage>,
@@ -126,14 +126,14 @@ impl Life {
         }
     }
 
-    /// Returns when the instance is ready, or says why it will not be.
+    /// Returns when the instance is ready, or an error with the reason why it will not be.
     pub(crate) async fn ready(&self, slot: &Arc<Slot>, stage: &Arc<Stage>) -> Result<(), PlatformError> {
         let readiness = &self.plan.ready;
         let target = Target { slot, stage, life: self };
         let mut ended = self.ended.subscribe();
         let left = (self.started + readiness.within).saturating_duration_since(Instant::now());
         let (ending, reason) = tokio::select! {
-            // An end is looked for first: a port that answers may belong to what the instance left behind.
+            // Its end is checked first: a port that answers may belong to a process that the instance left behind.
             biased;
             Ok(end) = ended.wait_for(Option::is_some) => self.reason(end.as_ref()),
             ready = wait_until_ready(readiness, left, &target) => match ready {
@@ -155,7 +155,7 @@ impl Life {
         Err(PlatformError::new(kind, super::NAME, format!("get {} ready", self.plan.id)))
     }
 
-    /// How long it took to be ready, if it is, and still runs.
+    /// How long it took to become ready; none if it is not, or has ended.
     pub(crate) fn ready_after(&self) -> Option<Duration> {
         if self.is_over() {
             return None;
@@ -168,7 +168,7 @@ impl Life {
         self.ended.borrow().is_some()
     }
 
-    /// Ends it: asks first when there is patience, and returns when everything of it is gone.
+    /// Ends it, with SIGTERM first unless `patience` is zero; returns when everything of it is gone.
     pub(crate) async fn stop(&self, patience: Duration) {
         self.asked.store(true, Ordering::Release);
         self.thaw().await;
@@ -176,13 +176,13 @@ impl Life {
             let _ = tokio::time::timeout(patience, self.tree.gone()).await;
         }
         let killing = self.tree.kill();
-        // Frozen between the thaw and the kill: a frozen process does not die.
+        // A frozen process does not die, and it may have been frozen between the thaw and the kill.
         self.thaw().await;
         killing.await;
         let _ = self.ended.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Freezes everything it runs, in the slot with this label; nothing of it moves any more when this returns.
+    /// Freezes all its processes, in the slot with this label; none of them runs any more when this returns.
     pub(crate) async fn pause(&self, label: &str) -> io::Result<()> {
         self.paused.store(true, Ordering::Release);
         let group = self.group.as_ref().filter(|group| group.freeze(true));
@@ -202,7 +202,7 @@ impl Life {
         Err(io::Error::new(io::ErrorKind::TimedOut, "some of its processes go on"))
     }
 
-    /// Lets everything go on that it runs.
+    /// Thaws all its processes.
     pub(crate) async fn resume(&self) -> io::Result<()> {
         if !self.group.as_ref().is_some_and(|group| group.freeze(false)) {
             self.tree.signal(Signal::CONT).await?;
@@ -211,14 +211,14 @@ impl Life {
         Ok(())
     }
 
-    /// How often memory ran out so far.
+    /// How often memory has run out so far.
     pub(crate) fn out_of_memory_kills(&self) -> u64 {
         self.group.as_ref().map_or(0, Group::out_of_memory_kills)
     }
 
     /// How often memory ran out in this life and those before.
     pub(crate) fn all_kills(&self) -> u64 {
-        // Its own ones are added for good when its group goes.
+        // Its own count is added permanently when its group is removed.
         let own = if self.is_over() { 0 } else { self.out_of_memory_kills() };
         self.kills.load(Ordering::Acquire) + own
     }
@@ -272,7 +272,7 @@ impl Reach for Target<'_> {
     }
 }
 
-/// One pipe for both outputs: their lines stay in order.
+/// One pipe for both outputs, so that their lines stay in order.
 fn pipes() -> io::Result<(Receiver, (OwnedFd, OwnedFd))> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
     let second = write.try_clone()?;

@@ -1,4 +1,4 @@
-//! The tool's end of an agent: requests that may overlap, and word of every process tree that ends.
+//! The tool's connection to an agent: concurrent requests, and notice of every process tree that ends.
 
 use std::collections::HashMap;
 use std::io;
@@ -37,7 +37,7 @@ struct Waiting {
 }
 
 impl Link {
-    /// Takes over a socket on which the agent has said that it is ready.
+    /// Takes over a socket on which the agent has reported that it is ready.
     pub(crate) fn new(socket: AsyncFd<OwnedFd>) -> Self {
         let socket = Arc::new(socket);
         let shared = Arc::new(Mutex::new(Waiting::default()));
@@ -45,8 +45,8 @@ impl Link {
         Self { socket, shared, next: AtomicU64::new(1), reader }
     }
 
-    /// Asks the agent and waits for its answer.
-    pub(crate) async fn ask(&self, request: Request, fds: &[BorrowedFd<'_>]) -> io::Result<Vec<OwnedFd>> {
+    /// Sends a request to the agent and waits for its answer.
+    pub(crate) async fn request(&self, request: Request, fds: &[BorrowedFd<'_>]) -> io::Result<Vec<OwnedFd>> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         {
@@ -57,7 +57,7 @@ impl Link {
             waiting.replies.insert(id, reply);
         }
         let bytes = serde_json::to_vec(&Envelope { id, request })?;
-        if bytes.len() > wire::MOST_BYTES {
+        if bytes.len() > wire::MAX_BYTES {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a request to the agent is too long"));
         }
         loop {
@@ -84,12 +84,12 @@ impl Link {
         end
     }
 
-    /// Tells the agent that nothing more will come.
+    /// Tells the agent that there will be no more requests.
     pub(crate) fn shut(&self) {
         let _ = rustix::net::shutdown(self.socket.get_ref(), rustix::net::Shutdown::Both);
     }
 
-    /// Stops listening, so that the socket can close.
+    /// Stops reading, so that the socket can close.
     pub(crate) fn close(&self) {
         self.reader.abort();
         close(&self.shared);
@@ -103,7 +103,7 @@ impl Drop for Link {
 }
 
 async fn read(socket: Arc<AsyncFd<OwnedFd>>, shared: Arc<Mutex<Waiting>>) {
-    let mut buffer = vec![0; wire::MOST_BYTES];
+    let mut buffer = vec![0; wire::MAX_BYTES];
     while let Ok(Some((length, fds))) = receive(&socket, &mut buffer).await {
         let Ok(message) = serde_json::from_slice(&buffer[..length]) else {
             break;

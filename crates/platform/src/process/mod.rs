@@ -1,4 +1,4 @@
-//! The embedded back end: ordinary processes, kept apart by namespaces or at least by ports.
+//! The embedded back end: ordinary processes, isolated by namespaces or at least by ports.
 //!
 //! One agent process for each slot holds the slot's namespaces and starts everything in them; see
 //! `docs/design/0002-process-isolation.md`. This module must not know what a mesh does with listeners.
@@ -32,8 +32,8 @@ pub(crate) mod parts {
     pub(crate) use super::link::Link;
     pub(crate) use super::ports::name_own;
     pub(crate) use super::readable::watched;
-    pub(crate) use super::reap::{claim, give_up, is_dead, reap, this_owner};
-    pub(crate) use super::wire::{ListenAt, MOST_FDS, Request};
+    pub(crate) use super::reap::{claim, is_dead, reap, remove_slot_folder, this_owner};
+    pub(crate) use super::wire::{ListenAt, MAX_FDS, Request};
 }
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +61,7 @@ use crate::{
 
 pub(crate) const NAME: &str = "process";
 
-/// How instances are to be kept apart.
+/// The requested isolation of instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WantedIsolation {
     /// Namespaces where the kernel allows them, else ports.
@@ -73,14 +73,14 @@ pub enum WantedIsolation {
     Ports,
 }
 
-/// What the back end must know.
+/// Options of the back end.
 #[derive(Debug, Clone)]
 pub struct ProcessOptions {
-    /// How instances are to be kept apart.
+    /// The requested isolation of instances.
     pub isolation: WantedIsolation,
-    /// The tool's own program, whose `main` begins with [`launch::launch_main`].
+    /// The executable whose `main` begins with [`launch::launch_main`].
     pub program: PathBuf,
-    /// The tool's own folder, where the next start looks for what a dead one left.
+    /// The tool's folder, in which leftovers of a dead tool are found.
     pub state: Option<PathBuf>,
 }
 
@@ -93,7 +93,7 @@ pub struct ProcessPlatform {
     states: Mutex<BTreeSet<PathBuf>>,
 }
 
-/// What all slots share.
+/// State that all slots share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     limiter: Limiter,
@@ -104,7 +104,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Adds something people should know, once.
+    /// Adds a note for people, once.
     pub(crate) fn note(&self, note: &str) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         if !notes.iter().any(|n| n == note) {
@@ -114,19 +114,21 @@ impl Shared {
 }
 
 impl ProcessPlatform {
-    /// Finds out what can be done here, by trying; takes a few milliseconds.
+    /// Determines by trying what is possible here; takes a few milliseconds.
     pub fn new(options: ProcessOptions) -> Result<Self, PlatformError> {
         let (limiter, mut notes) = Limiter::find();
         let probed = match options.isolation {
-            WantedIsolation::Ports => Probed { refused: Some("ports were asked for".into()), user: false },
+            WantedIsolation::Ports => {
+                Probed { refused: Some("`isolation: ports` was requested".into()), user: false }
+            }
             WantedIsolation::Auto | WantedIsolation::Netns => probe(&options.program),
         };
         if let Some(reason) = &probed.refused {
             if options.isolation == WantedIsolation::Netns {
-                let error = PlatformError::new(PlatformErrorKind::Unavailable, NAME, "keep instances apart");
+                let error = PlatformError::new(PlatformErrorKind::Unavailable, NAME, "isolate instances");
                 return Err(error.because(format!("namespaces are refused: {reason}")));
             }
-            notes.push(format!("instances are kept apart by ports only: {reason}"));
+            notes.push(format!("instances are isolated by ports only: {reason}"));
         }
         let env = specs::inherited_environment();
         Ok(Self {
@@ -164,7 +166,7 @@ impl Platform for ProcessPlatform {
             limits: self.shared.limiter.by(),
             mesh: MeshPlace::Local,
             snapshots: true,
-            // Without a freezer all processes are stopped one by one.
+            // Without a freezer processes are stopped one by one.
             pause: true,
             most_slots: None,
             notes: self.shared.notes.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -202,7 +204,7 @@ impl Platform for ProcessPlatform {
     fn events(&self, slot: SlotId) -> broadcast::Receiver<PlatformEvent> {
         match self.slot(slot) {
             Ok(slot) => slot.events.subscribe(),
-            // A slot that is not open has no events, now or later.
+            // A slot that is not open never has events.
             Err(_) => broadcast::Sender::new(1).subscribe(),
         }
     }
@@ -241,7 +243,7 @@ impl Platform for ProcessPlatform {
         let slot = self.slot(slot)?;
         let lives: Vec<_> = slot.stage().lives().values().filter(|l| !l.is_over()).cloned().collect();
         let label = slot.spec.label.clone();
-        // Half a dozen small files for each instance.
+        // Reads half a dozen small files for each instance.
         let measuring = tokio::task::spawn_blocking(move || usage::measure(&lives, &label));
         measuring.await.map_err(|e| trouble("measure instances", e))
     }
@@ -268,7 +270,7 @@ impl Platform for ProcessPlatform {
         if self.slot(slot)?.stage().agent.is_alive().await {
             return Ok(());
         }
-        Err(trouble(format!("go on in {slot}"), "its agent is gone"))
+        Err(trouble(format!("continue in {slot}"), "its agent is gone"))
     }
 
     async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {
@@ -286,11 +288,11 @@ impl Platform for ProcessPlatform {
         let states = self.states.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let bases: Vec<PathBuf> = self.shared.limiter.bases().map(PathBuf::from).collect();
         let reaping = tokio::task::spawn_blocking(move || reap::reap(&bases, &states));
-        reaping.await.map_err(|e| trouble("remove what a dead tool left", e))
+        reaping.await.map_err(|e| trouble("remove what a killed faultscope left behind", e))
     }
 }
 
-/// Something the machine refused.
+/// An error of the machine.
 pub(crate) fn trouble(
     action: impl Into<String>,
     source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -298,7 +300,7 @@ pub(crate) fn trouble(
     PlatformError::new(PlatformErrorKind::Infrastructure, NAME, action).because(source)
 }
 
-/// Something the plan asks for that cannot be.
+/// Something in the plan that cannot be done.
 pub(crate) fn bad_plan(
     action: impl Into<String>,
     source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -312,7 +314,7 @@ fn probe(program: &std::path::Path) -> Probed {
     let refused = |reason: String| Probed { refused: Some(reason), user: false };
     match output {
         Ok(output) => serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|_| refused(format!("`{} launch probe` says nothing", program.display()))),
+            .unwrap_or_else(|_| refused(format!("`{} launch probe` printed no result", program.display()))),
         Err(error) => refused(format!("{} cannot be started: {error}", program.display())),
     }
 }

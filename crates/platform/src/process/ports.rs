@@ -10,7 +10,7 @@ use faultscope_model::InstanceId;
 use faultscope_model::plan::{InstancePlan, Plan};
 use faultscope_model::wiring::ListenerSpec;
 
-/// Which port stands for which, for each caller of a plan.
+/// The actual port for each declared one, for each caller of a plan.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     instances: BTreeMap<InstanceId, Ports>,
@@ -18,14 +18,14 @@ pub(crate) struct Layout {
 
 #[derive(Debug, Default)]
 struct Ports {
-    /// Where the instance itself listens, by declared port.
+    /// The actual port for each port the instance declares.
     own: BTreeMap<u16, u16>,
-    /// Where it finds others, by the name and port it means.
+    /// The actual port for each host and port it calls.
     others: BTreeMap<(String, u16), u16>,
 }
 
 impl Layout {
-    /// Lays out a plan, given the listeners that were opened for it. Ports given out before stay as they are.
+    /// Assigns ports to a plan, given the listeners that were opened for it. Ports that were assigned before stay.
     pub(crate) fn new(
         plan: &Plan,
         listeners: &[(ListenerSpec, u16)],
@@ -68,12 +68,12 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Whether an instance has its ports here.
+    /// Whether an instance has ports assigned.
     pub(crate) fn knows(&self, instance: &InstanceId) -> bool {
         self.instances.contains_key(instance)
     }
 
-    /// Where an instance listens when it means this port.
+    /// The actual port for a declared one.
     pub(crate) fn actual(&self, instance: &InstanceId, port: u16) -> u16 {
         self.instances.get(instance).and_then(|p| p.own.get(&port).copied()).unwrap_or(port)
     }
@@ -103,7 +103,7 @@ impl Layout {
         }
     }
 
-    /// Refuses ports that something else on this machine has.
+    /// Rejects ports that are in use on this machine.
     pub(crate) fn check_free(&self, instance: &InstanceId) -> Result<(), String> {
         for port in self.instances.get(instance).into_iter().flat_map(|p| p.own.values()) {
             match TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)) {
@@ -122,11 +122,11 @@ impl Layout {
     }
 }
 
-/// Fills in `${port}` where every instance has the ports it declares.
+/// Fills in `${port}` where instances listen on the ports they declare.
 pub(crate) fn name_own(plan: &InstancePlan, command: &mut [String], env: &mut BTreeMap<String, String>) {
     let own = plan.ports.iter().map(|p| (p.port, p.port)).collect();
     let ports = Ports { own, others: BTreeMap::new() };
-    // The first declared, not the lowest: the order in the application file means something.
+    // The first declared, not the lowest: the order in the application file matters.
     let first = plan.ports.first().map(|p| p.port.to_string()).unwrap_or_default();
     for text in command.iter_mut().chain(env.values_mut()) {
         *text = ports.in_text(&text.replace("${port}", &first));
@@ -154,7 +154,7 @@ impl Ports {
     }
 }
 
-/// Whether the instance can be told its port.
+/// Whether the instance can be started on another port.
 fn is_movable(instance: &InstancePlan, declared: u16) -> bool {
     let named = [format!("${{port:{declared}}}"), "${port}".to_owned()];
     let is_first = instance.ports.first().is_some_and(|p| p.port == declared);
@@ -163,7 +163,7 @@ fn is_movable(instance: &InstancePlan, declared: u16) -> bool {
     by_env || instance.command.iter().chain(instance.env.values()).any(says)
 }
 
-/// Replaces `what` where it is a whole host, not the end of a longer name or the start of a longer port.
+/// Replaces `what` where it is a whole host and port, not the end of a longer name or the start of a longer port.
 fn replace_host(text: &str, what: &str, with: &str) -> String {
     let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut result = String::with_capacity(text.len());
@@ -174,7 +174,7 @@ fn replace_host(text: &str, what: &str, with: &str) -> String {
         result.push_str(before);
         let starts = !result.ends_with(in_name) || what.starts_with('/');
         let ends = !after.starts_with(|c: char| in_name(c) || c == ':');
-        // A port may end a sentence, a name may not go on.
+        // A port may end a sentence, a name may not continue.
         let ends = ends || (what.contains(':') && after.starts_with('.'));
         result.push_str(if starts && ends { with } else { what });
         rest = after;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use tokio::io::unix::AsyncFd;
 
-/// Has the runtime watch a descriptor.
+/// Registers a descriptor with the runtime.
 #[expect(unsafe_code, reason = "tokio cannot see that an owned descriptor stays what it is")]
 pub(crate) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` keeps the same descriptor open for as long as it lives, and `AsyncFd` owns it.

@@ -1,7 +1,7 @@
-//! Whose things are whose, and removing what a dead tool left.
+//! Ownership of what slots create, and removal of what a killed tool left behind.
 //!
 //! Every process, control group and folder of a slot names its owner: the tool's process id, when that
-//! process started, and the namespace its id belongs to. A living owner's things are never touched.
+//! process started, and the namespace its id belongs to. What a living tool owns is never touched.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,21 +20,21 @@ use crate::Reaped;
 
 /// The environment variable that names the owner.
 pub(crate) const OWNER: &str = "FAULTSCOPE_OWNER";
-/// How long a killed process may take to go.
+/// How long a killed process may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Names this process as an owner.
+/// The name of this process as an owner.
 pub(crate) fn this_owner() -> String {
     let pid = std::process::id();
     format!("{pid}.{}.{}", started_at(pid).unwrap_or_default(), pid_namespace())
 }
 
-/// Makes a slot's folder and names its owner in it.
+/// Creates the folder of a slot and writes its owner into it.
 pub(crate) fn claim(folder: &Path) -> io::Result<()> {
     let owner = folder.join("owner");
     if let Ok(other) = fs::read_to_string(&owner) {
         if other != this_owner() && !is_dead(&other) {
-            return Err(io::Error::other(format!("another tool uses {}", folder.display())));
+            return Err(io::Error::other(format!("another faultscope process uses {}", folder.display())));
         }
         files::remove_tree(folder)?;
     }
@@ -42,8 +42,8 @@ pub(crate) fn claim(folder: &Path) -> io::Result<()> {
     fs::write(owner, this_owner())
 }
 
-/// Removes a slot's folder; a background removal inside it may still be under way.
-pub(crate) fn give_up(folder: &Path) -> io::Result<()> {
+/// Removes the folder of a slot; a background removal inside it may still be running.
+pub(crate) fn remove_slot_folder(folder: &Path) -> io::Result<()> {
     for _ in 0..3 {
         if files::remove_tree(folder).is_ok() {
             return Ok(());
@@ -52,7 +52,7 @@ pub(crate) fn give_up(folder: &Path) -> io::Result<()> {
     files::remove_tree(folder)
 }
 
-/// Removes what dead tools left: processes everywhere, groups below `bases`, folders below `states`.
+/// Removes leftovers of dead tools: processes everywhere, groups below `bases`, folders below `states`.
 pub(crate) fn reap(bases: &[PathBuf], states: &BTreeSet<PathBuf>) -> Reaped {
     let mut reaped = Reaped { processes: end_processes(), ..Reaped::default() };
     for base in bases {
@@ -77,7 +77,7 @@ pub(crate) fn reap(bases: &[PathBuf], states: &BTreeSet<PathBuf>) -> Reaped {
     reaped
 }
 
-/// Whether an owner is surely dead. What cannot be known counts as alive.
+/// Whether an owner is certainly dead. In doubt it counts as alive.
 pub(crate) fn is_dead(owner: &str) -> bool {
     let mut parts = owner.trim().split('.');
     let (Some(pid), Some(start), Some(namespace)) = (parts.next(), parts.next(), parts.next()) else {
@@ -91,7 +91,7 @@ pub(crate) fn is_dead(owner: &str) -> bool {
 
 fn started_at(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // A zombie has ended, whatever its parent thinks.
+    // A zombie has ended, even if its parent has not waited for it.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
     (state != "Z").then(|| fields.nth(18)?.parse().ok())?
@@ -138,7 +138,7 @@ fn undo_mounts(folder: &Path) -> usize {
         .lines()
         .filter_map(|line| line.split(' ').nth(1))
         .filter(|path| Path::new(path).starts_with(folder));
-    // The last mounted comes off first.
+    // In reverse order of mounting.
     let mut below: Vec<&str> = below.collect();
     below.reverse();
     below.iter().filter(|path| rustix::mount::unmount(**path, UnmountFlags::DETACH).is_ok()).count()

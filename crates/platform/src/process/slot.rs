@@ -23,24 +23,24 @@ use super::wire::{PlaceSpec, Request};
 use super::{Shared, files, open_files, reap, trouble};
 use crate::{PlatformError, PlatformEvent, SlotSpec, Snapshot};
 
-/// Events kept for a receiver that is slow to look.
-const MOST_EVENTS: usize = 1024;
-/// How often it is looked whether memory ran out in an instance that goes on.
+/// Events buffered for a slow receiver.
+const MAX_EVENTS: usize = 1024;
+/// How often to check whether memory ran out in an instance that goes on.
 const MEMORY_TICK: Duration = Duration::from_millis(250);
-/// How often, and how many times, a main process is looked at that may be the victim of a kill.
+/// How often, and how many times, to check whether the main process was the victim.
 const VICTIM_TICK: Duration = Duration::from_millis(50);
 const VICTIM_LOOKS: usize = 10;
 
-/// A group can stay busy for a moment after its last process is gone.
+/// A group can stay busy for a moment after its last process has ended.
 pub(crate) const GROUP_TRIES: usize = 100;
 pub(crate) const GROUP_PAUSE: Duration = Duration::from_millis(10);
 
-/// A slot.
+/// A slot with its agent and folder.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) spec: SlotSpec,
     pub(crate) folder: PathBuf,
-    /// Whether it has namespaces of its own.
+    /// Whether it has its own namespaces.
     pub(crate) isolated: bool,
     pub(crate) events: broadcast::Sender<PlatformEvent>,
     pub(crate) shared: Arc<Shared>,
@@ -50,14 +50,14 @@ pub(crate) struct Slot {
     keys: AtomicU64,
     /// Open files that the plans of this slot were found to need.
     files_counted: AtomicU64,
-    /// Instances that `reserve` ended, to be counted by the next `apply`.
+    /// Instances that `reserve` stopped; the next `apply` reports them.
     pub(crate) destroyed: AtomicUsize,
-    /// One change of what runs at a time.
+    /// Serializes changes of what runs.
     pub(crate) turn: tokio::sync::Mutex<()>,
 }
 
 impl Slot {
-    /// Makes the slot's folder, starts its agent and prepares the template.
+    /// Creates the slot's folder, starts its agent and prepares the template.
     pub(crate) async fn open(
         spec: &SlotSpec,
         shared: &Arc<Shared>,
@@ -81,7 +81,7 @@ impl Slot {
         let slot = Arc::new(Self {
             folder,
             isolated,
-            events: broadcast::Sender::new(MOST_EVENTS),
+            events: broadcast::Sender::new(MAX_EVENTS),
             shared: Arc::clone(shared),
             stage: Mutex::new(Arc::new(Stage::new(agent))),
             layers: Mutex::new(Layers::Copies { template: None }),
@@ -105,42 +105,42 @@ impl Slot {
         Ok(slot)
     }
 
-    /// The agent of now and what it holds.
+    /// The current agent and what it holds.
     pub(crate) fn stage(&self) -> Arc<Stage> {
         Arc::clone(&lock(&self.stage))
     }
 
-    /// What instances see of the disk.
+    /// How instances see the application folder.
     pub(crate) fn layers(&self) -> Layers {
         lock(&self.layers).clone()
     }
 
-    /// Changes what the next instances see of the disk.
+    /// Changes how later instances see the application folder.
     pub(crate) fn set_layers(&self, layers: Layers) {
         *lock(&self.layers) = layers;
     }
 
-    /// A number that was not used in this slot before.
+    /// A number that is unique in this slot.
     pub(crate) fn next_key(&self) -> u64 {
         self.keys.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Where the folders of instances lie.
+    /// The folder of all instance folders.
     pub(crate) fn lives_folder(&self) -> PathBuf {
         self.folder.join("lives")
     }
 
-    /// Where an instance's log goes.
+    /// The log file of an instance.
     pub(crate) fn log_file(&self, instance: &InstanceId) -> PathBuf {
         self.folder.join("logs").join(format!("{instance}.log"))
     }
 
-    /// Remembers data to put back at the instance's next fresh start.
+    /// Records data to restore at the instance's next fresh start.
     pub(crate) fn restore(&self, instance: &InstanceId, snapshot: &Snapshot) {
         lock(&self.restores).insert(instance.clone(), snapshot.clone());
     }
 
-    /// Data to put back now.
+    /// The data to restore now, if any.
     pub(crate) fn take_restore(&self, instance: &InstanceId) -> Option<Snapshot> {
         lock(&self.restores).remove(instance)
     }
@@ -157,7 +157,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Makes the network of a place, unless it is there.
+    /// Creates the network of a place, unless it exists.
     pub(crate) async fn ensure_place(&self, stage: &Stage, instance: &InstanceId) -> io::Result<()> {
         if !self.isolated {
             return Ok(());
@@ -165,12 +165,16 @@ impl Slot {
         let name = instance.to_string();
         let (address, is_new) = stage.addresses().place(&name);
         if is_new {
-            stage.agent.link.ask(Request::Places { places: vec![PlaceSpec { name, address }] }, &[]).await?;
+            stage
+                .agent
+                .link
+                .request(Request::Places { places: vec![PlaceSpec { name, address }] }, &[])
+                .await?;
         }
         Ok(())
     }
 
-    /// Ends what the plan does not keep, and says how many living instances that were.
+    /// Stops what the plan does not keep and returns how many living instances that were.
     pub(crate) async fn end_others(&self, stage: &Stage, plan: &Plan) -> usize {
         let lives: Vec<Arc<Life>> = stage.lives().values().cloned().collect();
         let running: Vec<_> =
@@ -186,7 +190,7 @@ impl Slot {
         destroyed
     }
 
-    /// Ends everything at once; a fresh agent takes over.
+    /// Ends everything at once; a new agent takes over.
     pub(crate) async fn clear(self: &Arc<Self>) -> Result<(), PlatformError> {
         let action = || format!("clear {}", self.spec.id);
         let old = self.end_stage().await.map_err(|e| trouble(action(), e))?;
@@ -216,7 +220,7 @@ impl Slot {
         let template = self.spec.state.join("templates");
         let removed = tokio::task::spawn_blocking(move || {
             remove_joints(&template, &label);
-            reap::give_up(&folder)
+            reap::remove_slot_folder(&folder)
         });
         removed.await.map_err(io::Error::other).and_then(|r| r).map_err(|e| trouble(action(), e))
     }
@@ -236,7 +240,7 @@ impl Slot {
     }
 }
 
-/// Removes the work folders that this slot put beside the templates it used.
+/// Removes the work folders that this slot created beside the templates it used.
 fn remove_joints(templates: &std::path::Path, label: &str) {
     let prefix = format!("work.{label}.");
     for template in fs::read_dir(templates).into_iter().flatten().flatten() {
@@ -248,7 +252,7 @@ fn remove_joints(templates: &std::path::Path, label: &str) {
     }
 }
 
-/// Says when memory ran out in an instance that goes on.
+/// Reports when memory ran out in an instance that goes on.
 async fn watch_memory(slot: std::sync::Weak<Slot>) {
     let mut seen: BTreeMap<u64, u64> = BTreeMap::new();
     loop {
@@ -259,7 +263,7 @@ async fn watch_memory(slot: std::sync::Weak<Slot>) {
             let kills = life.out_of_memory_kills();
             let before = seen.insert(life.tree.key, kills).unwrap_or_default();
             if kills > before {
-                // Its main process may be the victim; then its end says so, on a busy machine a while later.
+                // If its main process was killed, its exit reports that, on a busy machine a while later.
                 for _ in 0..VICTIM_LOOKS {
                     if life.is_over() {
                         break;

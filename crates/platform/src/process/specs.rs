@@ -1,4 +1,4 @@
-//! From plans to what an init must know.
+//! Builds the specification of a process tree from a plan.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,12 +19,12 @@ use crate::types::LimitsBy;
 
 /// The file of a slot's certificate authority.
 pub(crate) const AUTHORITY: &str = "authority.pem";
-/// Who reads the authority from which variable: OpenSSL and Go, Node, Python's requests, curl.
+/// Variables that name the authority's file: OpenSSL and Go, Node, Python's requests, curl.
 const TRUSTED_BY: [&str; 4] =
     ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
 
 impl Slot {
-    /// How an instance is started.
+    /// The specification of an instance.
     pub(crate) fn instance_spec(
         &self,
         stage: &Stage,
@@ -56,7 +56,7 @@ impl Slot {
         })
     }
 
-    /// How a test's command is started.
+    /// The specification of a test command.
     pub(crate) fn test_spec(&self, stage: &Stage, run: &Execution, own: &Path) -> io::Result<InitSpec> {
         let test = InstanceId::test();
         let (mut command, mut env) = (run.command.clone(), self.environment(&test, &run.env));
@@ -69,7 +69,7 @@ impl Slot {
         Ok(InitSpec { name, command, env, directory, cgroups: Vec::new(), view, memory: None, open_files })
     }
 
-    /// How a command is started inside a running instance, whose view of the disk is there already.
+    /// The specification of a command inside a running instance, which has its view of the disk already.
     pub(crate) fn joined_spec(&self, stage: &Stage, life: &Life, run: &Execution) -> InitSpec {
         let id = &life.plan.id;
         let (mut command, mut env) = (run.command.clone(), self.environment(id, &run.env));
@@ -92,7 +92,7 @@ impl Slot {
         }
     }
 
-    /// What a place sees of the disk, and its working directory there.
+    /// The view of the disk for a place, and its working directory there.
     pub(crate) fn place_data(
         &self,
         stage: &Stage,
@@ -118,7 +118,7 @@ impl Slot {
         if !self.isolated {
             return Ok((None, directory));
         }
-        // Asked for one after the other: both hold the same lock.
+        // One after the other: both take the same lock.
         let hosts = stage.addresses().hosts(&id.to_string());
         let resolver = stage.addresses().resolver();
         let view = View {
@@ -159,7 +159,7 @@ impl Slot {
     }
 }
 
-/// The tool's environment as processes may see it: not its own settings, and no proxy, which could not be
+/// The environment that processes inherit: without the tool's own settings, and without proxies, which cannot be
 /// reached from a slot.
 pub(crate) fn inherited_environment() -> BTreeMap<String, String> {
     let wanted =
@@ -170,7 +170,7 @@ pub(crate) fn inherited_environment() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A path below the application folder; refuses to leave it.
+/// A path below the application folder; fails if it leads out of it.
 fn relative(directory: &str, below: &str) -> io::Result<PathBuf> {
     let mut path = PathBuf::new();
     for part in Path::new(directory).join(below).components() {

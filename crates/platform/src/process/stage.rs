@@ -1,4 +1,4 @@
-//! What lives and dies with one agent: networks, sockets, instances.
+//! What exists as long as one agent: networks, sockets, instances.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -16,18 +16,18 @@ use super::ports::Layout;
 use super::wire::Request;
 
 /// Sockets fetched at once. A place that is called often gets twice as many each time, so that most calls need no
-/// word with the agent; the many that are hardly called hold few descriptors.
+/// round trip to the agent; the many that are hardly called hold few descriptors.
 const FIRST_SOCKETS: usize = 2;
 const MOST_SOCKETS: usize = 16;
 
-/// One agent and what it holds.
+/// One agent and everything it holds.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) agent: Arc<AgentProcess>,
     addresses: Mutex<Addresses>,
     lives: Mutex<BTreeMap<InstanceId, Arc<Life>>>,
     sockets: Mutex<HashMap<String, SpareSockets>>,
-    /// Ports of this plan, where there are no networks.
+    /// The assigned ports, where there are no networks.
     layout: Mutex<Option<Arc<Layout>>>,
 }
 
@@ -58,12 +58,12 @@ impl Stage {
         }
     }
 
-    /// Addresses given out.
+    /// The assigned addresses.
     pub(crate) fn addresses(&self) -> MutexGuard<'_, Addresses> {
         lock(&self.addresses)
     }
 
-    /// Instances, the dead ones included until they are replaced.
+    /// All instances; dead ones stay until they are replaced.
     pub(crate) fn lives(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Arc<Life>>> {
         lock(&self.lives)
     }
@@ -73,12 +73,12 @@ impl Stage {
         self.lives().get(instance).cloned()
     }
 
-    /// Ports of the plan that was reserved last.
+    /// The ports of the last reserved plan.
     pub(crate) fn layout(&self) -> Option<Arc<Layout>> {
         lock(&self.layout).clone()
     }
 
-    /// Remembers the ports of a plan.
+    /// Sets the ports of a plan.
     pub(crate) fn set_layout(&self, layout: Layout) {
         *lock(&self.layout) = Some(Arc::new(layout));
     }
@@ -95,7 +95,7 @@ impl Stage {
         if error.kind() != io::ErrorKind::ConnectionRefused {
             return Err(error);
         }
-        // It may listen on the address its host name stands for.
+        // It may listen on the address of its host name.
         let own = self.addresses().of_place(&place);
         match own {
             Some(address) => self.connect(&place, IpAddr::V4(address), port).await.map_err(|_| error),
@@ -118,7 +118,7 @@ impl Stage {
             }
         };
         let request = Request::Sockets { place: place.to_owned(), count };
-        let mut sockets = self.agent.link.ask(request, &[]).await?;
+        let mut sockets = self.agent.link.request(request, &[]).await?;
         let socket = sockets.pop().ok_or_else(|| io::Error::other("the agent sent no socket"))?;
         lock(&self.sockets).entry(place.to_owned()).or_default().unused.append(&mut sockets);
         Ok(socket)

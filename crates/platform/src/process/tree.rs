@@ -1,4 +1,4 @@
-//! A process tree as the tool sees it: its init's reports, and its end.
+//! The tool's side of a process tree: the reports of its init, and its end.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,19 +13,19 @@ use tokio::sync::watch;
 use super::agent::AgentProcess;
 use super::wire::{InitSpec, Report, Request};
 
-/// Reports are short; a longer one is not from our init.
+/// Reports are short; a longer one does not come from our init.
 const LONGEST_REPORT: u64 = 64 << 10;
 
 /// Where a tree is started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Into<'a> {
-    /// In a place, or just beside the agent where there are no places.
+    /// In a place, or beside the agent where there are no places.
     Place(Option<&'a str>),
-    /// Inside a tree that runs.
+    /// Inside a running tree.
     Tree(u64),
 }
 
-/// How far a tree is.
+/// The progress of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Phase {
     Starting,
@@ -40,7 +40,7 @@ pub(crate) struct End {
     pub(crate) signal: Option<i32>,
     /// Why it never ran, and whether the plan is to blame.
     pub(crate) refused: Option<(bool, String)>,
-    /// It went with its agent.
+    /// It ended together with its agent.
     pub(crate) agent_lost: bool,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Starts a tree; what it prints goes to the two descriptors.
+    /// Starts a tree; its output goes to the two descriptors.
     pub(crate) async fn start(
         agent: &Arc<AgentProcess>,
         key: u64,
@@ -70,12 +70,12 @@ impl Tree {
             Into::Place(place) => Request::Spawn { key, place: place.map(str::to_owned), name },
             Into::Tree(into) => Request::Join { key, into, name },
         };
-        agent.link.ask(request, &[theirs.as_fd(), outputs.0.as_fd(), outputs.1.as_fd()]).await?;
+        agent.link.request(request, &[theirs.as_fd(), outputs.0.as_fd(), outputs.1.as_fd()]).await?;
         drop((theirs, outputs));
         let text = serde_json::to_vec(spec)?;
         let (says, phase) = watch::channel(Phase::Starting);
         tokio::spawn(async move {
-            // A failure to write means that it is gone already, which is heard below.
+            // If this fails it has ended already, which is noticed below.
             let _ = ours.write_all(&text).await;
             let _ = ours.shutdown().await;
             let mut last = End::default();
@@ -102,7 +102,7 @@ impl Tree {
         Ok(Self { key, agent: Arc::clone(agent), phase })
     }
 
-    /// Returns when its program runs, or how it ended before.
+    /// Returns when its program is running, or how it ended before that.
     pub(crate) async fn started(&self) -> Result<(), End> {
         match self.reached(|phase| *phase != Phase::Starting).await {
             Phase::Gone(end) if end.refused.is_some() || end.agent_lost => Err(end),
@@ -119,15 +119,19 @@ impl Tree {
         }
     }
 
-    /// Sends a signal to its program, by way of its init.
+    /// Sends a signal to its program through its init.
     pub(crate) async fn signal(&self, signal: Signal) -> io::Result<()> {
-        self.agent.link.ask(Request::Signal { key: self.key, signal: signal.as_raw() }, &[]).await.map(drop)
+        self.agent
+            .link
+            .request(Request::Signal { key: self.key, signal: signal.as_raw() }, &[])
+            .await
+            .map(drop)
     }
 
     /// Ends all of it at once, and returns when it is gone.
     pub(crate) async fn kill(&self) -> End {
-        // An agent that cannot be asked any more has taken the tree with it.
-        let _ = self.agent.link.ask(Request::Kill { key: self.key }, &[]).await;
+        // An agent that does not answer any more has taken the tree with it.
+        let _ = self.agent.link.request(Request::Kill { key: self.key }, &[]).await;
         self.gone().await
     }
 

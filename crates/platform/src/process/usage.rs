@@ -1,6 +1,6 @@
-//! What instances use: by their control groups, or by looking at their processes where there are no groups.
+//! Resource usage of instances: from their control groups, or from `/proc` where there are no groups.
 //!
-//! The network is left out. An instance has only a loopback interface of its own, or shares the host's, and on
+//! The network is left out. An instance has only a loopback interface, its own or the host's, and on
 //! a loopback interface every byte is both sent and received; the mesh knows what it carried for whom.
 
 use std::collections::HashMap;
@@ -14,10 +14,10 @@ use super::cgroup::Group;
 use super::life::Life;
 use crate::now_us;
 
-/// The kernel shows times to programs in hundredths of a second, whatever it counts in.
+/// The kernel exposes times in hundredths of a second (USER_HZ) on all platforms we run on.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// What processes use; what cannot be seen is missing.
+/// The usage of some processes; what cannot be read is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Usage {
     pub(crate) cpu: Option<Duration>,
@@ -29,8 +29,8 @@ pub(crate) struct Usage {
 
 /// Measures instances of the slot with this label.
 pub(super) fn measure(lives: &[Arc<Life>], label: &str) -> Vec<Sample> {
-    // Looked at once for all, and only where it must be.
-    let table = lives.iter().any(|life| life.group.is_none()).then(|| Processes::look(Some(label)));
+    // Read once for all instances, and only if some have no group.
+    let table = lives.iter().any(|life| life.group.is_none()).then(|| Processes::read_table(Some(label)));
     let one = |life: &Arc<Life>| {
         let at_us = now_us();
         let by_table = || table.as_ref().map(|table| table.of_instance(&life.plan.id.to_string()));
@@ -55,39 +55,39 @@ pub(super) fn measure(lives: &[Arc<Life>], label: &str) -> Vec<Sample> {
 
 /// Whether all processes of an instance are stopped, in the slot with this label.
 pub(super) fn is_stopped(instance: &str, label: &str) -> bool {
-    let table = Processes::look(Some(label));
+    let table = Processes::read_table(Some(label));
     table.inits.get(instance).is_none_or(|init| table.descendants(*init).iter().all(|p| p.is_still))
 }
 
-/// The processes of this machine as they are at one moment.
+/// A snapshot of the process table.
 #[derive(Debug, Default)]
 struct Processes {
     children: HashMap<u32, Vec<Process>>,
-    /// The inits of instances, by the instance's name.
+    /// The inits of instances, by the name of the instance.
     inits: HashMap<String, Process>,
 }
 
-/// A line of the table.
+/// One process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     pid: u32,
     parent: u32,
-    /// Ticks of its own.
+    /// CPU ticks of its own.
     own: u64,
-    /// Ticks of children that it has waited for.
+    /// CPU ticks of children that it has waited for.
     waited: u64,
     threads: u64,
-    /// Stopped by a signal, or at its end already.
+    /// Whether it is stopped by a signal, or has ended.
     is_still: bool,
 }
 
 impl Processes {
-    /// Looks at all processes; with a label also for the inits of that slot's instances.
-    fn look(label: Option<&str>) -> Self {
+    /// Reads the process table; with a label also finds the inits of that slot's instances.
+    fn read_table(label: Option<&str>) -> Self {
         let mut table = Self::default();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // Gone in the meantime.
+            // It has ended meanwhile.
             let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
             let Some(process) = read_stat(pid, &stat) else { continue };
             if let Some(label) = label
@@ -115,7 +115,7 @@ impl Processes {
         found
     }
 
-    /// What all descendants of a process use, and what those that ended had used.
+    /// The usage of all descendants of a process, including those that have ended.
     fn below(&self, root: Process) -> Usage {
         let (mut ticks, mut threads, mut processes, mut resident) = (root.waited, 0, 0, 0);
         for process in self.descendants(root) {
@@ -126,7 +126,7 @@ impl Processes {
         }
         Usage {
             cpu: Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)),
-            // What counts against a group is not known without one.
+            // The working set is only known to a control group.
             working_set: None,
             resident: Some(resident),
             processes: Some(processes),
@@ -135,7 +135,7 @@ impl Processes {
     }
 }
 
-/// Reads `/proc/<pid>/stat`. The name in brackets may hold anything, also brackets.
+/// Parses `/proc/<pid>/stat`. The name in brackets may contain anything, also brackets.
 fn read_stat(pid: u32, text: &str) -> Option<Process> {
     let (_, rest) = text.rsplit_once(") ")?;
     // From the third field on: state, parent, ...
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn sees_children_and_their_children() {
-        // The shell stays beside its child because something follows.
+        // Something follows, so that the shell does not replace itself by its child.
         let mut shell = Command::new("sh")
             .args(["-c", "echo up; sleep 600; true"])
             .stdout(Stdio::piped())
@@ -204,8 +204,8 @@ mod tests {
             .unwrap();
         let mut heard = [0; 3];
         std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut heard).unwrap();
-        // It has said so just before it starts the other one.
-        let table = std::iter::repeat_with(|| Processes::look(None))
+        // It prints this just before it starts the other one.
+        let table = std::iter::repeat_with(|| Processes::read_table(None))
             .find(|table| table.children.get(&shell.id()).is_some_and(|children| !children.is_empty()))
             .unwrap();
         let own = std::process::id();

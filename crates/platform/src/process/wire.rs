@@ -1,4 +1,4 @@
-//! What the tool and its agents say to each other: JSON packets with file descriptors attached.
+//! The protocol between the tool and its agents: JSON packets with file descriptors attached.
 //!
 //! The socket keeps packets apart (SEQPACKET), so nothing is framed by hand. Each process tree has a
 //! stream socket of its own to the tool: its spec comes in, its reports go out.
@@ -16,10 +16,10 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-/// File descriptors in one packet; the kernel's own bound is 253.
-pub(crate) const MOST_FDS: usize = 200;
-/// Bytes in one packet; a socket's default buffer holds a little more.
-pub(crate) const MOST_BYTES: usize = 128 << 10;
+/// The most descriptors in one packet; the kernel's limit is 253.
+pub(crate) const MAX_FDS: usize = 200;
+/// The most bytes in one packet, below the default buffer of a socket.
+pub(crate) const MAX_BYTES: usize = 128 << 10;
 
 /// A request of the tool.
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,114 +28,114 @@ pub(crate) struct Envelope {
     pub(crate) request: Request,
 }
 
-/// What an agent can be asked.
+/// The requests that an agent understands.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Makes networks that are not there yet, each wired to the mesh.
+    /// Creates networks that do not exist yet, each connected to the mesh.
     Places { places: Vec<PlaceSpec> },
-    /// Adds addresses to the mesh that are not there yet.
+    /// Adds addresses to the mesh that it does not have yet.
     Aliases { addresses: Vec<Ipv4Addr> },
-    /// Opens listeners, or hands over again the ones that are open; answers with one descriptor for each.
+    /// Opens listeners, or passes on those that are open; the answer has one descriptor for each.
     Listen { listeners: Vec<ListenAt> },
-    /// Answers with unconnected sockets that live in a place.
+    /// Answers with unconnected sockets of a place.
     Sockets { place: String, count: usize },
-    /// Starts a process tree; brings its socket, its stdout and its stderr.
+    /// Starts a process tree; comes with its socket, stdout and stderr.
     Spawn { key: u64, place: Option<String>, name: String },
-    /// Starts a process tree inside a running one; the same descriptors.
+    /// Starts a process tree inside a running one; comes with the same descriptors.
     Join { key: u64, into: u64, name: String },
     /// Sends a signal to the init of a process tree.
     Signal { key: u64, signal: i32 },
     /// Ends a process tree at once.
     Kill { key: u64 },
-    /// Lays a template over the application folder, for instances to build upon.
+    /// Merges a template with the application folder, as a layer for instances.
     Layer { lower: PathBuf, upper: PathBuf, work: PathBuf, target: PathBuf, user: bool },
-    /// Puts a file system in memory there, where overlays refuse the disk's own.
+    /// Mounts a file system in memory, for disks that do not support overlays.
     Memory { target: PathBuf },
 }
 
-/// A network of its own.
+/// A network to create.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct PlaceSpec {
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
 }
 
-/// Where to listen; in the mesh when no place is named.
+/// Where to listen; in the mesh if no place is given.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ListenAt {
     pub(crate) place: Option<String>,
     pub(crate) address: SocketAddr,
 }
 
-/// What an agent says.
+/// The messages of an agent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Message {
     /// The agent's own process, as the tool sees it.
     Hello { pid: i32 },
-    /// The namespaces are there, requests can come.
+    /// The namespaces exist and requests are accepted.
     Ready,
     /// The agent could not start.
     Refused { reason: String },
-    /// A request was carried out; descriptors may be attached.
+    /// A request succeeded; descriptors may be attached.
     Done { id: u64 },
     /// A request failed.
     Failed { id: u64, reason: String },
-    /// A process tree is gone, all of it.
+    /// All processes of a tree have ended.
     Gone { key: u64, code: Option<i32>, signal: Option<i32> },
 }
 
-/// Everything the init of a process tree must know.
+/// Everything the init of a process tree needs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct InitSpec {
-    /// Host name, and the name errors carry.
+    /// The host name, also used in errors.
     pub(crate) name: String,
     pub(crate) command: Vec<String>,
-    /// The whole environment.
+    /// The complete environment.
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) directory: PathBuf,
     /// `cgroup.procs` and `tasks` files to join.
     pub(crate) cgroups: Vec<PathBuf>,
-    /// What it sees of the disk; none where there is no namespace to change it in.
+    /// Its view of the disk; none without a mount namespace.
     pub(crate) view: Option<View>,
-    /// Bytes of address space, where no control group limits.
+    /// Limit of the address space, where there is no control group.
     pub(crate) memory: Option<u64>,
     /// The soft limit of open files, where the tool has raised its own.
     pub(crate) open_files: Option<u64>,
 }
 
-/// What an instance sees of the disk.
+/// The view of the disk of an instance.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct View {
-    /// The application folder, or the template laid over it; none where links stand for it.
+    /// The application folder, or the template merged with it; empty where links replace it.
     pub(crate) lower: Vec<PathBuf>,
-    /// Where it is seen.
+    /// The mount point.
     pub(crate) target: PathBuf,
     /// The instance's own folder, for its layer and its files.
     pub(crate) own: PathBuf,
-    /// Paths of the layer, relative to `target`, that outlive this start; others are dropped.
+    /// Paths of the layer, relative to `target`, that survive a restart; others are removed.
     pub(crate) durable: Vec<PathBuf>,
-    /// The tool's own folder, which instances must not see.
+    /// The tool's folder, which instances must not see.
     pub(crate) hide: Option<PathBuf>,
-    /// A file of that folder that they must see all the same, and its text.
+    /// A file of that folder that instances must see nevertheless, and its text.
     pub(crate) authority: Option<(PathBuf, String)>,
     pub(crate) hosts: String,
-    /// Who answers for other names, over TCP.
+    /// The resolver for all other names, over TCP.
     pub(crate) resolver: Option<Ipv4Addr>,
-    /// Whether `/tmp` can be its own.
+    /// Whether it gets its own `/tmp`.
     pub(crate) private_tmp: bool,
-    /// Whether overlays keep their notes in user attributes.
+    /// Whether overlays store their attributes as user attributes.
     pub(crate) user: bool,
     /// Whether its layer must survive a crash of the machine, as a template must.
     pub(crate) lasting: bool,
 }
 
-/// What an init reports, one JSON line each.
+/// The reports of an init, one JSON line each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The program runs.
+    /// The program is running.
     Started,
     /// It could not be started.
     Failed { bad_plan: bool, reason: String },
@@ -145,7 +145,7 @@ pub(crate) enum Report {
 
 /// Sends one packet.
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(rustix::io::Errno::TOOBIG);
@@ -158,12 +158,12 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
     }
 }
 
-/// Receives one packet; nothing when the other side is gone.
+/// Receives one packet; none if the other side is gone.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
 ) -> rustix::io::Result<Option<(usize, Vec<OwnedFd>)>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
         let mut slices = [IoSliceMut::new(buffer)];
@@ -176,7 +176,7 @@ pub(crate) fn receive(
         return Err(rustix::io::Errno::MSGSIZE);
     }
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        // Descriptors were lost: this process has as many as it may have.
+        // Descriptors were lost: this process has reached its limit.
         return Err(rustix::io::Errno::MFILE);
     }
     let mut fds = Vec::new();

@@ -45,7 +45,7 @@ async fn a_lost_sidecar_spoils_the_trial_and_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Docker engine: ./test.sh docker"]
-async fn ends_are_told_and_commands_run_inside() {
+async fn exits_are_reported_and_commands_run_inside() {
     let (app, platform, cancel) = (App::new(), platform().await, CancellationToken::new());
     platform.open_slot(&app.slot(0)).await.unwrap();
     let mut order = instance("order-1", 8080);

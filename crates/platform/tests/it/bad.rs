@@ -83,7 +83,7 @@ async fn programs_that_cannot_run_are_named() {
         let mut service = shell("order-1", "", up());
         for (command, folder, expected) in [
             ("./serve", "", "not allowed to run ./serve"),
-            ("./absent", "", "no such program: ./absent"),
+            ("./absent", "", "no such program: `./absent`"),
             ("true", "nowhere", "cannot go to its folder"),
             ("true", "../outside", "leads out of the application"),
         ] {

@@ -25,7 +25,7 @@ const SLOT: SlotId = SlotId(0);
 async fn obey(instance: Instance) -> Result<(), Ending> {
     for order in instance.plan().command[2..].chunks(2) {
         match (order[0].as_str(), order[1].as_str()) {
-            ("say", text) => instance.say(text),
+            ("say", text) => instance.print(text),
             ("exit", code) => return Err(Ending::Exit(code.parse().unwrap())),
             ("eat", bytes) => instance.allocate(bytes.parse().unwrap()).await,
             (order, _) => panic!("no such order: {order}"),
@@ -61,10 +61,10 @@ async fn answer(call: Call) -> std::io::Result<String> {
 async fn run_orders(test: Test) -> i32 {
     for order in test.args()[1..].chunks(2) {
         match (order[0].as_str(), order[1].as_str()) {
-            ("say", text) => test.say(text),
+            ("say", text) => test.print(text),
             ("exit", code) => return code.parse().unwrap(),
             ("flood", bytes) => {
-                (0..bytes.parse::<usize>().unwrap() / 80).for_each(|_| test.say("x".repeat(79)));
+                (0..bytes.parse::<usize>().unwrap() / 80).for_each(|_| test.print("x".repeat(79)));
             }
             (order, _) => panic!("no such order: {order}"),
         }
@@ -173,7 +173,7 @@ fn front_and_back() -> (Loopback, Plan) {
         })
         .program("get", |test: Test| async move {
             let answer = test.client().get(&test.args()[0]).await?;
-            test.say(String::from_utf8_lossy(answer.body()));
+            test.print(String::from_utf8_lossy(answer.body()));
             Ok::<_, std::io::Error>(())
         });
     (platform, plan(vec![started("front-1", &["back"]), started("back-1", &[])], Reset::Restart))
@@ -201,7 +201,7 @@ async fn the_mesh_sees_who_calls_and_why() {
     assert_eq!(calls, [call("test-1", "front"), call("front-1", "back")]);
     assert_eq!(spans[1].parent, Some(spans[0].id), "the context was handed on");
     let unknown = deployed.exec(&["get", "http://nobody:8080/"]).await;
-    assert_eq!((unknown.code, unknown.stderr.as_str()), (Some(1), "test-1 knows no nobody:8080\n"));
+    assert_eq!((unknown.code, unknown.stderr.as_str()), (Some(1), "test-1 has no route to nobody:8080\n"));
 }
 
 #[tokio::test]
@@ -238,10 +238,10 @@ async fn connections_and_http2_pass_too() {
             stream.shutdown().await?;
             let mut text = String::new();
             stream.read_to_string(&mut text).await?;
-            test.say(text);
+            test.print(text);
             let request = http::Request::builder().version(http::Version::HTTP_2).uri("http://web:8080/");
             let answer = test.client().send(request.body(Default::default()).unwrap()).await?;
-            test.say(String::from_utf8_lossy(answer.body()));
+            test.print(String::from_utf8_lossy(answer.body()));
             Ok::<_, std::io::Error>(())
         });
     let mut echo = started("echo-1", &[]);
@@ -264,7 +264,7 @@ async fn starts_take_their_time_or_fail() {
                 "stuck" => std::future::pending().await,
                 _ => instance.allocate(1 << 30).await,
             }
-            instance.say("up");
+            instance.print("up");
             Ok(())
         })
     });

@@ -33,7 +33,7 @@ async fn keeps_the_contract() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fails_as_it_is_told_in_virtual_time() {
+async fn fails_as_scripted_in_virtual_time() {
     let two = Condition::Instances { service: "order".parse().unwrap(), at_least: 2 };
     let lost = Effect::Fail { message: "lost update".into() };
     let limited =

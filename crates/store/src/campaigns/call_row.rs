@@ -16,7 +16,7 @@ pub(crate) const COLUMNS: &str = "trace_high, trace_low, span, parent, parentage
      callee, callee_instance, callee_ordinal, callee_node, port, wire, method, path, start_us, duration_us, \
      first_byte_us, request_bytes, response_bytes, status, grpc_status, error, rules, payload";
 
-/// A name in a row: its number, or itself.
+/// A name in a row: its number, or its text.
 enum Name<'t> {
     Number(i64),
     Text(&'t str),
@@ -45,7 +45,7 @@ pub(crate) fn write_span(
     let callee = name(span.callee.as_str())?;
     let method = name(&span.method)?;
     let error = span.error.as_ref().map(CallError::words).map(&mut name).transpose()?.flatten();
-    // The instance nearly always belongs to the callee; then only its number is written.
+    // The instance nearly always belongs to the callee; then only its ordinal is written.
     let other =
         span.callee_instance.as_ref().map(|instance| &instance.service).filter(|s| **s != span.callee);
     let other_number = other.map(|service| name(service.as_str())).transpose()?.flatten();
@@ -84,7 +84,7 @@ pub(crate) fn write_span(
     Ok(())
 }
 
-/// The words of an error, read back.
+/// Parses the stored text of an error.
 fn call_error(words: &str) -> CallError {
     let Ok(error) = words.parse();
     error
@@ -133,7 +133,7 @@ pub(crate) fn read_span(row: &Row<'_>, names: &NameTable) -> Result<Span, String
         grpc_status: optional(22)?.map(narrow).transpose()?,
         error: if value(23)? == ValueRef::Null { None } else { Some(call_error(&names.text(value(23)?)?)) },
         rules: bytes(24)?.map(rules_of).transpose()?.unwrap_or_default(),
-        // Names are needed while a trial is judged; what a rule did to a call is in `rules`.
+        // Targets are only needed while a trial is judged; `rules` has what a rule did to a call.
         target: None,
         payload: bytes(25)?.map(payload_of).transpose()?.map(Box::new),
     })
@@ -199,7 +199,7 @@ fn rules_of(bytes: &[u8]) -> Result<Vec<u32>, String> {
 pub(crate) fn payload_to_bytes(payload: &Payload) -> Vec<u8> {
     let mut out = Vec::with_capacity(payload_size(payload));
     let put = |out: &mut Vec<u8>, bytes: &[u8]| {
-        // Bodies and headers are bounded by the mesh far below 4 GiB; what is beyond is cut.
+        // The mesh bounds bodies and headers far below 4 GiB; anything beyond is cut.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         out.extend(length.to_le_bytes());
         out.extend(&bytes[..length as usize]);
@@ -216,7 +216,7 @@ pub(crate) fn payload_to_bytes(payload: &Payload) -> Vec<u8> {
     out
 }
 
-/// About how many bytes a payload takes, in the queue and on disk.
+/// The approximate size of a payload in the queue and on disk.
 pub(crate) fn payload_size(payload: &Payload) -> usize {
     let headers = payload.request_headers.iter().chain(&payload.response_headers);
     let headers: usize = headers.map(|(name, value)| name.len() + value.len() + 8).sum();
@@ -233,7 +233,7 @@ fn payload_of(bytes: &[u8]) -> Result<Payload, String> {
     })
 }
 
-/// What is still to be read of a payload.
+/// The unread rest of a payload.
 struct Bytes<'b>(&'b [u8]);
 
 impl<'b> Bytes<'b> {
@@ -256,7 +256,7 @@ impl<'b> Bytes<'b> {
 
     fn headers(&mut self) -> Result<Vec<(String, String)>, String> {
         let count = self.number()?;
-        // The count may be damaged; the bytes that are there bound what can follow.
+        // The count may be damaged; the remaining bytes bound what can follow.
         let mut headers = Vec::with_capacity(count.min(self.0.len() / 8));
         for _ in 0..count {
             headers.push((self.text()?, self.text()?));

@@ -22,14 +22,14 @@ use crate::secrets::{Redactor, Sealer, SecretOptions};
 use crate::writer::{Queue, Writer, write_batches};
 use crate::{FORMAT, files};
 
-/// How much a campaign may hold in memory before it drops spans, and what it must not tell.
+/// How much a campaign may hold in memory before it drops spans, and what is secret.
 #[derive(Debug, Clone)]
 pub struct CampaignOptions {
-    /// Spans that wait for the writer.
+    /// The most spans that wait for the writer.
     pub queued_spans: usize,
-    /// Bytes of their paths, headers and bodies.
+    /// The most bytes of their paths, headers and bodies.
     pub queued_bytes: usize,
-    /// What is secret.
+    /// What is redacted, and where the key for it is.
     pub secrets: SecretOptions,
 }
 
@@ -48,29 +48,29 @@ pub struct Campaign {
     events: EventLog,
     samples: Arc<SampleWriter>,
     redactor: Redactor,
-    /// Held while the campaign is written; the operating system lets go of it when the process dies.
+    /// Held while the campaign is written; the operating system releases it when the process dies.
     _lock: File,
 }
 
-/// What is stored of a run beside its own record.
+/// A run with the columns by which it is listed.
 #[derive(Debug, Clone, Copy)]
 pub struct RunRecord<'r> {
     /// The trial.
     pub trial: TrialId,
     /// The run.
     pub id: &'r RunId,
-    /// Its outcome in a word: `pass`, `fail`, `unresolved`.
+    /// `pass`, `fail` or `unresolved`.
     pub outcome: &'r str,
-    /// Microseconds since 1970 at its start.
+    /// The start in microseconds since 1970.
     pub started_us: u64,
-    /// How long it took.
+    /// Until the slot was clear.
     pub duration_us: u64,
-    /// The run itself.
+    /// The run as JSON.
     pub json: &'r str,
 }
 
 impl Campaign {
-    /// Makes the files of a new campaign in its empty folder and starts its writer.
+    /// Creates the files of a new campaign in its empty folder and starts its writer.
     pub(crate) fn create(
         folder: PathBuf,
         mut meta: CampaignMeta,
@@ -84,7 +84,7 @@ impl Campaign {
         Ok(campaign)
     }
 
-    /// Starts a writer for a campaign that is there and has none.
+    /// Starts a writer for an existing campaign that has none.
     pub(crate) fn reopen(folder: PathBuf, options: CampaignOptions) -> Result<Self, StoreError> {
         let file = CampaignFile::read(&folder)?;
         Self::start(folder, file, options)
@@ -109,32 +109,32 @@ impl Campaign {
         Ok(Self { file, folder, writer, events, samples, redactor, _lock: lock })
     }
 
-    /// Its id.
+    /// The id of the campaign.
     pub fn id(&self) -> &CampaignId {
         &self.file.meta.id
     }
 
-    /// Its folder.
+    /// The folder of the campaign.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A handle that records spans.
+    /// A handle for recording spans.
     pub fn sink(&self) -> SpanSink {
         SpanSink { queue: self.writer.queue() }
     }
 
-    /// The log of its events.
+    /// The event log.
     pub fn events(&self) -> &EventLog {
         &self.events
     }
 
-    /// What writes samples of its instances.
+    /// The writer for samples of its instances.
     pub fn samples(&self) -> &Arc<SampleWriter> {
         &self.samples
     }
 
-    /// Takes secrets out of texts, also those that were seen in calls that are committed.
+    /// Redacts texts; it also knows secret values that occurred in committed calls.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }
@@ -147,15 +147,15 @@ impl Campaign {
         self.flush().await
     }
 
-    /// Stores what an instance wrote, of long texts the end; it is committed with the next batch.
+    /// Stores the output of an instance, cut to its end; it is committed with the next batch.
     pub fn put_log(&self, trial: TrialId, instance: &InstanceId, text: &str) -> Result<(), StoreError> {
         self.writer.push(Entry::Log { trial, instance: instance.to_string(), text: text.to_owned() })
     }
 
-    /// Waits until everything recorded before is committed; says what could not be since the last time.
+    /// Waits until everything recorded before is committed; returns an error if some of it could not be.
     pub async fn flush(&self) -> Result<(), StoreError> {
         let ack = self.writer.flush()?;
-        // On a blocking thread, so that a paused clock stands still while the disk works.
+        // On a blocking thread, so that a paused clock does not advance while the disk works.
         let waited = tokio::task::spawn_blocking(move || ack.committed_blocking()).await;
         waited.unwrap_or_else(|_| {
             let reason = "the runtime ended while it was written";
@@ -163,7 +163,7 @@ impl Campaign {
         })
     }
 
-    /// The same for callers outside of an async runtime; it panics inside of one.
+    /// As [`Self::flush`], for callers outside of an async runtime; panics inside of one.
     pub fn flush_blocking(&self) -> Result<(), StoreError> {
         self.writer.flush()?.committed_blocking()
     }
@@ -188,12 +188,12 @@ impl Campaign {
         files::write_text(&path, &(text + "\n"))
     }
 
-    /// A reader of what is committed.
+    /// A reader of everything that is committed.
     pub fn reader(&self) -> Result<Reader, StoreError> {
         Reader::open(&self.folder)
     }
 
-    /// Spans that could not be kept.
+    /// The number of dropped spans.
     pub fn dropped(&self) -> u64 {
         self.writer.refused() + self.writer.lost()
     }
@@ -212,8 +212,8 @@ impl SpanSink {
         self.queue.record(Entry::Span(trial, slot, span), weight);
     }
 
-    /// Takes spans that an instance reported itself, and waits until they are committed; false when the writer
-    /// is behind, and they should come again.
+    /// Stores spans that an instance reported and waits until they are committed; false if the writer is behind,
+    /// and the sender should try again.
     pub async fn report(
         &self,
         trial: TrialId,
@@ -229,12 +229,12 @@ impl SpanSink {
         ack.committed().await.is_ok()
     }
 
-    /// Spans taken so far, of all handles of the campaign.
+    /// Spans recorded so far, by all handles of the campaign.
     pub fn recorded(&self) -> u64 {
         self.queue.recorded()
     }
 
-    /// Spans that could not be kept, of all handles of the campaign.
+    /// Spans dropped so far, by all handles of the campaign.
     pub fn dropped(&self) -> u64 {
         self.queue.refused() + self.queue.lost()
     }

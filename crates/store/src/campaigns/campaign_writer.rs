@@ -1,4 +1,4 @@
-//! What is written of a campaign, and the one connection that commits it.
+//! Writes a campaign: the entries of its queue, and the one connection that commits them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::numbered_names::Names;
 use crate::secrets::{Redactor, Sealer};
 use crate::writer::{Bounds, Commit, Weight};
 
-/// How long spans are gathered: nobody waits for them, and larger batches cost less for each span.
+/// How long spans are collected: nobody waits for them, and larger batches cost less per span.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// How many spans make a batch. More of them no longer make a span cheaper.
+/// The number of spans that make a batch; beyond it the cost per span no longer drops.
 const ENOUGH: usize = 1000;
 
-/// The most bytes one log may have; its end is kept.
-const MOST_LOG: usize = 256 << 10;
+/// The most bytes of one log; its end is kept.
+const MAX_LOG: usize = 256 << 10;
 
-/// The most bytes all logs of a campaign may have; later ones are left out.
-const MOST_LOGS: u64 = 64 << 20;
+/// The most bytes of all logs of a campaign; later ones are left out.
+const MAX_LOGS: u64 = 64 << 20;
 
-/// How much may wait for the writer.
+/// The limits of the queue in front of the writer.
 pub(super) fn bounds(items: usize, bytes: usize) -> Bounds {
     Bounds { items, bytes, gather: GATHER, enough: ENOUGH }
 }
 
-/// Something to be written.
+/// An entry of the queue.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -40,20 +40,20 @@ pub(super) fn bounds(items: usize, bytes: usize) -> Bounds {
 pub(super) enum Entry {
     /// A span of a trial in a slot.
     Span(TrialId, SlotId, Span),
-    /// Spans that an instance reported itself.
+    /// Spans that an instance reported.
     Reported { trial: TrialId, slot: SlotId, instance: Option<InstanceId>, spans: Vec<ReportedSpan> },
     /// A run's record.
     Run { trial: TrialId, id: RunId, outcome: String, started_us: u64, duration_us: u64, json: String },
-    /// What an instance wrote.
+    /// The output of an instance.
     Log { trial: TrialId, instance: String, text: String },
 }
 
-/// What a call counts in the queue.
+/// The weight of a call in the queue.
 pub(super) fn weigh_call(span: &Span) -> Weight {
     Weight { items: 1, bytes: span.path.len() + span.payload.as_deref().map_or(0, payload_size) }
 }
 
-/// What reported spans count in the queue.
+/// The weight of reported spans in the queue.
 pub(super) fn weigh_reports(spans: &[ReportedSpan]) -> Weight {
     let text = |span: &ReportedSpan| -> usize {
         let tags = span.tags.iter().map(|(key, value)| key.len() + value.len());
@@ -68,8 +68,8 @@ pub(super) struct CampaignWriter<'c> {
     path: PathBuf,
     redactor: Redactor,
     sealer: Sealer,
-    /// None at first and after a batch was lost: its names are gone with it, so what is known is read again.
-    known: Option<(Known, Statements<'c>)>,
+    /// None at first and after a lost batch: names written in it are gone, so the database is read again.
+    known: Option<(DatabaseState, Statements<'c>)>,
 }
 
 impl<'c> CampaignWriter<'c> {
@@ -86,34 +86,34 @@ impl Commit for CampaignWriter<'_> {
         let (known, statements) = match &mut self.known {
             Some(known) => known,
             None => {
-                let load = || Ok((Known::load(self.connection)?, Statements::new(self.connection)?));
+                let load = || Ok((DatabaseState::load(self.connection)?, Statements::new(self.connection)?));
                 self.known.insert(load().map_err(StoreError::sqlite("read", &self.path))?)
             }
         };
         known.write(statements, entries, &sealed).map_err(|error| {
             self.known = None;
-            // A full disk may have rolled back by itself already.
+            // On a full disk SQLite may have rolled back already.
             let _ = self.connection.execute_batch("ROLLBACK");
             StoreError::sqlite("write", &self.path)(error)
         })
     }
 }
 
-/// Takes secrets out of everything that is about to be written; gives the sealed ones of each call and of
-/// each reported span, in their order.
+/// Redacts everything that is about to be written; returns the sealed secrets of each call and of each
+/// reported span, in order.
 fn hide(batch: &mut [Entry], redactor: &Redactor, sealer: &mut Sealer) -> Sealed {
     let mut sealed = Sealed::default();
     let calls = batch.iter_mut().filter_map(|entry| match entry {
         Entry::Span(_, _, span) => Some(span),
         _ => None,
     });
-    let taken = redactor.take(&mut calls.collect::<Vec<_>>());
+    let taken = redactor.redact_calls(&mut calls.collect::<Vec<_>>());
     sealed.calls.extend(taken.iter().map(|originals| sealer.seal(originals)));
     for entry in batch {
         match entry {
             Entry::Reported { spans, .. } => {
                 for span in spans {
-                    let originals = redactor.take_reported(span).map(|(redacted, originals)| {
+                    let originals = redactor.redact_reported(span).map(|(redacted, originals)| {
                         *span = redacted;
                         originals
                     });
@@ -132,15 +132,15 @@ fn hide(batch: &mut [Entry], redactor: &Redactor, sealer: &mut Sealer) -> Sealed
     sealed
 }
 
-/// Sealed secrets; none where there are none, or where they are forgotten.
+/// Sealed secrets; none where nothing was redacted, or where secrets are discarded.
 #[derive(Default)]
 struct Sealed {
     calls: Vec<Option<Vec<u8>>>,
     reported: Vec<Option<Vec<u8>>>,
 }
 
-/// What the writer knows of the database.
-struct Known {
+/// The writer's copy of what the database contains.
+struct DatabaseState {
     names: Names,
     next_row: i64,
     log_bytes: u64,
@@ -174,7 +174,7 @@ impl<'c> Statements<'c> {
     }
 }
 
-impl Known {
+impl DatabaseState {
     fn load(connection: &Connection) -> rusqlite::Result<Self> {
         let one = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         Ok(Self {
@@ -231,8 +231,8 @@ impl Known {
                     statements.run.execute((id.as_str(), trial, outcome, started, duration, json))?;
                 }
                 Entry::Log { trial, instance, text } => {
-                    let text = tail(text, MOST_LOG);
-                    if self.log_bytes + text.len() as u64 <= MOST_LOGS {
+                    let text = tail(text, MAX_LOG);
+                    if self.log_bytes + text.len() as u64 <= MAX_LOGS {
                         self.log_bytes += text.len() as u64;
                         statements.log.execute((trial.key().cast_signed(), instance, text))?;
                     }
@@ -260,7 +260,7 @@ impl Segment {
     fn add(&mut self, row: i64, trace: TraceId) {
         self.last = row;
         let key = trace_key(trace);
-        // Spans of a trace come close together, so most repetitions end here.
+        // Spans of a trace arrive close together, so most repetitions are caught here.
         if self.traces.last() != Some(&key) {
             self.traces.push(key);
         }
@@ -273,12 +273,12 @@ impl Segment {
     }
 }
 
-/// The part of a trace id that segments remember; rows are compared in full.
+/// The part of a trace id that segments store; readers compare whole ids.
 pub(crate) fn trace_key(trace: TraceId) -> u32 {
     trace.0 as u32
 }
 
-/// The end of a text, not cutting a character.
+/// The end of a text, cut at a character boundary.
 fn tail(text: &str, most: usize) -> &str {
     let mut start = text.len().saturating_sub(most);
     while !text.is_char_boundary(start) {
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(logs, 1);
     }
 
-    /// The same with one writer that goes on, which numbers rows and names again.
+    /// As above, with one writer that goes on and assigns row numbers and names again.
     #[test]
     fn a_writer_goes_on_after_a_lost_batch() {
         let folder = tempfile::tempdir().unwrap();

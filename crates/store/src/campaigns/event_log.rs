@@ -1,7 +1,7 @@
 //! The event log: one JSON object per line, appended and never changed.
 //!
-//! A killed writer leaves at most one torn line at the end, which readers pass over and the next writer
-//! closes off.
+//! A killed writer leaves at most one torn line at the end, which readers skip and the next writer
+//! terminates.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -11,12 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::facts::bring_to_3;
+use super::facts::facts_to_format_3;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::secrets::Redactor;
 
-/// The longest line that is read; a longer one is passed over.
-const MOST_LINE: u64 = 16 << 20;
+/// The longest line that is read; a longer one is skipped.
+const MAX_LINE: u64 = 16 << 20;
 
 /// The event log of a campaign, open for appending.
 #[derive(Debug)]
@@ -26,23 +26,23 @@ pub struct EventLog {
     redactor: Option<Redactor>,
 }
 
-/// An event and when it happened.
+/// An event with its time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedEvent<E> {
     /// Microseconds since 1970.
     pub at_us: u64,
-    /// What happened.
+    /// The event.
     pub event: E,
 }
 
-/// What was read of an event log.
+/// A part of an event log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Events<E> {
-    /// The events, in their order.
+    /// The events, in order.
     pub events: Vec<LoggedEvent<E>>,
-    /// Complete lines that are no event known here: of another version, or damaged.
+    /// Complete lines that could not be parsed: written by another version, or damaged.
     pub skipped: usize,
-    /// Where to read on; before a line that is not complete yet.
+    /// The offset to continue from; before a line that is not complete yet.
     pub next: u64,
 }
 
@@ -63,7 +63,7 @@ impl EventLog {
         Ok(Self { path, file: Mutex::new(file), redactor: None })
     }
 
-    /// Takes secrets out of events.
+    /// Redacts events before they are written.
     pub(crate) fn redacted_by(self, redactor: Redactor) -> Self {
         Self { redactor: Some(redactor), ..self }
     }
@@ -80,7 +80,7 @@ impl EventLog {
         // One write for the whole line, so that it is there or not.
         let written = file.write_all(&line);
         written.map_err(|error| {
-            // A part may be there after all, as on a full disk; it must not spoil the next line.
+            // Part of the line may have been written, as on a full disk; it must not spoil the next one.
             let _ = close_torn_line(&mut file);
             StoreError::io("write", &self.path)(error)
         })
@@ -93,7 +93,7 @@ pub(crate) fn read<E: DeserializeOwned>(folder: &Path, from: u64) -> Result<Even
     let mut events = Events { events: Vec::new(), skipped: 0, next: from };
     let mut file = match File::open(&path) {
         Ok(file) => file,
-        // A campaign that was killed before its first event.
+        // The campaign was killed before its first event.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(events),
         Err(error) => return Err(StoreError::io("read", &path)(error)),
     };
@@ -102,10 +102,10 @@ pub(crate) fn read<E: DeserializeOwned>(folder: &Path, from: u64) -> Result<Even
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut reader).take(MOST_LINE).read_until(b'\n', &mut line);
+        let read = (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line);
         let mut read = read.map_err(StoreError::io("read", &path))? as u64;
         if !line.ends_with(b"\n") {
-            if read < MOST_LINE {
+            if read < MAX_LINE {
                 return Ok(events);
             }
             line.clear();
@@ -123,16 +123,16 @@ pub(crate) fn read<E: DeserializeOwned>(folder: &Path, from: u64) -> Result<Even
     }
 }
 
-/// Reads an event. The log is only ever appended to, so lines of an earlier format are brought up as they are read.
+/// Reads an event. The log is append-only, so lines of an earlier format are converted as they are read.
 fn read_line<E: DeserializeOwned>(line: &[u8]) -> serde_json::Result<LoggedEvent<E>> {
     serde_json::from_slice(line).or_else(|_| {
         let mut older = serde_json::from_slice(line)?;
-        bring_to_3(&mut older);
+        facts_to_format_3(&mut older);
         serde_json::from_value(older)
     })
 }
 
-/// Passes over the rest of a line; none when it does not end.
+/// Skips the rest of a line; none if it does not end.
 fn skip_line(reader: &mut impl BufRead) -> std::io::Result<Option<u64>> {
     let mut skipped = 0;
     loop {

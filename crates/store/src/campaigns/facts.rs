@@ -1,21 +1,21 @@
-//! Facts that format 2 wrote as sentences, numbers of hidden meaning or maps by sentence, as the types of format 3.
+//! Converts what format 2 wrote as sentences, magic numbers or maps by sentence into the types of format 3.
 //!
-//! Runs, reports and lines of the event log hold the same shapes, so one walk over their JSON serves all. What
-//! cannot be told from its sentence stays one, as `described`.
+//! Runs, reports and lines of the event log have the same shapes, so one walk over their JSON serves all. A
+//! sentence that cannot be parsed is kept as `described`.
 
 use faultscope_model::{ExitReason, InstanceId, NotApplied, TrialId};
 use serde_json::{Map, Value, json};
 
-/// How deep a document may be; ours have a dozen levels.
-const MOST_DEPTH: usize = 64;
+/// The depth to which documents are converted; ours have a dozen levels.
+const MAX_DEPTH: usize = 64;
 
-/// Brings a document of format 2 to format 3; one of format 3 stays as it is.
-pub(super) fn bring_to_3(document: &mut Value) {
+/// Converts a document from format 2 to format 3; one of format 3 stays as it is.
+pub(super) fn facts_to_format_3(document: &mut Value) {
     walk(document, 0);
 }
 
 fn walk(value: &mut Value, depth: usize) {
-    if depth > MOST_DEPTH {
+    if depth > MAX_DEPTH {
         return;
     }
     match value {
@@ -41,7 +41,7 @@ fn change(fields: &mut Map<String, Value>) {
         && verdict.get("kind").is_some_and(|kind| kind == "unresolved")
         && verdict.get("reason").is_some_and(Value::is_string)
     {
-        // Which end it was stands in the sentence.
+        // The sentence says how it ended.
         verdict.entry("end").or_insert("failing".into());
     }
     for item in objects(fields.get_mut("otherwise")) {
@@ -80,7 +80,7 @@ fn objects(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Va
     items.filter_map(Value::as_object_mut)
 }
 
-/// Puts a typed reason in the place of a sentence.
+/// Replaces a sentence by a typed reason.
 fn describe(fields: &mut Map<String, Value>) {
     let Some(text) = fields.get("reason").and_then(Value::as_str) else { return };
     let reason = match text.split_once(" did not become ready: ") {
@@ -93,7 +93,7 @@ fn describe(fields: &mut Map<String, Value>) {
     fields.insert("reason".into(), reason);
 }
 
-/// How an instance ended, by the words of format 2.
+/// How an instance ended, parsed from the text of format 2.
 fn read_exit(words: &str, is_start: bool) -> ExitReason {
     let number = |prefix: &str| words.strip_prefix(prefix).and_then(|number| number.parse().ok());
     let plain = [ExitReason::OutOfMemory, ExitReason::ChildOutOfMemory, ExitReason::Ended];
@@ -120,9 +120,9 @@ mod tests {
     use super::*;
 
     fn brought(mut document: Value) -> Value {
-        bring_to_3(&mut document);
+        facts_to_format_3(&mut document);
         let once = document.clone();
-        bring_to_3(&mut document);
+        facts_to_format_3(&mut document);
         assert_eq!(document, once, "what is of format 3 stays as it is");
         document
     }

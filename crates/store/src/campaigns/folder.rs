@@ -22,11 +22,11 @@ use crate::lock::is_held;
 /// The report in a campaign's folder.
 pub(crate) const REPORT: &str = "report.json";
 
-/// The start of names of folders that are being removed.
+/// The prefix of folders that are being removed.
 const REMOVED: &str = ".removed-";
 
-/// How many candidates an ambiguous prefix lists.
-const MOST_CANDIDATES: usize = 10;
+/// The most candidates that the error for an ambiguous prefix lists.
+const MAX_CANDIDATES: usize = 10;
 
 /// The folder with all campaigns of an application. Several processes may use it at once.
 #[derive(Debug, Clone)]
@@ -34,25 +34,25 @@ pub struct Store {
     campaigns: PathBuf,
 }
 
-/// A campaign that is there, being written or not.
+/// A stored campaign, which may still be written.
 #[derive(Debug, Clone)]
 pub struct StoredCampaign {
-    /// What it is.
+    /// Kind, application, start, command line.
     pub meta: CampaignMeta,
-    /// Whether retention must leave it.
+    /// Whether retention must not remove it.
     pub keep: bool,
     folder: PathBuf,
 }
 
 impl Store {
-    /// Opens a `.faultscope` folder and makes it where it is missing.
+    /// Opens a `.faultscope` folder, creating it if it is missing.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref();
         let campaigns = path.join("campaigns");
         for folder in [path, &campaigns] {
             match files::make_private_folder(folder) {
                 Ok(()) if folder == path => {
-                    // Recorded calls do not belong into anyone's repository.
+                    // Recorded calls do not belong in anyone's repository.
                     let ignore = path.join(".gitignore");
                     fs::write(&ignore, "*\n").map_err(StoreError::io("write", &ignore))?;
                 }
@@ -79,7 +79,7 @@ impl Store {
         self.campaign_with(meta, CampaignOptions::default())
     }
 
-    /// Starts a campaign with other bounds.
+    /// Starts a campaign with other limits.
     pub fn campaign_with(
         &self,
         meta: CampaignMeta,
@@ -95,12 +95,12 @@ impl Store {
         Campaign::create(folder.clone(), meta, options).inspect_err(|_| drop(fs::remove_dir_all(&folder)))
     }
 
-    /// Goes on writing a campaign that nobody writes any more.
+    /// Continues a campaign that no process writes any more.
     pub fn resume(&self, id: &CampaignId, options: CampaignOptions) -> Result<Campaign, StoreError> {
         Campaign::reopen(self.campaigns.join(id.as_str()), options)
     }
 
-    /// All campaigns, newest first. Those that cannot be read are passed over with a warning in the log.
+    /// All campaigns, newest first. Unreadable ones are skipped with a warning in the log.
     pub fn campaigns(&self) -> Result<Vec<StoredCampaign>, StoreError> {
         let entries = fs::read_dir(&self.campaigns).map_err(StoreError::io("read", &self.campaigns))?;
         let mut campaigns = Vec::new();
@@ -111,7 +111,7 @@ impl Store {
             }
             match StoredCampaign::read(folder) {
                 Ok(campaign) => campaigns.push(campaign),
-                // Just being made or removed by another process.
+                // Just being created or removed by another process.
                 Err(error) if error.kind == StoreErrorKind::NotFound => {}
                 Err(error) => tracing::warn!(%error, cause = %error.source, "a campaign cannot be read"),
             }
@@ -123,8 +123,8 @@ impl Store {
         Ok(campaigns)
     }
 
-    /// The campaign whose id starts with a prefix; there must be just one, or one of exactly this id.
-    pub fn campaign_by(&self, prefix: &str) -> Result<StoredCampaign, StoreError> {
+    /// The campaign whose id starts with a prefix; it must be unique unless it is the whole id.
+    pub fn find_campaign(&self, prefix: &str) -> Result<StoredCampaign, StoreError> {
         let refuse =
             |kind, reason: String| Err(StoreError::new(kind, "find a campaign in", &self.campaigns, reason));
         if prefix.is_empty() || prefix.starts_with('.') || prefix.contains(['/', '\\']) {
@@ -146,12 +146,12 @@ impl Store {
         found.sort();
         match found.as_slice() {
             [] => refuse(StoreErrorKind::NotFound, format!("no campaign starts with `{prefix}`")),
-            // Damage is told here, unlike in the list: this one was asked for.
+            // Unlike the list, this reports damage: the campaign was asked for.
             [name] => StoredCampaign::read(self.campaigns.join(name)),
             names => {
                 let shown =
-                    names.iter().take(MOST_CANDIDATES).map(|name| format!("`{name}`")).collect::<Vec<_>>();
-                let more = names.len().saturating_sub(MOST_CANDIDATES);
+                    names.iter().take(MAX_CANDIDATES).map(|name| format!("`{name}`")).collect::<Vec<_>>();
+                let more = names.len().saturating_sub(MAX_CANDIDATES);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 let reason = format!("`{prefix}` may be {}{more}", shown.join(", "));
                 refuse(StoreErrorKind::Ambiguous, reason)
@@ -159,7 +159,7 @@ impl Store {
         }
     }
 
-    /// Pins a campaign, so that retention leaves it, or unpins it.
+    /// Pins a campaign, so that retention does not remove it, or unpins it.
     pub fn keep(&self, id: &CampaignId, keep: bool) -> Result<(), StoreError> {
         let folder = self.campaigns.join(id.as_str());
         let mut file = CampaignFile::read(&folder)?;
@@ -167,7 +167,7 @@ impl Store {
         file.write(&folder)
     }
 
-    /// Removes a campaign, also a kept one, unless it is being written.
+    /// Removes a campaign, pinned or not, unless it is being written.
     pub fn remove(&self, id: &CampaignId) -> Result<(), StoreError> {
         let folder = self.campaigns.join(id.as_str());
         if !folder.is_dir() {
@@ -181,13 +181,13 @@ impl Store {
         if is_held(&folder) {
             return Err(StoreError::new(StoreErrorKind::InUse, "remove", &folder, "it is being written"));
         }
-        // Out of sight first, so that nobody finds half a campaign.
+        // Renamed first, so that nobody finds half a campaign.
         let removed = self.campaigns.join(format!("{REMOVED}{id}"));
         fs::rename(&folder, &removed).map_err(StoreError::io("remove", &folder))?;
         fs::remove_dir_all(&removed).map_err(StoreError::io("remove", &removed))
     }
 
-    /// Removes the oldest campaigns beyond the limits, and says which. Kept ones and those being written
+    /// Removes the oldest campaigns beyond the limits and returns their ids. Pinned ones and those being written
     /// stay.
     pub fn retain(&self, retention: Retention) -> Result<Vec<CampaignId>, StoreError> {
         let campaigns = self.campaigns()?;
@@ -203,7 +203,7 @@ impl Store {
             let id = &campaigns[position].meta.id;
             match self.remove(id) {
                 Ok(()) => removed.push(id.clone()),
-                // Another process was quicker.
+                // Another process was faster.
                 Err(error) if matches!(error.kind, StoreErrorKind::NotFound | StoreErrorKind::InUse) => {}
                 Err(error) => return Err(error),
             }
@@ -211,11 +211,11 @@ impl Store {
         Ok(removed)
     }
 
-    /// Removes what a killed process left half removed.
+    /// Removes what a killed process left behind.
     fn finish_removals(&self) {
         for entry in fs::read_dir(&self.campaigns).into_iter().flatten().flatten() {
             if name_of(&entry.path()).starts_with(REMOVED) {
-                // Another process may be at it as well.
+                // Another process may be doing the same.
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -228,7 +228,7 @@ impl StoredCampaign {
         Ok(Self { meta, keep, folder })
     }
 
-    /// Its folder.
+    /// The folder of the campaign.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -238,12 +238,12 @@ impl StoredCampaign {
         Reader::open(&self.folder)
     }
 
-    /// Its events from an offset on; `0` gives all, the `next` of an earlier answer those since.
+    /// Its events from an offset on: `0` for all, `next` of an earlier result for those since.
     pub fn events<E: DeserializeOwned>(&self, from: u64) -> Result<Events<E>, StoreError> {
         event_log::read(&self.folder, from)
     }
 
-    /// Its report, when there is one already.
+    /// Its report, if there is one already.
     pub fn report<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
         let path = self.folder.join(REPORT);
         let text = match files::read_text(&path) {
@@ -261,7 +261,7 @@ impl StoredCampaign {
         is_held(&self.folder)
     }
 
-    /// The bytes it takes.
+    /// The size of its files in bytes.
     pub fn size(&self) -> u64 {
         files::folder_size(&self.folder)
     }

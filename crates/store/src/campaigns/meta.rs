@@ -1,4 +1,4 @@
-//! What a campaign is: the content of `campaign.json`, and how ids are made.
+//! The content of `campaign.json`, and how campaign ids are made.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -12,20 +12,20 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::files;
 use crate::format::read_versioned;
 
-/// What a campaign is.
+/// What identifies and describes a campaign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignMeta {
-    /// Its id, the name of its folder.
+    /// Also the name of its folder.
     pub id: CampaignId,
-    /// What it is.
+    /// The command that it belongs to.
     pub kind: CampaignKind,
     /// The name of the application.
     pub application: String,
-    /// Microseconds since 1970 at its start.
+    /// The start in microseconds since 1970.
     pub started_us: u64,
     /// The command line that started it.
     pub command_line: Vec<String>,
-    /// Decides every random choice in it.
+    /// The source of every random choice in it.
     pub seed: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct CampaignMeta {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CampaignFile {
     format: u32,
-    /// Whether retention must not take it.
+    /// Whether retention must not remove it.
     #[serde(default)]
     pub(crate) keep: bool,
     #[serde(flatten)]
@@ -66,7 +66,7 @@ impl CampaignFile {
     }
 }
 
-/// Makes an id that no other process makes: four random digits to type, then time and process.
+/// Makes a unique id: four random digits that are easy to type, then time and process.
 pub fn new_campaign_id(started_us: u64) -> CampaignId {
     let random = RandomState::new().hash_one((started_us, std::process::id())) & 0xffff;
     let text = format!("{random:04x}-{:x}-{:x}", started_us, std::process::id());

@@ -1,6 +1,6 @@
-//! What instances used in the trials of a campaign: `metrics.sqlite` in its folder, made with the first sample.
+//! Resource usage of instances in the trials of a campaign: `metrics.sqlite`, created with the first sample.
 //!
-//! It is a database of its own, so that many samples slow no span down and a campaign without any has no file.
+//! It is a database of its own, so that samples never slow spans down and a campaign without any has no file.
 //! A round of samples is one transaction, written by whoever took it; callers are on blocking threads.
 
 use std::collections::HashMap;
@@ -12,23 +12,23 @@ use faultscope_model::{InstanceId, SlotId, TrialId};
 use rusqlite::Connection;
 
 use crate::error::StoreError;
-use crate::format::{DatabaseStep, bring_up, steps_from};
-use crate::series_table::{SeriesFound, SeriesNumbers, SeriesQuery, clamped, wanted};
+use crate::format::{DatabaseStep, migrate_database, steps_from};
+use crate::series_table::{SeriesFound, SeriesNumbers, SeriesQuery, clamped, select_series};
 use crate::sqlite::{connect_reader, connect_writer, version};
 
 /// The file in a campaign's folder.
 const DATABASE: &str = "metrics.sqlite";
 
-/// The version of its tables.
+/// The version of its schema.
 const SAMPLES_FORMAT: u32 = 1;
 
-/// Steps from each version to the next; the first one leads from version 1 to 2.
+/// Migrations from each version to the next; the first one leads from version 1 to 2.
 const SAMPLES_STEPS: &[DatabaseStep] = &[];
 
 const _: () = assert!(SAMPLES_STEPS.len() + 1 == SAMPLES_FORMAT as usize, "every format needs its step");
 
-/// Samples lie by trial and instance, in the order in which they are read. The columns behind `slot` are the
-/// metrics that platforms give; `series` and `points` hold what services say about themselves.
+/// Samples are clustered by trial and instance, in the order in which they are read. The columns after `slot` are
+/// the metrics that platforms measure; `series` and `points` hold what services export.
 const TABLES: &str = "
 CREATE TABLE instances (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE samples (
@@ -48,10 +48,10 @@ CREATE TABLE points (
 const INSERT: &str =
     "INSERT OR REPLACE INTO samples VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)";
 
-/// From the first moment to the last.
+/// All time.
 pub(crate) const EVER: (u64, u64) = (0, u64::MAX);
 
-/// Where the metrics begin in [`INSERT`].
+/// The parameter of the first metric in [`INSERT`].
 const FIRST_METRIC: usize = 5;
 
 /// Writes samples of a campaign.
@@ -74,7 +74,7 @@ impl SampleWriter {
         Self { path: folder.join(DATABASE), open: Mutex::default() }
     }
 
-    /// Writes what was measured in a slot during a trial; all of it or nothing. It blocks on the disk.
+    /// Writes what was measured in a slot during a trial, all of it or nothing. Blocks on the disk.
     pub fn write(
         &self,
         trial: TrialId,
@@ -92,7 +92,7 @@ impl SampleWriter {
         };
         let written = state.write(trial, slot, samples, points);
         written.map_err(|error| {
-            // Numbers given out in the failed transaction are gone with it: everything is read again.
+            // Numbers assigned in the failed transaction are gone, so everything is read again.
             *open = None;
             StoreError::sqlite("write", &self.path)(error)
         })
@@ -107,7 +107,7 @@ impl Open {
                 let create = format!("BEGIN; {TABLES} PRAGMA user_version = {SAMPLES_FORMAT}; COMMIT;");
                 connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
             }
-            _ => bring_up(&connection, path, SAMPLES_STEPS)?,
+            _ => migrate_database(&connection, path, SAMPLES_STEPS)?,
         }
         let load = || -> rusqlite::Result<_> {
             let instances = instances(&connection)?.into_iter().map(|(number, id)| (id, number)).collect();
@@ -171,7 +171,7 @@ pub(crate) struct SampleReader {
 }
 
 impl SampleReader {
-    /// Opens the samples of a campaign's folder; none when there are none.
+    /// Opens the samples of a campaign; none if nothing was measured.
     pub(crate) fn open(folder: &Path) -> Result<Option<Self>, StoreError> {
         let path = folder.join(DATABASE);
         if !path.exists() {
@@ -180,14 +180,14 @@ impl SampleReader {
         let connection = connect_reader(&path)?;
         let found = version(&connection, &path)?;
         if found == 0 {
-            // Just being made.
+            // Just being created.
             return Ok(None);
         }
         steps_from(&path, found, SAMPLES_STEPS)?;
         Ok(Some(Self { path, connection }))
     }
 
-    /// The samples of a trial, or of all, between two moments.
+    /// The samples of one trial, or of all, between two times.
     pub(crate) fn samples(
         &self,
         trial: Option<TrialId>,
@@ -218,14 +218,14 @@ impl SampleReader {
         read().map_err(StoreError::sqlite("read", &self.path))
     }
 
-    /// When the last sample was taken, if there is one.
+    /// The time of the last sample.
     pub(crate) fn last_us(&self) -> Result<Option<u64>, StoreError> {
         let last = self.connection.query_row("SELECT max(at_us) FROM samples", [], |row| row.get(0));
         let last: Option<i64> = last.map_err(StoreError::sqlite("read", &self.path))?;
         Ok(last.map(i64::cast_unsigned))
     }
 
-    /// What services said about themselves between two moments, in a trial or in all, of one name or of all.
+    /// Points that services exported between two times, in one trial or in all, under one name or any.
     pub(crate) fn points(
         &self,
         trial: Option<TrialId>,
@@ -257,10 +257,11 @@ impl SampleReader {
         read().map_err(StoreError::sqlite("read", &self.path))
     }
 
-    /// The same of many series at once.
+    /// As [`Self::points`], for many series at once.
     pub(crate) fn many(&self, trial: TrialId, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
         let read = || -> rusqlite::Result<SeriesFound> {
-            let wanted: HashMap<i64, TimeSeries> = wanted(&self.connection, query)?.into_iter().collect();
+            let wanted: HashMap<i64, TimeSeries> =
+                select_series(&self.connection, query)?.into_iter().collect();
             let mut found = SeriesFound::default();
             self.each_point(Some(trial), query.between, |number, at_us, value| {
                 wanted.get(&number).is_none_or(|series| found.take(series, at_us, value))
@@ -270,8 +271,8 @@ impl SampleReader {
         read().map_err(StoreError::sqlite("read", &self.path))
     }
 
-    /// Hands points to a function as long as it wants more. One pass over all of them: they lie by trial, so that
-    /// looking for each series alone would mean a pass for each.
+    /// Passes points to a function until it returns false. One pass over all of them: they are clustered by trial, so
+    /// reading each series alone would take a pass for each.
     fn each_point(
         &self,
         trial: Option<TrialId>,

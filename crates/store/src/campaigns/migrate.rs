@@ -1,4 +1,4 @@
-//! Steps between formats. Format 2 takes secrets out of what format 1 wrote as it came, and keeps them sealed.
+//! Migrations between formats. Format 2 redacts what format 1 wrote in clear, and keeps the secrets sealed.
 //! Format 3 has types where format 2 had sentences.
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::call_row::{self, COLUMNS, read_span};
-use super::facts::bring_to_3;
+use super::facts::facts_to_format_3;
 use super::schema::TABLES_2;
 use crate::FORMAT;
 use crate::error::StoreError;
@@ -15,26 +15,26 @@ use crate::numbered_names::NameTable;
 use crate::secrets::{Redactor, Sealer};
 use crate::sqlite::damaged_row;
 
-/// Steps for `campaign.json`; the first one leads from version 1 to 2.
+/// Migrations of `campaign.json`; the first one leads from version 1 to 2.
 pub(crate) const CAMPAIGN_STEPS: &[FileStep] = &[|_| Ok(()), |_| Ok(())];
 
-/// Steps for `report.json`.
+/// Migrations of `report.json`.
 pub(crate) const REPORT_STEPS: &[FileStep] = &[
     |_| Ok(()),
     |report| {
-        bring_to_3(report);
+        facts_to_format_3(report);
         Ok(())
     },
 ];
 
-/// Steps for `store.sqlite`.
+/// Migrations of `store.sqlite`.
 pub(crate) const DATABASE_STEPS: &[DatabaseStep] = &[campaign_to_2, campaign_to_3];
 
 const _: () = assert!(CAMPAIGN_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
 const _: () = assert!(REPORT_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
 const _: () = assert!(DATABASE_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
 
-/// A campaign's database from format 1 to 2.
+/// Migrates the database of a campaign from format 1 to 2.
 pub(crate) fn campaign_to_2(
     connection: &Connection,
     path: &Path,
@@ -45,7 +45,7 @@ pub(crate) fn campaign_to_2(
     let redactor = Redactor::default();
     let names = NameTable::load(connection).map_err(failed())?;
     let mut last = 0;
-    // A few rows at a time: a campaign may be larger than memory.
+    // A few rows at a time, since a campaign may be larger than memory.
     loop {
         let sql = format!("SELECT {COLUMNS}, id FROM spans WHERE id > ?1 ORDER BY id LIMIT 1000");
         let read = || -> rusqlite::Result<Vec<_>> {
@@ -60,7 +60,7 @@ pub(crate) fn campaign_to_2(
         let Some((id, _)) = rows.last() else { break };
         last = *id;
         let mut spans: Vec<_> = rows.iter_mut().map(|(_, span)| span).collect();
-        let originals = redactor.take(&mut spans);
+        let originals = redactor.redact_calls(&mut spans);
         for ((id, span), originals) in rows.iter().zip(originals) {
             if originals.is_empty() {
                 continue;
@@ -80,7 +80,7 @@ pub(crate) fn campaign_to_2(
     texts(connection, &redactor, "runs", "json").map_err(failed())
 }
 
-/// A campaign's database from format 2 to 3.
+/// Migrates the database of a campaign from format 2 to 3.
 fn campaign_to_3(connection: &Connection, path: &Path, _sealer: &mut Sealer) -> Result<(), StoreError> {
     let failed = || StoreError::sqlite("migrate", path);
     let read = || -> rusqlite::Result<Vec<(i64, String)>> {
@@ -89,16 +89,16 @@ fn campaign_to_3(connection: &Connection, path: &Path, _sealer: &mut Sealer) -> 
         rows.collect()
     };
     for (row, json) in read().map_err(failed())? {
-        // A run that cannot be read is passed over by every reader, and stays as it is.
+        // A run that cannot be parsed is skipped by every reader, and stays as it is.
         let Ok(mut run) = serde_json::from_str(&json) else { continue };
-        bring_to_3(&mut run);
+        facts_to_format_3(&mut run);
         let update = "UPDATE runs SET json = ?2 WHERE rowid = ?1";
         connection.execute(update, (row, run.to_string())).map_err(failed())?;
     }
     Ok(())
 }
 
-/// Redacts a column of texts; those of JSON stay JSON.
+/// Redacts a column of texts; JSON stays JSON.
 fn texts(connection: &Connection, redactor: &Redactor, table: &str, column: &str) -> rusqlite::Result<()> {
     let mut changed = Vec::new();
     let mut statement = connection.prepare(&format!("SELECT rowid, {column} FROM {table}"))?;

@@ -1,4 +1,4 @@
-//! Reading a campaign's database, also while it is written.
+//! Reads the database of a campaign, even while it is written.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,48 +27,48 @@ pub struct Reader {
     connection: Mutex<Connection>,
 }
 
-/// A run as it is stored.
+/// A stored run with the columns by which it is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRun {
     /// The trial.
     pub trial: TrialId,
     /// The run.
     pub id: RunId,
-    /// Its outcome in a word.
+    /// `pass`, `fail` or `unresolved`.
     pub outcome: String,
-    /// Microseconds since 1970 at its start.
+    /// The start in microseconds since 1970.
     pub started_us: u64,
-    /// How long it took.
+    /// Until the slot was clear.
     pub duration_us: u64,
-    /// The run itself.
+    /// The run as JSON.
     pub json: String,
 }
 
-/// What an instance wrote in a trial.
+/// The output of an instance in a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredLog {
     /// The trial.
     pub trial: TrialId,
     /// The instance.
     pub instance: InstanceId,
-    /// The text, of long ones the end.
+    /// The text; of a long one, its end.
     pub text: String,
 }
 
-/// All calls from one service to another.
+/// The calls from one service to another.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Edge {
-    /// Who called.
+    /// The calling service.
     pub caller: ServiceName,
-    /// Who was called.
+    /// The called service.
     pub callee: ServiceName,
-    /// How often.
+    /// Number of calls.
     pub calls: u64,
-    /// How many calls failed.
+    /// Number of failed calls.
     pub errors: u64,
-    /// Half of the calls took no longer.
+    /// Median duration.
     pub p50_us: u64,
-    /// 99 of 100 calls took no longer.
+    /// 99th percentile of the durations.
     pub p99_us: u64,
 }
 
@@ -95,7 +95,7 @@ impl Reader {
         runs.into_iter().collect::<Result<_, _>>().map_err(StoreError::sqlite("read", &self.path))
     }
 
-    /// One run.
+    /// One run by its id.
     pub fn run(&self, id: &RunId) -> Result<Option<StoredRun>, StoreError> {
         let connection = self.lock();
         let read = || {
@@ -105,12 +105,12 @@ impl Reader {
         read().map_err(StoreError::sqlite("read", &self.path))
     }
 
-    /// The spans of a trial by their start.
+    /// The spans of a trial by start.
     pub fn spans_of(&self, trial: TrialId) -> Result<Vec<Span>, StoreError> {
         Ok(self.rows_of(trial)?.into_iter().map(|(_, span)| span).collect())
     }
 
-    /// The same with their secrets, for a replay on this machine. Secrets that were forgotten stay redacted.
+    /// As [`Self::spans_of`], with secrets restored for a replay on this machine. Discarded secrets stay redacted.
     pub fn restored_spans_of(&self, trial: TrialId, key: &Key) -> Result<Vec<Span>, StoreError> {
         self.restored(self.rows_of(trial)?, key)
     }
@@ -132,12 +132,12 @@ impl Reader {
         Ok(spans)
     }
 
-    /// The spans of a trace by their start, of all trials.
+    /// The spans of a trace by start, over all trials.
     pub fn spans_of_trace(&self, trace: TraceId) -> Result<Vec<Span>, StoreError> {
         Ok(self.rows_of_trace(trace)?.into_iter().map(|(_, span)| span).collect())
     }
 
-    /// The same with their secrets, for a replay on this machine. Secrets that were forgotten stay redacted.
+    /// As [`Self::spans_of_trace`], with secrets restored. Discarded secrets stay redacted.
     pub fn restored_spans_of_trace(&self, trace: TraceId, key: &Key) -> Result<Vec<Span>, StoreError> {
         self.restored(self.rows_of_trace(trace)?, key)
     }
@@ -163,7 +163,7 @@ impl Reader {
         Ok(spans)
     }
 
-    /// Who called whom, how often and how long, in one trial or in all; by caller and callee.
+    /// Calls between services with counts and durations, in one trial or in all; sorted by caller and callee.
     pub fn edges(&self, trial: Option<TrialId>) -> Result<Vec<Edge>, StoreError> {
         let mut edges: BTreeMap<(ServiceName, ServiceName), (u64, Vec<u64>)> = BTreeMap::new();
         self.read(|connection, names| {
@@ -202,13 +202,13 @@ impl Reader {
         Ok(edges.into_iter().map(edge).collect())
     }
 
-    /// The number of spans.
+    /// The number of recorded calls.
     pub fn span_count(&self) -> Result<u64, StoreError> {
         let count = self.lock().query_row("SELECT count(*) FROM spans", [], |row| row.get::<_, i64>(0));
         count.map(i64::cast_unsigned).map_err(StoreError::sqlite("read", &self.path))
     }
 
-    /// What the instances of a trial wrote.
+    /// The output of the instances of a trial.
     pub fn logs_of(&self, trial: TrialId) -> Result<Vec<StoredLog>, StoreError> {
         let connection = self.lock();
         let read = || -> rusqlite::Result<Vec<StoredLog>> {
@@ -224,12 +224,12 @@ impl Reader {
         read().map_err(StoreError::sqlite("read", &self.path))
     }
 
-    /// What instances used in a trial, or in all, by instance and time; nothing when nobody measured.
+    /// Samples of one trial, or of all, by instance and time; empty if nothing was measured.
     pub fn samples_of(&self, trial: Option<TrialId>) -> Result<Vec<Sample>, StoreError> {
         self.samples()?.map_or_else(|| Ok(Vec::new()), |samples| samples.samples(trial, EVER))
     }
 
-    /// What instances used between two moments, in a trial or in all.
+    /// Samples between two times, in one trial or in all.
     pub fn samples_between(
         &self,
         trial: Option<TrialId>,
@@ -238,14 +238,14 @@ impl Reader {
         self.samples()?.map_or_else(|| Ok(Vec::new()), |samples| samples.samples(trial, between))
     }
 
-    /// What instances used lately: in this long before the last sample.
+    /// The latest samples: those within this many microseconds before the last one.
     pub fn latest_samples(&self, within_us: u64) -> Result<Vec<Sample>, StoreError> {
         let Some(samples) = self.samples()? else { return Ok(Vec::new()) };
         let last = samples.last_us()?;
         last.map_or_else(|| Ok(Vec::new()), |us| samples.samples(None, (us.saturating_sub(within_us), us)))
     }
 
-    /// What services said about themselves between two moments, in a trial or in all, under one name or any.
+    /// Points that services exported between two times, in one trial or in all, under one name or any.
     pub fn points_between(
         &self,
         trial: Option<TrialId>,
@@ -256,8 +256,12 @@ impl Reader {
             .map_or_else(|| Ok(PointsBySeries::new()), |samples| samples.points(trial, name, between))
     }
 
-    /// What services said about themselves in a trial, of many series at once.
-    pub fn told_in(&self, trial: TrialId, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
+    /// Points that services exported in a trial, for many series at once.
+    pub fn exported_points(
+        &self,
+        trial: TrialId,
+        query: &SeriesQuery<'_>,
+    ) -> Result<SeriesFound, StoreError> {
         self.samples()?.map_or_else(|| Ok(SeriesFound::default()), |samples| samples.many(trial, query))
     }
 
@@ -269,7 +273,7 @@ impl Reader {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads names and rows in one transaction, so that a row never names what was read too early.
+    /// Reads names and rows in one transaction, so that a row never refers to a name that was not read.
     pub(crate) fn read(
         &self,
         read: impl FnOnce(&Connection, &NameTable) -> rusqlite::Result<()>,
@@ -297,7 +301,7 @@ fn run_of(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
     })
 }
 
-/// Where a trial's rows are, neighbouring ranges joined.
+/// The row ranges of a trial, adjacent ones joined.
 fn segments(connection: &Connection, trial: TrialId) -> rusqlite::Result<Vec<(i64, i64)>> {
     let mut statement =
         connection.prepare_cached("SELECT first, last FROM segments WHERE trial = ?1 ORDER BY first")?;
@@ -313,7 +317,7 @@ fn segments(connection: &Connection, trial: TrialId) -> rusqlite::Result<Vec<(i6
     Ok(ranges)
 }
 
-/// Trials and row ranges that may hold spans of a trace.
+/// Trials and row ranges that may contain spans of a trace.
 pub(crate) fn segments_with(
     connection: &Connection,
     trace: TraceId,
@@ -331,7 +335,7 @@ pub(crate) fn segments_with(
     Ok(found)
 }
 
-/// The rule of [`Span::failed`], on the columns of an edge's query.
+/// [`Span::failed`] on the columns of the query for edges.
 fn failed(row: &Row<'_>) -> rusqlite::Result<bool> {
     let status: Option<i64> = row.get(3)?;
     let grpc_status: Option<i64> = row.get(4)?;
@@ -340,7 +344,7 @@ fn failed(row: &Row<'_>) -> rusqlite::Result<bool> {
         || grpc_status.is_some_and(|status| status != 0))
 }
 
-/// The smallest value that this many per cent of the values do not exceed.
+/// The smallest value that is not exceeded by this many per cent of the values.
 fn quantile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What instances reported themselves, and secrets put back.
+//! Spans that instances reported during a campaign, and restored secrets.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +13,19 @@ use crate::error::StoreError;
 use crate::secrets::{Key, restore, restore_reported, unseal};
 use crate::sqlite::damaged_row;
 
-/// A span that an instance reported itself.
+/// A span that an instance reported.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredReport {
     /// The trial.
     pub trial: TrialId,
-    /// Who sent it, where that is known.
+    /// The sender, if known.
     pub instance: Option<InstanceId>,
     /// The span.
     pub span: ReportedSpan,
 }
 
 impl Reader {
-    /// Puts the secrets of calls back.
+    /// Restores the secrets of calls.
     pub(crate) fn restored(&self, rows: Vec<(i64, Span)>, key: &Key) -> Result<Vec<Span>, StoreError> {
         let mut spans = Vec::with_capacity(rows.len());
         for (row, mut span) in rows {
@@ -48,18 +48,18 @@ impl Reader {
         Ok(spans)
     }
 
-    /// What instances reported themselves in a trial, in the order of arrival.
+    /// Spans that instances reported in a trial, in the order of arrival.
     pub fn reported_in(&self, trial: TrialId) -> Result<Vec<StoredReport>, StoreError> {
         self.reports("trial = ?1", &[trial.key().cast_signed()], None)
     }
 
-    /// What instances reported themselves about a trace, of all trials.
+    /// Spans that instances reported about a trace, over all trials.
     pub fn reported_of_trace(&self, trace: TraceId) -> Result<Vec<StoredReport>, StoreError> {
         let ids = [(trace.0 as u64).cast_signed(), ((trace.0 >> 64) as u64).cast_signed()];
         self.reports("trace_low = ?1 AND trace_high = ?2", &ids, None)
     }
 
-    /// The same with their secrets.
+    /// As [`Self::reported_of_trace`], with secrets restored.
     pub fn restored_reports_of_trace(
         &self,
         trace: TraceId,
@@ -69,7 +69,7 @@ impl Reader {
         self.reports("trace_low = ?1 AND trace_high = ?2", &ids, Some(key))
     }
 
-    /// The trials in which a trace was seen, by the mesh or by those who report.
+    /// The trials that have spans of a trace, recorded or reported.
     pub fn trials_of(&self, trace: TraceId) -> Result<BTreeSet<TrialId>, StoreError> {
         let (low, high) = ((trace.0 as u64).cast_signed(), ((trace.0 >> 64) as u64).cast_signed());
         let mut trials = BTreeSet::new();
@@ -93,7 +93,7 @@ impl Reader {
         Ok(trials)
     }
 
-    /// The latest calls and reported spans, so many of each, in the order of arrival.
+    /// The latest calls and reported spans, at most `most` of each, in the order of arrival.
     pub(crate) fn latest(&self, most: usize) -> Result<(Vec<Span>, Vec<StoredReport>), StoreError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let mut calls = Vec::new();

@@ -1,28 +1,28 @@
-//! Which campaigns are removed when there are too many: the oldest ones that nobody keeps.
+//! Which campaigns are removed when there are too many: the oldest ones that are not pinned.
 
 use std::time::Duration;
 
-/// How much is kept; what is not limited may grow.
+/// Limits of what is kept; none means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retention {
-    /// The most campaigns.
+    /// The largest number of campaigns.
     pub most_campaigns: Option<usize>,
     /// The most bytes of all campaigns together.
     pub most_bytes: Option<u64>,
-    /// How long ago the oldest may have begun.
+    /// The age of the oldest campaign.
     pub most_age: Option<Duration>,
 }
 
-/// What retention looks at.
+/// The properties of a campaign that retention considers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) bytes: u64,
     pub(crate) age: Duration,
-    /// Kept by the user, or being written.
+    /// Pinned by the user, or being written.
     pub(crate) kept: bool,
 }
 
-/// The positions of those to remove. Candidates come newest first; kept ones count but are never taken.
+/// The indexes of those to remove. Candidates come newest first; pinned ones count but are never removed.
 pub(crate) fn choose(retention: Retention, candidates: &[Candidate]) -> Vec<usize> {
     let mut count = candidates.len();
     let mut bytes: u64 = candidates.iter().map(|candidate| candidate.bytes).sum();
@@ -32,7 +32,7 @@ pub(crate) fn choose(retention: Retention, candidates: &[Candidate]) -> Vec<usiz
         let too_large = retention.most_bytes.is_some_and(|most| bytes > most);
         let too_old = retention.most_age.is_some_and(|most| candidate.age > most);
         if !too_many && !too_large && !too_old {
-            // Those that follow are younger.
+            // All that follow are younger.
             break;
         }
         if !candidate.kept {

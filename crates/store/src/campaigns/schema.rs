@@ -7,15 +7,15 @@ use rusqlite::Connection;
 use super::migrate::DATABASE_STEPS;
 use crate::FORMAT;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::format::{bring_up, steps_from};
+use crate::format::{migrate_database, steps_from};
 use crate::lock::is_held;
 use crate::sqlite::{connect_reader, connect_writer, version};
 
 /// Integers wherever possible, and no index on spans: writing them must cost next to nothing, and an index
 /// by trace id alone nearly doubled that cost, since trace ids are random and each touches another page.
 ///
-/// `caller`, `callee`, `method` and `error` are numbers of `names`, or texts where a name was too long or
-/// too many were there. Spans are found by `segments` instead: for each trial of each batch the range of
+/// `caller`, `callee`, `method` and `error` are numbers of `names`, or texts if the name is too long or
+/// there are too many. Spans are found by `segments` instead: for each trial of each batch the range of
 /// its rows and, sorted, the last 32 bits of their trace ids.
 const TABLES: &str = "
 CREATE TABLE names (id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;
@@ -41,7 +41,7 @@ CREATE TABLE runs (
 CREATE TABLE logs (trial INTEGER NOT NULL, instance TEXT NOT NULL, text TEXT NOT NULL) STRICT;
 ";
 
-/// What format 2 brought: the sealed secrets of each row of `spans`, and what services reported themselves.
+/// The tables that format 2 added: the sealed secrets of each row of `spans`, and what services reported.
 pub(crate) const TABLES_2: &str = "
 CREATE TABLE secrets (span INTEGER PRIMARY KEY, sealed BLOB NOT NULL) STRICT;
 CREATE TABLE reported (
@@ -62,7 +62,7 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
         let create = format!("BEGIN; {TABLES} {TABLES_2} PRAGMA user_version = {FORMAT}; COMMIT;");
         connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
     } else {
-        bring_up(&connection, path, DATABASE_STEPS)?;
+        migrate_database(&connection, path, DATABASE_STEPS)?;
     }
     Ok(connection)
 }
@@ -77,12 +77,12 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     if steps_from(path, found, DATABASE_STEPS)?.is_empty() {
         return Ok(connection);
     }
-    // Campaigns are written once, so whoever reads one first brings it up.
+    // Campaigns are written once, so whoever reads an old one first migrates it.
     if path.parent().is_some_and(is_held) {
         let reason = "an older version of faultscope is writing it; wait until it has ended";
         return Err(StoreError::new(StoreErrorKind::InUse, "migrate", path, reason));
     }
     drop(connection);
-    bring_up(&connect_writer(path)?, path, DATABASE_STEPS)?;
+    migrate_database(&connect_writer(path)?, path, DATABASE_STEPS)?;
     connect_reader(path)
 }

@@ -1,5 +1,5 @@
-//! What campaigns know of traces: the calls that the mesh saw and the spans that instances reported, told as
-//! one, so that they join what was ingested.
+//! Traces of campaigns: calls that the mesh recorded and spans that instances reported, in the form of ingested
+//! spans, so that both join.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use super::reader::Reader;
 use super::reported_spans::StoredReport;
 use crate::error::{StoreError, StoreErrorKind};
 
-/// CampaignTraces that are looked at, the newest.
-const MOST_CAMPAIGNS: usize = 50;
+/// How many campaigns are searched, the newest first.
+const MAX_CAMPAIGNS: usize = 50;
 
-/// Calls of one campaign that are searched, the latest.
-const MOST_SPANS: usize = 20_000;
+/// How many calls of one campaign are searched, the latest first.
+const MAX_SPANS: usize = 20_000;
 
 /// The campaigns of a `.faultscope` folder.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct CampaignTraces {
     open: Mutex<BTreeMap<CampaignId, Arc<Reader>>>,
 }
 
-/// Calls and reported spans of one trace, or of one run, as a tracer would tell them.
+/// Calls and reported spans of one trace, or of one run, in the form that a tracer reports.
 pub fn joined(calls: &[Span], reports: Vec<StoredReport>) -> Vec<ReportedSpan> {
     let reported = reports.into_iter().map(|StoredReport { instance, mut span, .. }| {
         if let Some(instance) = instance {
@@ -51,20 +51,19 @@ impl CampaignTraces {
         Ok(spans)
     }
 
-    /// The traces of campaigns that began before a moment, as far as they are recent; each in the order of
-    /// arrival.
+    /// The traces of recent campaigns that began before a moment, each in the order of arrival.
     pub(crate) fn traces(&self, until_us: u64) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
         let mut all = Vec::new();
         for reader in self.readers(until_us)? {
-            let (calls, reports) = reader.latest(MOST_SPANS)?;
+            let (calls, reports) = reader.latest(MAX_SPANS)?;
             all.extend(group_by_trace(joined(&calls, reports), true));
         }
         Ok(all)
     }
 
-    /// Readers of campaigns, the newest first; with a moment only of those that began before it.
+    /// Readers of campaigns that began before a moment, the newest first.
     fn readers(&self, until_us: u64) -> Result<Vec<Arc<Reader>>, StoreError> {
-        // A folder of nothing but ingested spans has no campaigns, and looking must not make them.
+        // A folder with only ingested spans has no campaigns, and reading must not create the folder for them.
         if !self.state.join("campaigns").is_dir() {
             return Ok(Vec::new());
         }
@@ -73,7 +72,7 @@ impl CampaignTraces {
         open.retain(|id, _| listed.iter().any(|campaign| campaign.meta.id == *id));
         let mut readers = Vec::new();
         let in_time = |started_us: u64| until_us == 0 || started_us <= until_us;
-        for campaign in listed.iter().filter(|c| in_time(c.meta.started_us)).take(MOST_CAMPAIGNS) {
+        for campaign in listed.iter().filter(|c| in_time(c.meta.started_us)).take(MAX_CAMPAIGNS) {
             if let Some(reader) = open.get(&campaign.meta.id) {
                 readers.push(Arc::clone(reader));
                 continue;
@@ -84,7 +83,7 @@ impl CampaignTraces {
                     open.insert(campaign.meta.id.clone(), Arc::clone(&reader));
                     readers.push(reader);
                 }
-                // Just being made or removed.
+                // Just being created or removed.
                 Err(error) if error.kind == StoreErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }

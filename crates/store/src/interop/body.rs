@@ -1,4 +1,4 @@
-//! What a request's headers say about its body: content type and content encoding.
+//! Decodes request bodies by content type and content encoding.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -7,10 +7,10 @@ use flate2::read::{MultiGzDecoder, ZlibDecoder};
 
 use super::{Batch, DecodeError, Decoded, Limits, otlp, zipkin};
 
-/// Bytes that are decompressed before more room is asked for.
+/// How much is decompressed before more memory is requested.
 const STEP: usize = 256 << 10;
 
-/// A format in which spans come in.
+/// A format of received spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpanFormat {
     /// Zipkin v1, JSON.
@@ -27,7 +27,7 @@ pub enum SpanFormat {
     OtlpProto,
 }
 
-/// A format in which metrics come in.
+/// A format of received metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MetricFormat {
     /// OpenTelemetry, JSON.
@@ -37,7 +37,7 @@ pub enum MetricFormat {
 }
 
 impl SpanFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 6] = [
         Self::ZipkinV1Json,
         Self::ZipkinV1Thrift,
@@ -47,7 +47,7 @@ impl SpanFormat {
         Self::OtlpProto,
     ];
 
-    /// What is posted to `/api/v1/spans`; without a content type it is JSON.
+    /// The format of a body posted to `/api/v1/spans`; JSON without a content type.
     pub fn zipkin_v1(content_type: Option<&str>) -> Result<Self, DecodeError> {
         match media_type(content_type).as_str() {
             "application/x-thrift" => Ok(Self::ZipkinV1Thrift),
@@ -56,7 +56,7 @@ impl SpanFormat {
         }
     }
 
-    /// What is posted to `/api/v2/spans`; without a content type it is JSON.
+    /// The format of a body posted to `/api/v2/spans`; JSON without a content type.
     pub fn zipkin_v2(content_type: Option<&str>) -> Result<Self, DecodeError> {
         match media_type(content_type).as_str() {
             text if is_protobuf(text) => Ok(Self::ZipkinV2Proto),
@@ -65,7 +65,7 @@ impl SpanFormat {
         }
     }
 
-    /// What is posted to `/v1/traces`.
+    /// The format of a body posted to `/v1/traces`.
     pub fn otlp(content_type: Option<&str>) -> Result<Self, DecodeError> {
         match media_type(content_type).as_str() {
             text if is_protobuf(text) => Ok(Self::OtlpProto),
@@ -74,7 +74,7 @@ impl SpanFormat {
         }
     }
 
-    /// Reads the spans of a body that is no longer compressed.
+    /// Decodes the spans of an uncompressed body.
     pub fn decode(self, body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
         if body.len() > limits.body_bytes {
             return Err(DecodeError::TooLarge { what: "the body", limit: limits.body_bytes });
@@ -91,7 +91,7 @@ impl SpanFormat {
 }
 
 impl MetricFormat {
-    /// What is posted to `/v1/metrics`.
+    /// The format of a body posted to `/v1/metrics`.
     pub fn otlp(content_type: Option<&str>) -> Result<Self, DecodeError> {
         Ok(match SpanFormat::otlp(content_type)? {
             SpanFormat::OtlpJson => Self::OtlpJson,
@@ -99,7 +99,7 @@ impl MetricFormat {
         })
     }
 
-    /// Reads the points of a body that is no longer compressed.
+    /// Decodes the points of an uncompressed body.
     pub fn decode(self, body: &[u8], limits: &Limits) -> Result<Batch<otlp::MetricPoint>, DecodeError> {
         if body.len() > limits.body_bytes {
             return Err(DecodeError::TooLarge { what: "the body", limit: limits.body_bytes });
@@ -111,9 +111,9 @@ impl MetricFormat {
     }
 }
 
-/// Undoes a body's content encoding: gzip, deflate or none.
+/// Decompresses a body: gzip, deflate or none.
 ///
-/// The result is bounded, whatever the compressed bytes promise.
+/// The result is bounded, whatever the compressed bytes claim.
 pub fn inflate<'a>(
     body: &'a [u8],
     content_encoding: Option<&str>,
@@ -122,7 +122,7 @@ pub fn inflate<'a>(
     inflate_within(body, content_encoding, limits, &mut |_| true)
 }
 
-/// Undoes a body's content encoding, as long as there is room for so many bytes more.
+/// Decompresses a body while there is room.
 pub fn inflate_within<'a>(
     body: &'a [u8],
     content_encoding: Option<&str>,
@@ -142,10 +142,10 @@ pub fn inflate_within<'a>(
     }
 }
 
-/// Asked before so many bytes more are taken from memory; says whether there are.
+/// Called before this many more bytes are allocated; returns whether there is room.
 pub type Room<'r> = &'r mut dyn FnMut(usize) -> bool;
 
-/// The one message of a gRPC body: whether it is compressed, its length in four bytes, itself.
+/// The only message of a gRPC body: a compression flag, its length in four bytes, the message.
 pub fn grpc_message<'a>(
     body: &'a [u8],
     encoding: &str,
@@ -192,7 +192,7 @@ fn media_type(content_type: Option<&str>) -> String {
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Browsers may send JSON as plain text, so that no preflight request is made; `curl -d` calls everything
+/// Browsers may send JSON as plain text to avoid a preflight request; `curl -d` sends everything as
 /// a form.
 fn is_json(text: &str) -> bool {
     matches!(

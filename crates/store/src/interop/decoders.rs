@@ -1,17 +1,17 @@
-//! Every reader of outside bytes, by name: what fuzzing and the tests with damaged bodies go through.
+//! Every decoder of outside bytes by name, for fuzzing and the tests with damaged bodies.
 
 use super::{Batch, Decoded, Limits, MetricFormat, SpanFormat, grpc_message, inflate, jaeger, zipkin};
 
-/// A reader and its name.
+/// A decoder and its name.
 #[derive(Debug, Clone, Copy)]
 pub struct Decoder {
     /// Also the name of its fuzz target.
     pub name: &'static str,
-    /// Reads bytes, and panics where it breaks a promise.
+    /// Decodes bytes, and panics if it breaks a promise.
     pub read: fn(&[u8], &Limits),
 }
 
-/// All of them.
+/// All decoders.
 pub const DECODERS: [Decoder; 14] = [
     Decoder { name: "zipkin_v1_json", read: |bytes, limits| spans(SpanFormat::ZipkinV1Json, bytes, limits) },
     Decoder {
@@ -51,14 +51,14 @@ fn spans(format: SpanFormat, bytes: &[u8], limits: &Limits) {
     checked(format.decode(bytes, limits).ok(), limits);
 }
 
-/// No more than was promised, and nothing that the store could not keep.
+/// Checks that the limits hold and that the store could keep everything.
 fn checked(decoded: Option<Decoded>, limits: &Limits) {
     let Some(decoded) = decoded else { return };
     counted(&decoded, limits);
     for span in &decoded.items {
         assert!(span.trace.0 != 0 && span.id.0 != 0, "an id is zero");
         assert!(span.parent != Some(span.id), "a span is its own parent");
-        // Scope, links, status and the like come on top of what a span has of its own.
+        // Scope, links, status and the like are added to a span's own tags.
         assert!(span.tags.len() <= limits.tags && span.annotations.len() <= limits.annotations);
         let texts = span.tags.iter().flat_map(|(key, value)| [key, value]);
         let texts = texts.chain(span.annotations.iter().map(|(_, text)| text)).chain([&span.name]);
@@ -67,7 +67,7 @@ fn checked(decoded: Option<Decoded>, limits: &Limits) {
             "a text is long"
         );
     }
-    // What was read can be told again in every language.
+    // Whatever was decoded can be encoded in every format.
     let _ = (zipkin::to_json(&decoded.items), zipkin::to_proto(&decoded.items));
     let _ = (super::otlp::to_proto(&decoded.items), jaeger::v1_traces(&[&decoded.items[..]]));
 }
@@ -79,7 +79,7 @@ fn points(format: MetricFormat, bytes: &[u8], limits: &Limits) {
 }
 
 fn counted<T>(batch: &Batch<T>, limits: &Limits) {
-    // A span of Zipkin's first version has several sides.
+    // A span of Zipkin v1 has several sides.
     assert!(batch.items.len() <= limits.items.saturating_mul(64), "there are too many");
     assert!(batch.rejected.len() <= batch.n_rejected);
     assert_eq!(batch.complaint().is_none(), batch.n_rejected == 0);

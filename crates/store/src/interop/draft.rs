@@ -1,4 +1,4 @@
-//! A span while it is being read: every reader fills one, so that all normalise in the same way.
+//! A span while it is decoded: every decoder fills one, so that all normalise in the same way.
 //!
 //! The rules are those of Zipkin's span builder: ids of 1 to 16 or 32 hexadecimal digits, a parent of zeros
 //! or the span's own id is none, names in lower case, no `shared` on the client's side, annotations in
@@ -13,7 +13,7 @@ use faultscope_model::{SpanId, TraceId};
 
 use super::Limits;
 
-/// Over so many tags, equal keys are found by a map instead of by looking at each.
+/// With more tags than this, equal keys are found by a map instead of a linear search.
 const LOOK_AT_EACH: usize = 16;
 
 /// A span that is being read.
@@ -21,14 +21,14 @@ const LOOK_AT_EACH: usize = 16;
 pub(super) struct Draft<'l> {
     pub(super) span: ReportedSpan,
     limits: &'l Limits,
-    /// The first thing that was wrong.
+    /// The first problem.
     problem: Option<String>,
     keys: HashMap<String, usize>,
 }
 
 impl<'l> Draft<'l> {
     pub(super) fn new(limits: &'l Limits) -> Self {
-        // Zero stands for "not read yet": no valid id is zero.
+        // Zero means "not read yet": no valid id is zero.
         let span = ReportedSpan::new(TraceId(0), SpanId(0));
         Self { span, limits, problem: None, keys: HashMap::new() }
     }
@@ -75,12 +75,12 @@ impl<'l> Draft<'l> {
         self.span.name = lower(cut(text, self.limits));
     }
 
-    /// Zero and below mean that it is not known.
+    /// Zero and below mean unknown.
     pub(super) fn start(&mut self, us: i64) {
         self.span.start_us = u64::try_from(us).ok().filter(|us| *us > 0);
     }
 
-    /// Zero and below mean that it is not known.
+    /// Zero and below mean unknown.
     pub(super) fn duration(&mut self, us: i64) {
         self.span.duration_us = u64::try_from(us).ok().filter(|us| *us > 0);
     }
@@ -99,7 +99,7 @@ impl<'l> Draft<'l> {
         self.put_tag(key, value, true);
     }
 
-    /// Sets a tag that is not there yet.
+    /// Sets a tag unless it exists.
     pub(super) fn tag_if_new(&mut self, key: Cow<'_, str>, value: Cow<'_, str>) {
         self.put_tag(key, value, false);
     }
@@ -129,7 +129,7 @@ impl<'l> Draft<'l> {
         }
     }
 
-    /// The span, when nothing was wrong with it.
+    /// The span, if there was no problem.
     pub(super) fn finish(mut self) -> Result<ReportedSpan, String> {
         if let Some(problem) = self.problem {
             return Err(problem);
@@ -145,10 +145,10 @@ impl<'l> Draft<'l> {
     }
 }
 
-/// Reads a trace id of 1 to 32 hexadecimal digits.
+/// Parses a trace id of 1 to 32 hexadecimal digits.
 ///
-/// Whether it is written with 16 or 32 digits does not matter when its high half is zero. Zipkin itself
-/// refuses upper case; here it is taken, because it cannot mean anything else.
+/// 16 and 32 digits are equivalent if the high half is zero. Zipkin itself
+/// rejects upper case; here it is accepted, because it cannot mean anything else.
 pub fn read_trace_id(text: &str) -> Result<TraceId, &'static str> {
     match hex(text, 32)? {
         0 => Err("is all zeros"),
@@ -156,7 +156,7 @@ pub fn read_trace_id(text: &str) -> Result<TraceId, &'static str> {
     }
 }
 
-/// Reads a span id of 1 to 16 hexadecimal digits; zeros are none.
+/// Parses a span id of 1 to 16 hexadecimal digits; zero means none.
 pub fn read_span_id(text: &str) -> Result<Option<SpanId>, &'static str> {
     // At most 16 digits were read, so the value fits.
     Ok(Some(hex(text, 16)? as u64).filter(|id| *id != 0).map(SpanId))
@@ -198,7 +198,7 @@ pub(super) fn lower(text: Cow<'_, str>) -> String {
     }
 }
 
-/// The text, or as much of it as may be kept.
+/// Cuts a text to the limit.
 pub(super) fn cut<'a>(text: Cow<'a, str>, limits: &Limits) -> Cow<'a, str> {
     if text.len() <= limits.text_bytes {
         return text;
@@ -216,12 +216,12 @@ pub(super) fn cut<'a>(text: Cow<'a, str>, limits: &Limits) -> Cow<'a, str> {
     }
 }
 
-/// Sets an endpoint's service; an empty name is none.
+/// Sets the service of an endpoint; an empty name means none.
 pub(super) fn set_service(endpoint: &mut Endpoint, name: Cow<'_, str>, limits: &Limits) {
     endpoint.service = if name.is_empty() { None } else { Some(lower(cut(name, limits))) };
 }
 
-/// Sets an endpoint's address from text; what is no address is left out.
+/// Sets the address of an endpoint from text; invalid addresses are ignored.
 pub(super) fn set_ip_text(endpoint: &mut Endpoint, text: &str) {
     match text.parse() {
         Ok(IpAddr::V4(ip)) => endpoint.ipv4 = Some(IpAddr::V4(ip)),
@@ -232,7 +232,7 @@ pub(super) fn set_ip_text(endpoint: &mut Endpoint, text: &str) {
     }
 }
 
-/// An IPv4 address whose numbers have zeros in front, which Zipkin's own reader takes for decimal.
+/// An IPv4 address with leading zeros, which Zipkin parses as decimal.
 fn padded_ipv4(text: &str) -> Option<Ipv4Addr> {
     let mut octets = [0; 4];
     let mut parts = text.split('.');
@@ -244,7 +244,7 @@ fn padded_ipv4(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| Ipv4Addr::from(octets))
 }
 
-/// Sets an endpoint's address from 4 or 16 bytes; other lengths are left out.
+/// Sets the address of an endpoint from 4 or 16 bytes; other lengths are ignored.
 pub(super) fn set_ip_bytes(endpoint: &mut Endpoint, bytes: &[u8]) {
     if let Ok(ip) = <[u8; 4]>::try_from(bytes) {
         endpoint.ipv4 = Some(IpAddr::V4(Ipv4Addr::from(ip)));

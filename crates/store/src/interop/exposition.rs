@@ -1,8 +1,8 @@
-//! Reads what Prometheus scrapes: its text format 0.0.4 and OpenMetrics 1.0.
+//! Parses Prometheus' text format 0.0.4 and OpenMetrics 1.0.
 //!
-//! Every line stands alone: a bad one is left out and complained about, the others are kept. Histograms and
+//! Lines are independent: a bad one is rejected, the others are kept. Histograms and
 //! summaries get the names that those of OpenTelemetry get (`.count`, `.sum`, `.bucket`, `.p99`), so that both
-//! are looked up in the same way.
+//! can be queried in the same way.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,33 +11,33 @@ use faultscope_model::metrics::{Kind, Point, TimeSeries};
 
 use crate::interop::Batch;
 
-/// The longest line that is read.
+/// The longest line that is parsed.
 const LONGEST_LINE: usize = 64 << 10;
-/// The most values of one answer.
-const MOST_SAMPLES: usize = 20_000;
+/// The most values of one scrape.
+const MAX_SAMPLES: usize = 20_000;
 /// The most labels of one value.
-const MOST_LABELS: usize = 64;
-/// The longest name or text of a label that is kept whole.
+const MAX_LABELS: usize = 64;
+/// The longest name or text of a label that is not cut.
 const LONGEST_TEXT: usize = 1024;
 /// The most families whose type is remembered.
-const MOST_FAMILIES: usize = 10_000;
-/// The label under which it is kept who was asked.
+const MAX_FAMILIES: usize = 10_000;
+/// The label for the scraped instance.
 const INSTANCE: &str = "service.instance.id";
 
-/// Who was asked, and when.
+/// What was scraped, and when.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'t> {
-    /// The service that the values are about.
+pub struct ScrapeSource<'t> {
+    /// The service of the target.
     pub service: &'t str,
-    /// Which instance of it.
+    /// The instance of the service.
     pub instance: &'t str,
-    /// Microseconds since 1970, for values without a time of their own.
+    /// Time for values without a timestamp, in microseconds since 1970.
     pub at_us: u64,
-    /// Whether the answer is OpenMetrics, by its content type; times are seconds then, not milliseconds.
+    /// Whether the content type is OpenMetrics, whose timestamps are in seconds instead of milliseconds.
     pub open_metrics: bool,
 }
 
-/// What a family is, as its `# TYPE` line says.
+/// The type of a family, from its `# TYPE` line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Type {
     Counter,
@@ -53,7 +53,7 @@ struct Families<'a> {
     units: HashMap<&'a str, &'a str>,
 }
 
-/// A line with a value.
+/// A parsed line.
 struct Line<'a> {
     name: Cow<'a, str>,
     labels: Vec<(Cow<'a, str>, Cow<'a, str>)>,
@@ -61,8 +61,8 @@ struct Line<'a> {
     time: Option<f64>,
 }
 
-/// Reads an answer; it may hold anything.
-pub fn read_exposition(body: &[u8], asked: &Asked<'_>) -> Batch<Point> {
+/// Parses a scrape, which may contain anything.
+pub fn read_exposition(body: &[u8], asked: &ScrapeSource<'_>) -> Batch<Point> {
     let mut out = Batch::default();
     let mut families = Families::default();
     for (index, line) in body.split(|byte| *byte == b'\n').enumerate() {
@@ -82,7 +82,7 @@ pub fn read_exposition(body: &[u8], asked: &Asked<'_>) -> Batch<Point> {
             }
             families.note(comment);
         } else if !line.is_empty() {
-            if out.items.len() >= MOST_SAMPLES {
+            if out.items.len() >= MAX_SAMPLES {
                 out.reject(index, "there are too many values");
                 continue;
             }
@@ -96,14 +96,14 @@ pub fn read_exposition(body: &[u8], asked: &Asked<'_>) -> Batch<Point> {
 }
 
 impl<'a> Families<'a> {
-    /// Takes notice of `# TYPE` and `# UNIT`; other comments mean nothing.
+    /// Records `# TYPE` and `# UNIT`; other comments are ignored.
     fn note(&mut self, comment: &'a str) {
         let mut words = comment.split_ascii_whitespace();
         let (Some(what), Some(name), Some(value)) = (words.next(), words.next(), words.next()) else {
             return;
         };
         let name = name.trim_matches('"');
-        if self.types.len().max(self.units.len()) >= MOST_FAMILIES {
+        if self.types.len().max(self.units.len()) >= MAX_FAMILIES {
             return;
         }
         match what {
@@ -122,18 +122,18 @@ impl<'a> Families<'a> {
         }
     }
 
-    /// The point that a line stands for; none for what is told elsewhere.
-    fn point(&self, line: Line<'_>, asked: &Asked<'_>) -> Option<Point> {
+    /// The point of a line; none if it is redundant.
+    fn point(&self, line: Line<'_>, asked: &ScrapeSource<'_>) -> Option<Point> {
         let Line { name, mut labels, value, time } = line;
         let (family, suffix) = self.family(&name);
         let label = |labels: &[(Cow<'_, str>, Cow<'_, str>)], key: &str| {
             labels.iter().find(|(name, _)| name == key).map(|(_, value)| value.to_string())
         };
         let (name, kind) = match (self.types.get(family), suffix) {
-            // When counting began; the counters themselves tell when they start again.
+            // The start of the counter; resets are visible in its values.
             (Some(Type::Counter | Type::Histogram | Type::Summary), "_created") => return None,
             (Some(Type::Histogram), "_bucket") => {
-                // The last bucket holds all, which `.count` tells.
+                // The last bucket contains all values, as `.count` says.
                 if label(&labels, "le")
                     .is_some_and(|le| le.trim_start_matches('+').eq_ignore_ascii_case("inf"))
                 {
@@ -150,7 +150,7 @@ impl<'a> Families<'a> {
             (Some(Type::Summary), _) => {
                 let quantile: f64 = label(&labels, "quantile")?.parse().ok()?;
                 labels.retain(|(name, _)| name != "quantile");
-                // Hundredths that are no whole number of binary parts are shown as people write them.
+                // Rounded to the decimal notation of quantiles.
                 (format!("{family}.p{}", (quantile * 1e6).round() / 1e4), Kind::Gauge)
             }
             (Some(Type::Counter), _) => (name.to_string(), Kind::Counter),
@@ -178,7 +178,7 @@ impl<'a> Families<'a> {
         })
     }
 
-    /// The family of a name, and what stands behind the family's own name.
+    /// Splits a name into its family and suffix.
     fn family<'n>(&self, name: &'n str) -> (&'n str, &'n str) {
         const SUFFIXES: [&str; 7] = ["_bucket", "_sum", "_count", "_created", "_total", "_gsum", "_gcount"];
         if self.types.contains_key(name) {
@@ -191,7 +191,7 @@ impl<'a> Families<'a> {
         known.unwrap_or((name, ""))
     }
 
-    /// The unit by its own line, or by the end of the name, as the conventions have it.
+    /// The unit from its own line, or from the end of the name, as by convention.
     fn unit(&self, family: &str) -> &str {
         let named = self.units.get(family).copied().unwrap_or_else(|| {
             let base = family.strip_suffix("_total").unwrap_or(family);
@@ -260,12 +260,12 @@ impl<'a> Scanner<'a> {
                 if key.is_empty() {
                     return Err("a label has no name");
                 }
-                if labels.len() >= MOST_LABELS {
+                if labels.len() >= MAX_LABELS {
                     return Err("there are too many labels");
                 }
                 labels.push((key, value));
             } else if name.is_none() && !key.is_empty() {
-                // A name with characters of any kind stands among the labels, in quotes.
+                // A name with arbitrary characters is quoted and among the labels.
                 *name = Some(key);
             } else {
                 return Err("a label has no text");
@@ -277,7 +277,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A text in quotes, with `\\`, `\"` and `\n` for what it could not hold otherwise.
+    /// A quoted text with the escapes `\\`, `\"` and `\n`.
     fn text(&mut self) -> Result<Cow<'a, str>, &'static str> {
         if !self.take('"') {
             return Err("a label has no text");
@@ -302,7 +302,7 @@ impl<'a> Scanner<'a> {
                     match escaped {
                         'n' => text.push('\n'),
                         '\\' | '"' => text.push(escaped),
-                        // Not defined; kept as it is.
+                        // Undefined escapes are kept as they are.
                         other => text.extend(['\\', other]),
                     }
                     start = after + escaped.len_utf8();
@@ -329,12 +329,12 @@ fn is_name(name: &str) -> bool {
 }
 
 fn is_name_part(c: char) -> bool {
-    // Dots are not allowed, and come all the same.
+    // Dots are not allowed, but occur.
     c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.')
 }
 
 fn number(word: &str) -> Option<f64> {
-    // Rust reads `NaN`, `+Inf`, `inf` and `1e3` in the same way.
+    // Rust parses `NaN`, `+Inf`, `inf` and `1e3` as Prometheus does.
     word.parse().ok()
 }
 

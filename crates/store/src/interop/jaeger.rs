@@ -1,4 +1,4 @@
-//! Jaeger's languages, both ways: the older JSON of `/api/traces` and the newer one of `/api/v3`.
+//! Encodes Jaeger's formats: the older JSON of `/api/traces` and the newer one of `/api/v3`.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ mod read;
 
 pub use read::{read_v1, read_v3};
 
-/// Traces as `/api/traces` and `/api/traces/{id}` answer.
+/// The response of `/api/traces` and `/api/traces/{id}`.
 pub fn v1_traces<T: AsRef<[ReportedSpan]>>(traces: &[T]) -> Vec<u8> {
     v1_answer(traces.iter().filter_map(|spans| Trace::new(spans.as_ref())).collect())
 }
 
-/// Names, links and the like in the wrapper that all older answers have.
+/// Wraps names, links and the like as all older responses are.
 pub fn v1_answer<T: Serialize>(data: Vec<T>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Answer<T> {
@@ -30,7 +30,7 @@ pub fn v1_answer<T: Serialize>(data: Vec<T>) -> Vec<u8> {
     written(&Answer { total: data.len(), limit: 0, offset: 0, errors: None, data })
 }
 
-/// What older clients read when something went wrong.
+/// An error in the format of older clients.
 pub fn v1_error(status: u16, message: &str) -> Vec<u8> {
     #[derive(Serialize)]
     struct Failure<'a> {
@@ -49,7 +49,7 @@ pub fn v1_error(status: u16, message: &str) -> Vec<u8> {
     written(&Answer { data: None, total: 0, limit: 0, offset: 0, errors })
 }
 
-/// Spans as `/api/v3/traces` and `/api/v3/traces/{id}` answer: OTLP in a wrapper.
+/// The response of `/api/v3/traces` and `/api/v3/traces/{id}`: OTLP in a wrapper.
 pub fn v3_traces(spans: &[ReportedSpan]) -> Vec<u8> {
     #[derive(Serialize)]
     struct Answer<T> {
@@ -58,7 +58,7 @@ pub fn v3_traces(spans: &[ReportedSpan]) -> Vec<u8> {
     written(&Answer { result: to_data(spans) })
 }
 
-/// Plain data with text keys always has a JSON form.
+/// Plain data with text keys can always be serialized as JSON.
 fn written(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
@@ -118,7 +118,7 @@ struct Log<'a> {
 
 impl<'a> Trace<'a> {
     fn new(spans: &'a [ReportedSpan]) -> Option<Self> {
-        // Where lengths of ids are mixed, the longest is shown.
+        // Where ids of both lengths occur, the longest is shown.
         let trace = spans.iter().map(|span| span.trace).max()?;
         let mut known: HashMap<&faultscope_model::trace::Endpoint, String> = HashMap::new();
         let mut processes = serde_json::Map::new();
@@ -159,7 +159,7 @@ impl<'a> Span<'a> {
         let failed = span.failed || span.tag("error").is_some_and(|error| error != "false");
         tags.retain(|tag| tag.key != "error");
         if failed {
-            // Jaeger marks failures by a truth; what Zipkin's reporters say in it is kept beside it.
+            // Jaeger marks failures by a boolean; the message of Zipkin's reporters is kept beside it.
             tags.push(Tag { key: "error", kind: "bool", value: true.into() });
             let message = span.tag("error").filter(|error| !matches!(*error, "" | "true"));
             tags.extend(message.map(|message| text("error.message", message)));

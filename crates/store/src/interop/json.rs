@@ -1,4 +1,4 @@
-//! Reading JSON of outsiders with serde: forgiving scalars and arrays whose bad elements do no harm.
+//! Lenient JSON decoding: forgiving scalars, and arrays in which bad elements do not spoil the others.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::DecodeError;
 
-/// A text, or a number as its text, as Zipkin's own reader takes it; borrowed where it has no escapes.
+/// A text, or a number as text, as in Zipkin's own decoder; borrowed if it has no escapes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
@@ -40,7 +40,7 @@ impl<'de: 'a, 'a> serde::Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A number, or a text with one in it.
+/// A number, or a text that contains one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Number {
     /// Without a fraction.
@@ -50,16 +50,16 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// Microseconds of a moment; fractions are cut off.
+    /// A time in microseconds; fractions are cut off.
     pub(super) fn micros(self) -> i64 {
         match self {
             Self::Whole(n) => n,
-            // Saturates, and what is not a number becomes zero: unknown.
+            // Saturates; NaN becomes zero, which means unknown.
             Self::Part(n) => n as i64,
         }
     }
 
-    /// Microseconds of a duration; what is below 1 but not 0 becomes 1.
+    /// A duration in microseconds; what is below 1 but not 0 becomes 1.
     pub(super) fn micros_at_least_one(self) -> i64 {
         match self {
             Self::Part(n) if n > 0.0 && n < 1.0 => 1,
@@ -103,9 +103,9 @@ impl<'de> serde::Deserialize<'de> for Number {
     }
 }
 
-/// What is done with each element of an array.
+/// Receives each element of an array.
 pub(super) trait Take<T> {
-    /// Takes the element with this number, from 0; an error ends the reading.
+    /// Receives the element with this index; an error ends the decoding.
     fn take(&mut self, index: usize, element: Result<T, String>) -> Result<(), DecodeError>;
 }
 
@@ -115,10 +115,10 @@ impl<T, F: FnMut(usize, Result<T, String>) -> Result<(), DecodeError>> Take<T> f
     }
 }
 
-/// Reads the elements of an array one by one.
+/// Decodes the elements of an array one by one.
 ///
-/// All elements are read in one go as long as they have the right types. From the first that has not, each
-/// is first cut out and then read on its own, so that the others are still taken.
+/// All elements are decoded in one pass as long as they have the right types. From the first that has not, each
+/// is first cut out and then decoded on its own, so that the others are still accepted.
 pub(super) fn each_element<'de, S>(
     body: &'de [u8],
     seed: S,
@@ -131,7 +131,7 @@ where
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }
-    // Checked once for all texts in it.
+    // Validated once for all texts in it.
     let body =
         std::str::from_utf8(body).map_err(|error| DecodeError::malformed(format, error.to_string()))?;
     let mut progress = Progress { taken: 0, stop: None };
@@ -184,7 +184,7 @@ pub(super) fn each_raw<'de>(
     }
 }
 
-/// The error's text; its place is given by line and column, which suits one-line bodies too.
+/// The error's text with line and column, which suits one-line bodies too.
 pub(super) fn plain(error: &serde_json::Error) -> String {
     error.to_string().chars().take(300).collect()
 }

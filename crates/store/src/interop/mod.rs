@@ -1,8 +1,8 @@
-//! The languages of tracers: Zipkin v1 and v2, OpenTelemetry, Jaeger.
+//! The wire formats of tracers: Zipkin v1 and v2, OpenTelemetry, Jaeger.
 //!
 //! Plain functions, bytes in and data out. Nothing here opens a socket, reads a clock or keeps state; all
-//! input is outside data, so every size, count and depth is bounded and nothing panics. One bad span never
-//! takes its batch along: decoders keep the good ones and say what was wrong with the others.
+//! input is outside data, so every size, count and depth is bounded and nothing panics. One bad span does not
+//! spoil its batch: decoders keep the good ones and report what was wrong with the others.
 //!
 //! ```text
 //! body -> inflate -> SpanFormat::decode -> Decoded{spans, rejected}     what came in
@@ -44,22 +44,22 @@ use faultscope_model::trace::ReportedSpan;
 
 pub use body::{MetricFormat, Room, SpanFormat, grpc_message, inflate, inflate_within};
 pub use draft::{read_span_id, read_trace_id, zipkin_trace_id};
-pub use exposition::{Asked, read_exposition};
+pub use exposition::{ScrapeSource, read_exposition};
 
-/// How much of what comes in is taken.
+/// Limits of received bodies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a body, after decompression.
+    /// The most bytes of a body, after decompression.
     pub body_bytes: usize,
-    /// Bytes of one span or metric as it was encoded.
+    /// The most bytes of one encoded span or metric.
     pub item_bytes: usize,
-    /// Spans or metric points of one body.
+    /// The most spans or metric points of one body.
     pub items: usize,
-    /// Tags of a span, attributes of a point.
+    /// The most tags of a span, or attributes of a point.
     pub tags: usize,
-    /// Annotations or events of a span.
+    /// The most annotations or events of a span.
     pub annotations: usize,
-    /// Bytes of one name, key or value; what is longer is cut.
+    /// The most bytes of one name, key or value; longer ones are cut.
     pub text_bytes: usize,
 }
 
@@ -76,27 +76,27 @@ impl Default for Limits {
     }
 }
 
-/// How many rejections are told one by one.
-const TOLD: usize = 100;
+/// How many rejections are listed with their reasons.
+const MAX_REJECTIONS: usize = 100;
 
-/// What a body held.
+/// The content of a body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch<T> {
-    /// The good ones, in their order.
+    /// The valid items, in order.
     pub items: Vec<T>,
-    /// What was wrong with the first of the others.
+    /// The first rejected items.
     pub rejected: Vec<Rejected>,
-    /// How many others there were.
+    /// The number of rejected items.
     pub n_rejected: usize,
 }
 
 /// The spans of a body.
 pub type Decoded = Batch<ReportedSpan>;
 
-/// One span or metric that was not taken.
+/// A rejected span or metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
-    /// Its place in the body, from 0.
+    /// Its index in the body.
     pub index: usize,
     /// What was wrong with it.
     pub reason: String,
@@ -109,17 +109,17 @@ impl<T> Default for Batch<T> {
 }
 
 impl<T> Batch<T> {
-    /// One sentence about what was rejected, for the sender; none when all was good.
+    /// A message for the sender about rejected items; none if all were valid.
     pub fn complaint(&self) -> Option<String> {
         let first = self.rejected.first()?;
         let of = self.items.len() + self.n_rejected;
         let n = self.n_rejected;
-        Some(format!("{n} of {of} were not taken; the first is number {}: {}", first.index, first.reason))
+        Some(format!("{n} of {of} were rejected; the first is number {}: {}", first.index, first.reason))
     }
 
     pub(crate) fn reject(&mut self, index: usize, reason: impl Into<String>) {
         self.n_rejected += 1;
-        if self.rejected.len() < TOLD {
+        if self.rejected.len() < MAX_REJECTIONS {
             self.rejected.push(Rejected { index, reason: reason.into() });
         }
     }
@@ -132,42 +132,42 @@ impl<T> Batch<T> {
     }
 }
 
-/// Why a whole body was refused.
+/// Why a whole body was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It is not what its sender says it is.
+    /// It does not have the format that its sender claims.
     #[error("not readable as {format}: {reason}")]
     Malformed {
-        /// What it was read as.
+        /// The expected format.
         format: &'static str,
         /// What was wrong.
         reason: String,
     },
-    /// It is another version of the format than the route takes.
+    /// It has another version of the format than the route accepts.
     #[error("expected {expected}, but received {found}")]
     WrongFormat {
-        /// What the route takes.
+        /// What the route accepts.
         expected: &'static str,
-        /// What it looks like.
+        /// What was detected.
         found: &'static str,
     },
-    /// It is larger than what is taken.
+    /// It exceeds a limit.
     #[error("{what} is over the limit of {limit}")]
     TooLarge {
         /// What is too large.
         what: &'static str,
-        /// How large it may be.
+        /// The limit.
         limit: usize,
     },
-    /// There is no memory for it now.
+    /// There is not enough memory for it at the moment.
     #[error("too many large bodies are being read; try again")]
     NoRoom,
-    /// Its content type or encoding is not known.
-    #[error("{what} `{text}` is not taken here")]
+    /// Its content type or encoding is not supported.
+    #[error("{what} `{text}` is not supported")]
     Unsupported {
-        /// Which header says so.
+        /// The header.
         what: &'static str,
-        /// What it says.
+        /// Its value.
         text: String,
     },
 }

@@ -1,14 +1,14 @@
 //! Walks the fields of a protobuf message without building anything.
 //!
-//! Containers are walked and only single spans and metrics are decoded, so that two bytes on the wire can
-//! never become a hundred in memory millions of times over, and one bad span leaves its neighbours alone.
+//! Containers are walked and only single spans and metrics are decoded, so that millions of two-byte fields
+//! cannot become a hundred bytes each in memory, and one bad span does not affect its neighbours.
 
 /// A field of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Field<'a> {
     /// Its number.
     pub(super) number: u32,
-    /// Its bytes when it is a string, bytes or a message; empty for numbers.
+    /// Its bytes if it is a string, bytes or a message; empty for numbers.
     pub(super) bytes: &'a [u8],
     /// Whether it has bytes.
     pub(super) is_bytes: bool,

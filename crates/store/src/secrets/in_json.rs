@@ -1,18 +1,18 @@
-//! Secret fields of JSON bodies. Bodies are recorded up to a bound, so what is cut off must be read as well
-//! as it can be; everything else keeps its bytes.
+//! Secret fields of JSON bodies. Recorded bodies may be cut off, so the parser works on incomplete JSON and
+//! keeps all other bytes as they are.
 
 use super::rules::Rules;
 
-/// Deeper values are passed over as they are.
-const MOST_DEPTH: usize = 64;
+/// Deeper values are copied as they are.
+const MAX_DEPTH: usize = 64;
 
 const HIDDEN: &[u8] = b"\"[redacted]\"";
 
-/// The body without its secrets; none when it has none. Each secret text is handed to `found`.
+/// The body without its secrets; none if it has none. Secret values are passed to `found`.
 pub(super) fn redact(body: &[u8], rules: &Rules, found: &mut dyn FnMut(&[u8])) -> Option<Vec<u8>> {
     let mut scan = Scan { bytes: body, at: 0, out: Vec::new(), copied: 0, rules, path: Vec::new(), found };
-    // Several values may follow one another, one on each line.
-    while scan.blanks().is_some() && scan.value(0).is_some() {}
+    // Several values may follow one another, one per line.
+    while scan.skip_space().is_some() && scan.value(0).is_some() {}
     if scan.copied == 0 {
         return None;
     }
@@ -29,17 +29,17 @@ struct Scan<'b> {
     bytes: &'b [u8],
     at: usize,
     out: Vec<u8>,
-    /// Up to here the body was taken over.
+    /// The bytes before this offset have been copied.
     copied: usize,
     rules: &'b Rules,
     path: Vec<String>,
     found: &'b mut dyn FnMut(&[u8]),
 }
 
-/// None wherever the body ends or is not JSON.
+/// Methods return none where the body ends or is not JSON.
 impl Scan<'_> {
-    /// The next byte that is not blank.
-    fn blanks(&mut self) -> Option<u8> {
+    /// The next byte that is not white space.
+    fn skip_space(&mut self) -> Option<u8> {
         while self.bytes.get(self.at)?.is_ascii_whitespace() {
             self.at += 1;
         }
@@ -47,9 +47,9 @@ impl Scan<'_> {
     }
 
     fn value(&mut self, depth: usize) -> Option<()> {
-        match self.blanks()? {
-            b'{' if depth < MOST_DEPTH => self.object(depth),
-            b'[' if depth < MOST_DEPTH => self.list(depth),
+        match self.skip_space()? {
+            b'{' if depth < MAX_DEPTH => self.object(depth),
+            b'[' if depth < MAX_DEPTH => self.list(depth),
             b'{' | b'[' => None,
             b'"' => self.text().map(|_| ()),
             _ => self.word(),
@@ -59,7 +59,7 @@ impl Scan<'_> {
     fn object(&mut self, depth: usize) -> Option<()> {
         self.at += 1;
         loop {
-            match self.blanks()? {
+            match self.skip_space()? {
                 b'}' => {
                     self.at += 1;
                     return Some(());
@@ -68,7 +68,7 @@ impl Scan<'_> {
                 b'"' => {
                     let (start, end) = self.text()?;
                     let name = unescaped(&self.bytes[start..end]);
-                    if self.blanks()? != b':' {
+                    if self.skip_space()? != b':' {
                         return None;
                     }
                     self.at += 1;
@@ -98,7 +98,7 @@ impl Scan<'_> {
         self.at += 1;
         for place in 0usize.. {
             loop {
-                match self.blanks()? {
+                match self.skip_space()? {
                     b']' => {
                         self.at += 1;
                         return Some(());
@@ -116,10 +116,10 @@ impl Scan<'_> {
         None
     }
 
-    /// Passes over a value that is not shown.
+    /// Skips a value and writes a placeholder instead.
     fn hide(&mut self, depth: usize) -> Option<()> {
-        let first = self.blanks()?;
-        // What says nothing needs no hiding, and tells that there was nothing.
+        let first = self.skip_space()?;
+        // Empty values stay visible: that there was none is no secret.
         let rest = &self.bytes[self.at..];
         if [&b"null"[..], b"\"\"", b"true", b"false"].iter().any(|empty| rest.starts_with(empty)) {
             return self.value(depth + 1);
@@ -127,7 +127,7 @@ impl Scan<'_> {
         let start = self.at;
         let done = match first {
             b'"' => self.text().map(|_| ()),
-            b'{' | b'[' => self.whole(),
+            b'{' | b'[' => self.skip_container(),
             _ => self.word(),
         };
         let end = if done.is_some() { self.at } else { self.bytes.len() };
@@ -144,11 +144,11 @@ impl Scan<'_> {
         done
     }
 
-    /// Passes over an object or a list, whatever is in it.
-    fn whole(&mut self) -> Option<()> {
+    /// Skips an object or a list, whatever it contains.
+    fn skip_container(&mut self) -> Option<()> {
         let mut depth = 0usize;
         loop {
-            match self.blanks()? {
+            match self.skip_space()? {
                 b'"' => {
                     self.text()?;
                 }
@@ -168,7 +168,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Passes over a string; gives where its content starts and ends.
+    /// Skips a string; returns the range of its content.
     fn text(&mut self) -> Option<(usize, usize)> {
         let start = self.at + 1;
         self.at = start;
@@ -184,7 +184,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Passes over a number or a word.
+    /// Skips a number or a keyword.
     fn word(&mut self) -> Option<()> {
         let start = self.at;
         while self.bytes.get(self.at).is_some_and(|b| !b.is_ascii_whitespace() && !b",]}:\"".contains(b)) {

@@ -1,14 +1,14 @@
-//! Names with values: queries of addresses, forms, and the fields of multipart bodies.
+//! Secrets in names with values: URL queries, forms and multipart fields.
 
 use super::REDACTED;
 use super::rules::Rules;
 
-/// An address or a path with its query, without its secrets; none when it has none.
+/// A URL or path without its secrets; none if it has none.
 pub(super) fn address(text: &str, rules: &Rules, found: &mut dyn FnMut(&[u8])) -> Option<String> {
     let (before, rest) = text.split_at(text.find(['?', '#'])?);
     let mut out = before.to_owned();
     let mut any = false;
-    // A query and a fragment are the same kind of list.
+    // Query and fragment have the same syntax.
     for part in rest.split_inclusive(['?', '#']) {
         let (pairs, mark) = match part.char_indices().next_back() {
             Some((at, mark @ ('?' | '#'))) => (&part[..at], Some(mark)),
@@ -26,7 +26,7 @@ pub(super) fn address(text: &str, rules: &Rules, found: &mut dyn FnMut(&[u8])) -
     any.then_some(out)
 }
 
-/// `a=b&c=d` without its secrets; none when it has none.
+/// `a=b&c=d` without its secrets; none if it has none.
 pub(super) fn form(text: &str, rules: &Rules, found: &mut dyn FnMut(&[u8])) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut any = false;
@@ -50,12 +50,12 @@ pub(super) fn form(text: &str, rules: &Rules, found: &mut dyn FnMut(&[u8])) -> O
     any.then_some(out)
 }
 
-/// Whether a body looks like a form: names and values without blanks or brackets.
+/// Whether a body looks like a form: names and values without spaces or brackets.
 pub(super) fn is_form(text: &str) -> bool {
     text.contains('=') && !text.contains(|c: char| c.is_whitespace() || matches!(c, '<' | '{' | '"'))
 }
 
-/// A multipart body without the content of its secret fields; none when it has none.
+/// A multipart body without the content of its secret fields; none if it has none.
 pub(super) fn multipart(text: &str, rules: &Rules, found: &mut dyn FnMut(&[u8])) -> Option<String> {
     let boundary =
         text.trim_start().lines().next().filter(|line| line.starts_with("--") && line.len() > 2)?;
@@ -83,7 +83,7 @@ pub(super) fn multipart(text: &str, rules: &Rules, found: &mut dyn FnMut(&[u8]))
     any.then_some(out)
 }
 
-/// Text of a form with its escapes undone.
+/// Decodes the escapes of a form.
 fn decoded(text: &str) -> String {
     if !text.contains(['%', '+']) {
         return text.to_owned();

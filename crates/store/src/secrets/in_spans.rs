@@ -1,22 +1,22 @@
-//! Secrets of spans: taken out, and put back.
+//! Redacts spans, and restores them.
 
 use std::io::Read;
 
 use faultscope_model::Span;
 use faultscope_model::trace::ReportedSpan;
 
-use super::known::Known;
 use super::rules::Rules;
 use super::seal::{Original, Place};
+use super::values::SecretValues;
 use super::{REDACTED, in_json, in_pairs, in_text};
 
-/// How much of a compressed body is looked into.
-const MOST_INFLATED: u64 = 64 << 10;
+/// How much of a compressed body is searched for secrets.
+const MAX_INFLATED: u64 = 64 << 10;
 
-type Found<'f> = &'f mut dyn FnMut(&[u8]);
+type OnSecret<'f> = &'f mut dyn FnMut(&[u8]);
 
-/// Takes the secrets out of a call by their names; the values are handed to `found`.
-pub(super) fn take(rules: &Rules, span: &mut Span, found: Found<'_>) -> Vec<Original> {
+/// Redacts the secrets of a call that are found by name; their values are passed to `found`.
+pub(super) fn redact_call(rules: &Rules, span: &mut Span, found: OnSecret<'_>) -> Vec<Original> {
     let mut originals = Vec::new();
     let mut keep = |place, index, bytes| originals.push(Original { place, index, bytes });
     if let Some(path) = in_pairs::address(&span.path, rules, found) {
@@ -44,10 +44,10 @@ pub(super) fn take(rules: &Rules, span: &mut Span, found: Found<'_>) -> Vec<Orig
     originals
 }
 
-/// Takes values out that turned up in a secret place of this or another call.
-pub(super) fn sweep(known: &mut Known, span: &mut Span, originals: &mut Vec<Original>) {
+/// Redacts values that occurred in a secret place of this or another call.
+pub(super) fn sweep(known: &mut SecretValues, span: &mut Span, originals: &mut Vec<Original>) {
     let mut keep = |place, index, bytes: Vec<u8>| {
-        // What was redacted before is kept whole already.
+        // What was redacted before has been kept as a whole.
         if !originals.iter().any(|o| o.place == place && o.index == index) {
             originals.push(Original { place, index, bytes });
         }
@@ -76,7 +76,7 @@ pub(super) fn sweep(known: &mut Known, span: &mut Span, originals: &mut Vec<Orig
     }
 }
 
-/// Puts back what was taken out of a call.
+/// Restores the secrets of a call.
 pub(crate) fn restore(span: &mut Span, originals: Vec<Original>) {
     for Original { place, index, bytes } in originals {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -104,9 +104,9 @@ pub(crate) fn restore(span: &mut Span, originals: Vec<Original>) {
     }
 }
 
-/// A reported span without its secrets and what they were; none when it has none.
+/// Redacts a reported span and returns it with the originals; none if it has no secrets.
 pub(super) fn reported(rules: &Rules, span: &ReportedSpan) -> Option<(ReportedSpan, Vec<Original>)> {
-    let mut known = Known::default();
+    let mut known = SecretValues::default();
     let mut found = |value: &[u8]| known.add(value);
     let mut replaced: Vec<(Place, usize, String)> = Vec::new();
     if let Some(name) = plain(rules, &span.name, &mut found) {
@@ -133,7 +133,7 @@ pub(super) fn reported(rules: &Rules, span: &ReportedSpan) -> Option<(ReportedSp
             originals.push(Original { place, index, bytes });
         }
     }
-    // What one tag calls a secret another one may hold by another name.
+    // The value of a secret tag may also occur in a tag with a harmless name.
     for index in 0..span.tags.len() {
         let value = &mut span.tags[index].1;
         if let Some(redacted) = known.replace(value.as_bytes()) {
@@ -147,7 +147,7 @@ pub(super) fn reported(rules: &Rules, span: &ReportedSpan) -> Option<(ReportedSp
     Some((span, originals))
 }
 
-/// Puts back what was taken out of a reported span.
+/// Restores the secrets of a reported span.
 pub(crate) fn restore_reported(span: &mut ReportedSpan, originals: Vec<Original>) {
     for Original { place, index, bytes } in originals {
         if let Some(text) = place_of(span, place, index) {
@@ -165,7 +165,7 @@ fn place_of(span: &mut ReportedSpan, place: Place, index: usize) -> Option<&mut 
     }
 }
 
-fn header(rules: &Rules, name: &str, value: &str, found: Found<'_>) -> Option<String> {
+fn header(rules: &Rules, name: &str, value: &str, found: OnSecret<'_>) -> Option<String> {
     if !rules.is_header(name) {
         return plain(rules, value, found);
     }
@@ -176,9 +176,9 @@ fn header(rules: &Rules, name: &str, value: &str, found: Found<'_>) -> Option<St
     Some(REDACTED.to_owned())
 }
 
-/// The parts of a secret header that may turn up elsewhere: all of it, a credential behind its scheme, the
-/// value of each cookie.
-fn credential_parts(value: &str, found: Found<'_>) {
+/// Passes on the parts of a secret header that may occur elsewhere: all of it, the credential after its scheme,
+/// the value of each cookie.
+fn credential_parts(value: &str, found: OnSecret<'_>) {
     found(value.as_bytes());
     if let Some((_, credential)) = value.split_once(' ') {
         found(credential.trim().as_bytes());
@@ -195,8 +195,8 @@ fn credential_parts(value: &str, found: Found<'_>) {
     }
 }
 
-/// A text of one line: an address with a query, or one with credentials.
-fn plain(rules: &Rules, value: &str, found: Found<'_>) -> Option<String> {
+/// A single line: a URL with a query or with credentials.
+fn plain(rules: &Rules, value: &str, found: OnSecret<'_>) -> Option<String> {
     let (mut query, mut user, mut blank) = (false, false, false);
     for byte in value.bytes() {
         query |= byte == b'?' || byte == b'#';
@@ -209,8 +209,8 @@ fn plain(rules: &Rules, value: &str, found: Found<'_>) -> Option<String> {
     credentials.or(address)
 }
 
-fn tag(rules: &Rules, key: &str, value: &str, found: Found<'_>) -> Option<String> {
-    // Keys of OpenTelemetry for headers end in the header's name.
+fn tag(rules: &Rules, key: &str, value: &str, found: OnSecret<'_>) -> Option<String> {
+    // OpenTelemetry's keys for headers end in the header's name.
     let name = ["http.request.header.", "http.response.header.", "rpc.grpc.request.metadata."]
         .iter()
         .find_map(|before| key.strip_prefix(before));
@@ -235,8 +235,8 @@ fn tag(rules: &Rules, key: &str, value: &str, found: Found<'_>) -> Option<String
     }
 }
 
-/// JSON in a tag: a body, or headers as pairs or by their names.
-fn structured(rules: &Rules, value: &str, found: Found<'_>) -> Option<String> {
+/// JSON in a tag: a body, or headers as pairs or as an object.
+fn structured(rules: &Rules, value: &str, found: OnSecret<'_>) -> Option<String> {
     if value.starts_with("[[")
         && let Ok(mut headers) = serde_json::from_str::<Vec<(String, String)>>(value)
     {
@@ -254,8 +254,8 @@ fn structured(rules: &Rules, value: &str, found: Found<'_>) -> Option<String> {
     in_text::credentials(fields.as_deref().unwrap_or(value)).or(fields)
 }
 
-/// A body without its secrets; none when it has none.
-fn body(rules: &Rules, headers: &[(String, String)], bytes: &[u8], found: Found<'_>) -> Option<Vec<u8>> {
+/// A body without its secrets; none if it has none.
+fn body(rules: &Rules, headers: &[(String, String)], bytes: &[u8], found: OnSecret<'_>) -> Option<Vec<u8>> {
     if bytes.is_empty() || bytes == REDACTED.as_bytes() {
         return None;
     }
@@ -264,20 +264,20 @@ fn body(rules: &Rules, headers: &[(String, String)], bytes: &[u8], found: Found<
         None | Some("identity" | "") => uncompressed(rules, bytes, found),
         Some(encoding) => {
             let plain = inflated(bytes, encoding);
-            // A part of it cannot be hidden without unpacking it all, so it is hidden as a whole.
+            // Part of a compressed body cannot be replaced, so all of it is.
             uncompressed(rules, &plain, found).map(|_| REDACTED.as_bytes().to_vec())
         }
     }
 }
 
-fn uncompressed(rules: &Rules, bytes: &[u8], found: Found<'_>) -> Option<Vec<u8>> {
+fn uncompressed(rules: &Rules, bytes: &[u8], found: OnSecret<'_>) -> Option<Vec<u8>> {
     if in_json::is_json(bytes) {
         let fields = in_json::redact(bytes, rules, found);
         let shown =
             std::str::from_utf8(fields.as_deref().unwrap_or(bytes)).ok().and_then(in_text::credentials);
         return shown.map(String::into_bytes).or(fields);
     }
-    // The last character may be cut in two.
+    // The last character may be cut.
     let shown = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) if error.valid_up_to() + 4 > bytes.len() => {
@@ -293,10 +293,10 @@ fn uncompressed(rules: &Rules, bytes: &[u8], found: Found<'_>) -> Option<Vec<u8>
     credentials.or(multipart).map(String::into_bytes)
 }
 
-/// The beginning of a compressed body, as far as it can be read.
+/// The beginning of a compressed body, as far as it can be decompressed.
 fn inflated(bytes: &[u8], encoding: &str) -> Vec<u8> {
     let mut plain = Vec::new();
-    let mut read = |reader: &mut dyn Read| drop(reader.take(MOST_INFLATED).read_to_end(&mut plain));
+    let mut read = |reader: &mut dyn Read| drop(reader.take(MAX_INFLATED).read_to_end(&mut plain));
     match encoding {
         "gzip" | "x-gzip" => read(&mut flate2::read::GzDecoder::new(bytes)),
         "deflate" => read(&mut flate2::read::ZlibDecoder::new(bytes)),

@@ -1,4 +1,4 @@
-//! Secrets in plain text: logs, outputs of tests, messages.
+//! Secrets in plain text: logs, test output, messages.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use regex::{Captures, Regex};
 use super::REDACTED;
 use super::rules::Rules;
 
-/// The patterns are fixed, so they are right or no test passes.
+/// Compiles one of the fixed patterns, which the tests cover.
 fn pattern(text: &str) -> Regex {
     Regex::new(text).unwrap_or_else(|error| unreachable!("{error}"))
 }
@@ -33,7 +33,7 @@ static QUOTED: LazyLock<Regex> = LazyLock::new(|| {
 static PAIR: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"([A-Za-z0-9_.%\[\]-]{1,64})=("[^"]*"|'[^']*'|[^\s&;"',<>]+)"#));
 
-/// A text without its secrets; none when it has none.
+/// A text without its secrets; none if it has none.
 pub(super) fn redact(text: &str, rules: &Rules) -> Option<String> {
     let mut shown = Cow::Borrowed(text);
     addresses(&mut shown);
@@ -60,7 +60,7 @@ pub(super) fn redact(text: &str, rules: &Rules) -> Option<String> {
     owned(shown)
 }
 
-/// Users in addresses and credentials by their scheme, which are secret in any text.
+/// Redacts users in URLs and credentials after their scheme, which are secret in any text.
 pub(super) fn credentials(text: &str) -> Option<String> {
     let mut shown = Cow::Borrowed(text);
     addresses(&mut shown);
@@ -73,7 +73,7 @@ fn addresses(shown: &mut Cow<'_, str>) {
             (!found[0].ends_with("//[redacted]@")).then(|| format!("{}{REDACTED}@", &found[1]))
         });
     }
-    // Looking for the rare letters of both words is quicker than the pattern.
+    // Searching for the rare letters of both words is faster than the pattern.
     let bytes = shown.as_bytes();
     let has = |word: &[u8]| bytes.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
     if has(b"bearer") || has(b"basic") {
@@ -83,7 +83,7 @@ fn addresses(shown: &mut Cow<'_, str>) {
     }
 }
 
-/// "Basic authentication" and "bearer token" are words, not credentials.
+/// Whether the word after a scheme is a credential, unlike in "Basic authentication" and "bearer token".
 fn is_credential(scheme: &str, text: &str) -> bool {
     if scheme.eq_ignore_ascii_case("basic") {
         let decoded = STANDARD.decode(text).or_else(|_| STANDARD_NO_PAD.decode(text));

@@ -1,4 +1,4 @@
-//! The key of this machine: a file of its own in the user's data folder, never beside the store.
+//! The key of this machine: a file in the user's data folder, never beside the store.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,19 +14,19 @@ use crate::error::{StoreError, StoreErrorKind};
 /// The first word of a key file.
 const HEAD: &str = "faultscope-key-1";
 
-/// Where a key lies.
+/// The file of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPlace(PathBuf);
 
 impl KeyPlace {
-    /// A file at this path.
+    /// A key file at this path.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// The user's own: `faultscope/secrets.key` in `$XDG_DATA_HOME`, else in `~/.local/share`.
-    pub fn of_user() -> Result<Self, StoreError> {
-        // By the standard a relative path counts as none.
+    /// The default key file of the user: `faultscope/secrets.key` in `$XDG_DATA_HOME`, else in `~/.local/share`.
+    pub fn user_default() -> Result<Self, StoreError> {
+        // The XDG specification says to ignore relative paths.
         let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
         let data = folder("XDG_DATA_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/share")));
         data.map(|data| Self(data.join("faultscope/secrets.key"))).ok_or_else(|| {
@@ -35,16 +35,16 @@ impl KeyPlace {
         })
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.0
     }
 }
 
-/// A key that secrets are sealed with.
+/// A key that seals secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Tells keys apart without telling anything about them.
+    /// Identifies the key without revealing anything about it.
     pub(super) id: [u8; 8],
     pub(super) bytes: [u8; 32],
 }
@@ -56,7 +56,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Reads a key; none when there is none yet.
+    /// Reads the key; none if there is no file.
     pub fn load(place: &KeyPlace) -> Result<Option<Self>, StoreError> {
         let path = place.path();
         let refuse = |kind, reason: &str| Err(StoreError::new(kind, "use the key", path, reason));
@@ -83,14 +83,14 @@ impl Key {
         }
     }
 
-    /// Reads a key, and makes one where there is none.
+    /// Reads the key, creating one if there is no file.
     pub fn load_or_make(place: &KeyPlace) -> Result<Self, StoreError> {
         if let Some(key) = Self::load(place)? {
             return Ok(key);
         }
         let path = place.path();
         make(path).map_err(StoreError::io("make the key", path))?;
-        // Read back: another process may have been quicker, and then its key counts.
+        // Read back: if another process was faster, its key counts.
         Self::load(place)?.ok_or_else(|| {
             StoreError::new(StoreErrorKind::NotFound, "make the key", path, "it is gone again")
         })
@@ -113,7 +113,7 @@ fn make(path: &Path) -> io::Result<()> {
     getrandom::fill(&mut random).map_err(io::Error::other)?;
     let (id, bytes) = random.split_at(8);
     let text = format!("{HEAD} {} {}\n", STANDARD.encode(id), STANDARD.encode(bytes));
-    // A name that nobody else takes, also no other thread.
+    // A name that no other process or thread uses.
     let temporary =
         path.with_extension(format!("tmp{:x}", u64::from_le_bytes(id.try_into().unwrap_or_default())));
     let write = || {
@@ -121,7 +121,7 @@ fn make(path: &Path) -> io::Result<()> {
             File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        // A link never replaces: of two processes one makes the key, and both use it.
+        // Linking never replaces a file: of two processes one creates the key, and both use it.
         match fs::hard_link(&temporary, path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => Ok(()),

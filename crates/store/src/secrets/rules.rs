@@ -1,10 +1,10 @@
-//! Which names mean a secret.
+//! Which names denote a secret.
 
 use std::collections::HashSet;
 
 use faultscope_model::SecretRules;
 
-/// Parts of names of headers whose values are secret.
+/// Headers whose name contains one of these are secret.
 const HEADERS: [&str; 12] = [
     "authorization",
     "cookie",
@@ -20,7 +20,7 @@ const HEADERS: [&str; 12] = [
     "subscription-key",
 ];
 
-/// Names of fields that are secret, without case, blanks, dashes and underscores.
+/// Secret fields; compared without case, spaces, dashes and underscores.
 const FIELDS: [&str; 18] = [
     "auth",
     "authorization",
@@ -42,22 +42,22 @@ const FIELDS: [&str; 18] = [
     "ssn",
 ];
 
-/// Ends of such names.
+/// Fields whose name ends in one of these are secret, too.
 const ENDS: [&str; 9] =
     ["password", "passwd", "secret", "token", "apikey", "accesskey", "secretkey", "privatekey", "credential"];
 
-/// Ends that only look like a secret.
+/// Endings that only look secret.
 const HARMLESS: [&str; 2] = ["pagetoken", "continuationtoken"];
 
-/// Longer names are not looked at.
+/// Longer names are never secret.
 const LONGEST: usize = 128;
 
-/// Which names mean a secret: those that always do, and those of the application file.
+/// Which names denote a secret: the built-in ones, and those of the application file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rules {
     headers: HashSet<String>,
     names: HashSet<String>,
-    /// Paths from the root of a JSON body; `*` stands for any name or place in a list.
+    /// Paths from the root of a JSON body; `*` stands for any name or index.
     paths: Vec<Vec<String>>,
 }
 
@@ -80,7 +80,7 @@ impl Rules {
         own
     }
 
-    /// Whether a header's value is secret.
+    /// Whether the value of a header is secret.
     pub(super) fn is_header(&self, name: &str) -> bool {
         if name.len() > LONGEST {
             return false;
@@ -90,26 +90,26 @@ impl Rules {
         HEADERS.iter().any(|part| lower.contains(part)) || self.headers.contains(lower)
     }
 
-    /// Whether a field of this name is secret, wherever it stands.
+    /// Whether a field of this name is secret, wherever it occurs.
     pub(super) fn is_field(&self, name: &str) -> bool {
         if name.is_empty() || name.len() > LONGEST {
             return false;
         }
         let mut buffer = [0u8; LONGEST];
         let name = folded(name, &mut buffer);
-        // `data[password]` and `user.password` end in the name that counts.
+        // In `data[password]` and `user.password` the last part counts.
         let last = name.rsplit(['.', '[']).next().unwrap_or(name).trim_end_matches(']');
         let looks_so = FIELDS.contains(&last) || ENDS.iter().any(|end| last.ends_with(end));
         looks_so && !HARMLESS.iter().any(|end| last.ends_with(end))
             || !self.names.is_empty() && (self.names.contains(name) || self.names.contains(last))
     }
 
-    /// Whether any paths are named.
+    /// Whether there are rules with paths.
     pub(super) fn has_paths(&self) -> bool {
         !self.paths.is_empty()
     }
 
-    /// Whether a field at this place of a JSON body is secret.
+    /// Whether the field at this path of a JSON body is secret.
     pub(super) fn is_path(&self, path: &[String]) -> bool {
         let fits = |wanted: &Vec<String>| {
             wanted.len() == path.len() && wanted.iter().zip(path).all(|(w, found)| w == "*" || w == found)
@@ -126,8 +126,8 @@ fn lowered<'b>(name: &str, buffer: &'b mut [u8; LONGEST]) -> &'b str {
     std::str::from_utf8(place).unwrap_or_default()
 }
 
-/// A name without case, blanks, dashes and underscores; made without taking memory, since every tag of every
-/// span is looked at.
+/// A name without case, spaces, dashes and underscores; built without allocating, since every tag of every
+/// span is checked.
 fn folded<'b>(name: &str, buffer: &'b mut [u8; LONGEST]) -> &'b str {
     let mut length = 0;
     for byte in name.bytes().filter(|byte| !matches!(byte, b'-' | b'_' | b' ')).take(LONGEST) {

@@ -1,4 +1,4 @@
-//! What was taken out, encrypted: XChaCha20-Poly1305 under the machine's key.
+//! Encrypted originals: XChaCha20-Poly1305 with the machine's key.
 //!
 //! ```text
 //! 1 | key id: 8 | nonce: 24 | for each secret: place, index, length, bytes | tag: 16
@@ -12,7 +12,7 @@ use super::Key;
 const VERSION: u8 = 1;
 const HEAD: usize = 1 + 8 + 24;
 
-/// Where in a span something stood.
+/// The part of a span that an original belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Place {
@@ -27,18 +27,18 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    fn of(number: u8) -> Option<Self> {
+    fn from_number(number: u8) -> Option<Self> {
         use Place::{Annotation, Name, Path, RequestBody, RequestHeader, ResponseBody, ResponseHeader, Tag};
         let all = [Path, RequestHeader, ResponseHeader, RequestBody, ResponseBody, Name, Tag, Annotation];
         all.get(usize::from(number)).copied()
     }
 }
 
-/// What stood in a place before it was redacted.
+/// A value before it was redacted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Original {
     pub(crate) place: Place,
-    /// Which header, tag or annotation.
+    /// The index of the header, tag or annotation.
     pub(crate) index: usize,
     pub(crate) bytes: Vec<u8>,
 }
@@ -46,19 +46,19 @@ pub(crate) struct Original {
 /// Why secrets cannot be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnsealError {
-    /// Another machine's, or another user's.
+    /// Sealed on another machine, or by another user.
     #[error("they were sealed with another key")]
     OtherKey,
-    /// Changed since, or cut off.
-    #[error("what was sealed is damaged")]
+    /// Changed or cut off since.
+    #[error("the sealed data is damaged")]
     Damaged,
 }
 
-/// A key in use.
+/// Seals with a key.
 pub(super) struct Sealing {
     id: [u8; 8],
     cipher: XChaCha20Poly1305,
-    /// Random for each process, then counted: no two are the same.
+    /// Random at the start of a process, then incremented: no nonce is used twice.
     nonce: [u8; 24],
     count: u64,
 }
@@ -73,7 +73,7 @@ impl Sealing {
     pub(super) fn new(key: Key) -> Self {
         let mut nonce = [0; 24];
         if getrandom::fill(&mut nonce).is_err() {
-            // Only ancient kernels without a random device come here; time and process tell these apart.
+            // Only without a random device, as on ancient kernels; time and process id make it unique.
             let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
             nonce[..16].copy_from_slice(&now.to_le_bytes());
             nonce[12..16].copy_from_slice(&std::process::id().to_le_bytes());
@@ -97,13 +97,13 @@ impl Sealing {
         out.extend(self.id);
         out.extend(nonce);
         let sealed = self.cipher.encrypt(&XNonce::from(nonce), Sealed { msg: &plain, aad: &self.id });
-        // Only texts of hundreds of gigabytes cannot be encrypted.
+        // Encryption fails only for texts of hundreds of gigabytes.
         out.extend(sealed.unwrap_or_default());
         out
     }
 }
 
-/// Opens what [`Sealing::seal`] has made.
+/// Opens what [`Sealing::seal`] has sealed.
 pub(crate) fn unseal(key: &Key, sealed: &[u8]) -> Result<Vec<Original>, UnsealError> {
     let (head, text) = sealed.split_at_checked(HEAD).ok_or(UnsealError::Damaged)?;
     let nonce: [u8; 24] = head[9..].try_into().map_err(|_| UnsealError::Damaged)?;
@@ -122,7 +122,7 @@ pub(crate) fn unseal(key: &Key, sealed: &[u8]) -> Result<Vec<Original>, UnsealEr
     while let Some((head, after)) = rest.split_first_chunk::<9>() {
         let number =
             |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
-        let place = Place::of(head[0]).ok_or(UnsealError::Damaged)?;
+        let place = Place::from_number(head[0]).ok_or(UnsealError::Damaged)?;
         let (bytes, after) = after.split_at_checked(number(5)).ok_or(UnsealError::Damaged)?;
         originals.push(Original { place, index: number(1), bytes: bytes.to_vec() });
         rest = after;
@@ -147,7 +147,7 @@ mod tests {
         assert!(!sealed.windows(3).any(|w| w == b"abc"));
         assert_eq!(unseal(&key(1), &sealed).unwrap(), originals);
         assert_eq!(unseal(&key(2), &sealed), Err(UnsealError::OtherKey));
-        // An id that was copied does not help.
+        // A copied key id does not help.
         assert_eq!(unseal(&Key { id: [1; 8], bytes: [2; 32] }, &sealed), Err(UnsealError::Damaged));
         for cut in 0..sealed.len() {
             assert!(unseal(&key(1), &sealed[..cut]).is_err());

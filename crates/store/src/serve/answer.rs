@@ -1,4 +1,4 @@
-//! Answers: JSON, text, and what went wrong.
+//! Responses: JSON, text, and errors.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -11,10 +11,10 @@ use crate::interop::DecodeError;
 use crate::interop::query::QueryError;
 use crate::spans::Refused;
 
-/// After how many seconds a sender should try again.
+/// After how many seconds a client should retry.
 const AGAIN: HeaderValue = HeaderValue::from_static("1");
 
-/// Why a request is not answered as it was meant.
+/// Why a request failed.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) status: StatusCode,
@@ -42,12 +42,12 @@ impl Failure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     }
 
-    /// Whether the same request may work later.
+    /// Whether the same request may succeed later.
     pub(super) fn may_come_again(&self) -> bool {
         matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    /// Puts the failure around a body of some type.
+    /// The response with a body of some type.
     pub(super) fn with(&self, content_type: &'static str, body: impl Into<Body>) -> Response {
         let mut response = typed(content_type, body);
         *response.status_mut() = self.status;
@@ -89,11 +89,11 @@ impl From<Refused> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         tracing::warn!(%error, cause = %error.source, "the store failed");
-        // Paths are nobody's business outside of this machine.
+        // Paths are not shown to other machines.
         match error.kind {
             StoreErrorKind::DiskFull => Self::unavailable("no space is left to store spans"),
-            StoreErrorKind::Damaged => Self::internal("the store is damaged; its log says where"),
-            _ => Self::unavailable("the store cannot be used now; its log says why"),
+            StoreErrorKind::Damaged => Self::internal("the store is damaged; see the log of the server"),
+            _ => Self::unavailable("the store cannot be used now; see the log of the server"),
         }
     }
 }
@@ -108,12 +108,12 @@ pub(super) fn typed(content_type: &'static str, body: impl Into<Body>) -> Respon
     response
 }
 
-/// JSON that is written already.
+/// A response with JSON text.
 pub(super) fn json(body: Vec<u8>) -> Response {
     typed(JSON, body)
 }
 
-/// Anything as JSON.
+/// A response with a value as JSON.
 pub(super) fn to_json(value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(body) => json(body),

@@ -1,4 +1,4 @@
-//! Reads bodies into memory, each bounded and all together.
+//! Reads request bodies into memory, each bounded and all together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::interop::{DecodeError, Limits, Room, inflate_within};
 /// Larger bodies are decoded on a blocking thread, so that others are not kept waiting.
 const LARGE: usize = 256 << 10;
 
-/// What bodies share: how much of each is taken, how long one may take, and how much of all fits into memory.
+/// Limits of all bodies: the size of each, the time it may take, and the memory of all together.
 #[derive(Debug)]
 pub(super) struct Intake {
     pub(super) limits: Limits,
     time: Duration,
-    /// Kibibytes that are still free.
+    /// Free memory in KiB.
     room: Arc<Semaphore>,
 }
 
@@ -32,12 +32,12 @@ impl Intake {
     }
 }
 
-/// A body and the room it takes.
+/// A body and the memory it holds.
 #[derive(Debug)]
 pub(super) struct Whole {
     bytes: Vec<u8>,
     encoding: Option<String>,
-    /// Whether little may become much.
+    /// Whether it is compressed, so that it may grow.
     is_packed: bool,
     room: Option<OwnedSemaphorePermit>,
 }
@@ -75,7 +75,7 @@ impl Whole {
         Ok(())
     }
 
-    /// Undoes the encoding and reads what is in the body.
+    /// Decompresses and decodes the body.
     pub(super) async fn decode<T: Send + 'static>(
         self,
         intake: &Intake,
@@ -85,7 +85,7 @@ impl Whole {
         let (limits, room) = (intake.limits.clone(), Arc::clone(&intake.room));
         let work = move || {
             let Self { bytes, encoding, room: mut held, .. } = self;
-            // Nobody knows before how large it becomes; what it takes is given back with the rest.
+            // The final size is unknown, so memory is reserved as it grows and released with the rest.
             let mut more = |bytes: usize| hold(&mut held, &room, bytes);
             let plain = inflate_within(&bytes, encoding.as_deref(), &limits, &mut more)?;
             read(&plain, &limits, &mut more)
@@ -99,13 +99,13 @@ impl Whole {
         }
     }
 
-    /// Its length as it came.
+    /// The length as received.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 }
 
-/// Holds room for so many bytes more; says no where there is none.
+/// Reserves memory for more bytes; returns false if there is none.
 fn hold(held: &mut Option<OwnedSemaphorePermit>, room: &Arc<Semaphore>, bytes: usize) -> bool {
     let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
     let Ok(more) = Arc::clone(room).try_acquire_many_owned(kib) else { return false };

@@ -1,8 +1,8 @@
-//! The collector of a slot: takes the spans and metrics that its instances report themselves, beside what the mesh
-//! sees and the platform measures.
+//! The collector of a slot: receives spans and metrics that its instances report, beside what the mesh
+//! records and the platform measures.
 //!
-//! It speaks what exporters speak (OTLP over HTTP and gRPC, Zipkin), knows who sends by the address or the
-//! listener, and keeps everything with the campaign, under the trial that runs.
+//! It accepts OTLP over HTTP and gRPC, and Zipkin, knows the sender by its address or
+//! listener, and stores everything with the campaign, under the current trial.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use super::answer::Failure;
 use super::body::{Intake, Whole};
 use super::grpc;
-use super::ingest::{self, Taken};
+use super::ingest::{self, Ingested};
 use crate::campaigns::SampleWriter;
 use crate::campaigns::SpanSink;
 use crate::interop::otlp::MetricPoint;
@@ -32,20 +32,20 @@ use crate::interop::otlp::points_of;
 use crate::interop::{Batch, DecodeError, Decoded, Limits, MetricFormat, Room, SpanFormat};
 use faultscope_model::metrics::Point;
 
-/// Bytes of all bodies that may be in memory at once; there are several slots.
+/// The most bytes of all bodies in memory; there are several slots.
 const BODIES_BYTES: usize = 64 << 20;
 /// How long a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// Reports of metrics that may wait to be written.
-const MOST_WRITING: usize = 8;
-/// The label that says which instance told something.
+/// Exports of metrics that may wait to be written.
+const MAX_WRITING: usize = 8;
+/// The label that names the instance.
 const INSTANCE: &str = "service.instance.id";
 
-/// Takes the spans and metrics that the instances of a slot report.
+/// Receives the spans and metrics that the instances of a slot report.
 #[derive(Debug)]
 pub struct Collector {
     sink: SpanSink,
-    /// Where metrics go; nowhere where they are not wanted.
+    /// The destination of metrics; none if they are not recorded.
     samples: Option<Arc<SampleWriter>>,
     slot: SlotId,
     intake: Intake,
@@ -61,27 +61,27 @@ struct Now {
     callers: HashMap<IpAddr, InstanceId>,
 }
 
-/// A collector and whose listener it is asked by.
-type Asked = (Arc<Collector>, Option<InstanceId>);
+/// A collector, and the instance whose listener a request came to.
+type CollectorState = (Arc<Collector>, Option<InstanceId>);
 
 impl Collector {
-    /// A collector that keeps spans with a campaign, and metrics where they are wanted.
+    /// A collector that stores spans with a campaign, and metrics if they are recorded.
     pub fn new(sink: SpanSink, samples: Option<Arc<SampleWriter>>, slot: SlotId) -> Arc<Self> {
         // Nothing can send before the first trial begins.
         let now = Mutex::new(Now { trial: TrialId::chosen(0), callers: HashMap::new() });
         let heard = AtomicU64::new(0);
         let intake = Intake::new(Limits::default(), BODY_TIME, BODIES_BYTES);
-        let writing = Arc::new(Semaphore::new(MOST_WRITING));
+        let writing = Arc::new(Semaphore::new(MAX_WRITING));
         Arc::new(Self { sink, samples, slot, intake, writing, now, heard })
     }
 
-    /// Spans from now on belong to this trial; instances are told apart by their addresses.
+    /// Assigns spans from now on to this trial; instances are recognized by their addresses.
     pub fn begin(&self, trial: TrialId, callers: impl IntoIterator<Item = (IpAddr, InstanceId)>) {
         *self.lock() = Now { trial, callers: callers.into_iter().collect() };
         self.heard.store(0, Ordering::Relaxed);
     }
 
-    /// Serves a listener: of one instance, or of all.
+    /// Serves a listener of one instance, or of all.
     pub fn listen(
         self: &Arc<Self>,
         caller: Option<InstanceId>,
@@ -99,12 +99,12 @@ impl Collector {
             .into_make_service_with_connect_info::<SocketAddr>();
         Ok(tokio::spawn(async move {
             if let Err(error) = axum::serve(socket, routes).await {
-                tracing::warn!(%error, "the collector of a slot has ended");
+                tracing::warn!(%error, "the collector of a slot has stopped");
             }
         }))
     }
 
-    /// Spans that came since the trial began.
+    /// Spans received since the trial began.
     pub fn heard(&self) -> u64 {
         self.heard.load(Ordering::Relaxed)
     }
@@ -114,12 +114,12 @@ impl Collector {
         caller: Option<InstanceId>,
         from: SocketAddr,
         decoded: Decoded,
-    ) -> Result<Taken, Failure> {
-        let taken = Taken::of(&decoded);
+    ) -> Result<Ingested, Failure> {
+        let taken = Ingested::from_batch(&decoded);
         if decoded.items.is_empty() {
             return Ok(taken);
         }
-        let (trial, instance) = self.who(caller, from);
+        let (trial, instance) = self.identify_sender(caller, from);
         let count = decoded.items.len() as u64;
         if !self.sink.report(trial, self.slot, instance, decoded.items).await {
             return Err(Failure::busy());
@@ -133,13 +133,13 @@ impl Collector {
         caller: Option<InstanceId>,
         from: SocketAddr,
         decoded: Batch<MetricPoint>,
-    ) -> Result<Taken, Failure> {
-        let taken = Taken::of(&decoded);
+    ) -> Result<Ingested, Failure> {
+        let taken = Ingested::from_batch(&decoded);
         let Some(samples) = self.samples.clone().filter(|_| !decoded.items.is_empty()) else {
             return Ok(taken);
         };
         let Ok(turn) = Arc::clone(&self.writing).try_acquire_owned() else { return Err(Failure::busy()) };
-        let ((trial, instance), slot) = (self.who(caller, from), self.slot);
+        let ((trial, instance), slot) = (self.identify_sender(caller, from), self.slot);
         let writing = tokio::task::spawn_blocking(move || {
             let mut points: Vec<Point> = decoded.items.iter().flat_map(points_of).collect();
             if let Some(instance) = &instance {
@@ -155,8 +155,8 @@ impl Collector {
         }
     }
 
-    /// The trial that runs, and who sends where that is known.
-    fn who(&self, caller: Option<InstanceId>, from: SocketAddr) -> (TrialId, Option<InstanceId>) {
+    /// The current trial, and the sender if known.
+    fn identify_sender(&self, caller: Option<InstanceId>, from: SocketAddr) -> (TrialId, Option<InstanceId>) {
         let now = self.lock();
         (now.trial, caller.or_else(|| now.callers.get(&from.ip().to_canonical()).cloned()))
     }
@@ -167,7 +167,7 @@ impl Collector {
 }
 
 async fn otlp(
-    State(asked): State<Asked>,
+    State(asked): State<CollectorState>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     body: Body,
@@ -178,7 +178,7 @@ async fn otlp(
 }
 
 async fn zipkin_v2(
-    State(asked): State<Asked>,
+    State(asked): State<CollectorState>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     body: Body,
@@ -188,7 +188,7 @@ async fn zipkin_v2(
 }
 
 async fn zipkin_v1(
-    State(asked): State<Asked>,
+    State(asked): State<CollectorState>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     body: Body,
@@ -197,7 +197,7 @@ async fn zipkin_v1(
     zipkin(spans(asked, from, &headers, body, format).await)
 }
 
-fn zipkin(taken: Result<Taken, Failure>) -> Response {
+fn zipkin(taken: Result<Ingested, Failure>) -> Response {
     match taken.map(|taken| taken.complaint()) {
         Ok(None) => StatusCode::ACCEPTED.into_response(),
         Ok(Some(complaint)) => Failure::bad(format!("{complaint}; the others were stored")).into_response(),
@@ -206,7 +206,7 @@ fn zipkin(taken: Result<Taken, Failure>) -> Response {
 }
 
 async fn over_grpc(
-    State((collector, caller)): State<Asked>,
+    State((collector, caller)): State<CollectorState>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     body: Body,
@@ -221,7 +221,7 @@ async fn over_grpc(
 
 /// `POST /v1/metrics`
 async fn otlp_metrics(
-    State((collector, caller)): State<Asked>,
+    State((collector, caller)): State<CollectorState>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     body: Body,
@@ -238,7 +238,7 @@ async fn otlp_metrics(
 }
 
 async fn metrics_over_grpc(
-    State((collector, caller)): State<Asked>,
+    State((collector, caller)): State<CollectorState>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     body: Body,
@@ -251,7 +251,7 @@ async fn metrics_over_grpc(
     grpc::answer(take.await)
 }
 
-/// Writes on a point whose it is: in a slot that is known, whatever services call themselves.
+/// Labels a point with its instance: in a slot that is known, whatever services call themselves.
 fn sign(point: &mut Point, instance: &InstanceId) {
     point.series.service = instance.service.to_string();
     point.series.about.retain(|(key, _)| key != INSTANCE);
@@ -260,12 +260,12 @@ fn sign(point: &mut Point, instance: &InstanceId) {
 }
 
 async fn spans(
-    (collector, caller): Asked,
+    (collector, caller): CollectorState,
     from: SocketAddr,
     headers: &HeaderMap,
     body: Body,
     format: Result<SpanFormat, DecodeError>,
-) -> Result<Taken, Failure> {
+) -> Result<Ingested, Failure> {
     let format = format?;
     let whole = Whole::read(&collector.intake, headers, body).await?;
     let decoded = whole.decode(&collector.intake, move |body, limits, _| format.decode(body, limits)).await?;

@@ -1,4 +1,4 @@
-//! OTLP over gRPC: one message in, one message out. That is little enough to be read and written by hand.
+//! OTLP over gRPC: one message in, one message out, which is simple enough to do by hand.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use http_body_util::{BodyExt, Full};
 
 use super::answer::Failure;
 use super::body::Whole;
-use super::ingest::{self, Taken};
+use super::ingest::{self, Ingested};
 use super::{Served, add};
 use crate::interop::otlp::MetricPoint;
 use crate::interop::{Batch, DecodeError, Decoded, Limits, MetricFormat, Room, SpanFormat, grpc_message};
 
-/// Where traces are sent.
+/// The method that receives traces.
 pub(super) const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-/// Where metrics are sent.
+/// The method that receives metrics.
 pub(super) const METRICS: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
 pub(super) const GRPC: &str = "application/grpc";
@@ -26,7 +26,7 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 pub(super) const ENCODING: &str = "grpc-encoding";
 
-/// Takes traces.
+/// Receives traces.
 pub(super) async fn traces(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
     let take = async {
         let whole = read(&served, &headers, body).await?;
@@ -35,7 +35,7 @@ pub(super) async fn traces(State(served): State<Arc<Served>>, headers: HeaderMap
     answer(ingest::count(&served, take.await))
 }
 
-/// Takes metrics.
+/// Receives metrics.
 pub(super) async fn metrics(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
     let take = async {
         let whole = read(&served, &headers, body).await?;
@@ -44,7 +44,7 @@ pub(super) async fn metrics(State(served): State<Arc<Served>>, headers: HeaderMa
     answer(ingest::count(&served, take.await))
 }
 
-/// Reads the one message of a request.
+/// Decodes the only message of a request.
 pub(super) fn message_of(
     headers: &HeaderMap,
 ) -> impl FnOnce(&[u8], &Limits, Room<'_>) -> Result<Decoded, DecodeError> + Send + use<> {
@@ -54,7 +54,7 @@ pub(super) fn message_of(
     }
 }
 
-/// The same for metrics.
+/// As [`message_of`], for metrics.
 pub(super) fn metrics_of(
     headers: &HeaderMap,
 ) -> impl FnOnce(&[u8], &Limits, Room<'_>) -> Result<Batch<MetricPoint>, DecodeError> + Send + use<> {
@@ -79,7 +79,7 @@ fn encoding(headers: &HeaderMap) -> String {
     encoding.unwrap_or("identity").to_owned()
 }
 
-pub(super) fn answer(taken: Result<Taken, Failure>) -> Response {
+pub(super) fn answer(taken: Result<Ingested, Failure>) -> Response {
     match taken {
         Ok(taken) => {
             let message = ingest::partial_success(&taken);
@@ -92,7 +92,7 @@ pub(super) fn answer(taken: Result<Taken, Failure>) -> Response {
             response
         }
         Err(failure) => {
-            // Senders try again on "unavailable" only.
+            // Exporters retry on "unavailable" only.
             let code = if failure.may_come_again() { 14 } else { ingest::code(failure.status) };
             let mut response = StatusCode::OK.into_response();
             let headers = response.headers_mut();
@@ -106,7 +106,7 @@ pub(super) fn answer(taken: Result<Taken, Failure>) -> Response {
     }
 }
 
-/// Text as gRPC wants it in a header: what is not plain ASCII becomes `%41`.
+/// Escapes text for a gRPC header: anything but printable ASCII becomes `%41`.
 fn escaped(text: &str) -> String {
     let escape = |byte: u8| match byte {
         b' '..=b'~' if byte != b'%' => char::from(byte).to_string(),

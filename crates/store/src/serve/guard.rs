@@ -1,4 +1,4 @@
-//! Who may ask: a token where one is set, and no pages of strangers in a browser on this machine.
+//! Access control: a token if one is set, and no requests from web pages of other origins.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,30 +15,32 @@ use axum::response::{IntoResponse, Response};
 use super::Served;
 use super::answer::Failure;
 
-/// Who may ask.
+/// Who may send requests.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// What must come as `Authorization: Bearer`; none on the loopback.
+    /// The token for `Authorization: Bearer`; none on the loopback interface.
     pub token: Option<String>,
-    /// Origins whose pages may ask, besides those of this machine.
+    /// Origins whose pages may send requests, besides those of this machine.
     pub origins: Vec<String>,
 }
 
-/// Lets a request through, or says why not.
+/// Accepts or rejects a request.
 pub(super) async fn guard(State(served): State<Arc<Served>>, request: Request, next: Next) -> Response {
     let access = &served.options.access;
     let origin = request.headers().get(ORIGIN).cloned();
     if let Some(origin) = &origin
         && !access.knows_origin(origin)
     {
-        return Failure::new(StatusCode::FORBIDDEN, "pages of this origin may not ask here").into_response();
+        return Failure::new(StatusCode::FORBIDDEN, "pages of this origin may not send requests here")
+            .into_response();
     }
     if access.token.is_none() && !names_this_machine(request.headers()) {
-        let message = "ask by address or as localhost: a name may have been made to point here by a page";
+        let message =
+            "use an IP address or localhost: other host names are rejected as possible DNS rebinding";
         return Failure::new(StatusCode::FORBIDDEN, message).into_response();
     }
     let preflight = request.method() == Method::OPTIONS && origin.is_some();
-    // Health says nothing about what is stored, and whoever asks for it rarely has a token.
+    // Health reveals nothing about stored data, and health checks rarely have a token.
     let open = preflight || request.uri().path() == "/health";
     let mut response = if !open && !access.knows_token(request.headers()) {
         let failure = Failure::new(StatusCode::UNAUTHORIZED, "a token is needed: Authorization: Bearer ...");
@@ -76,7 +78,7 @@ impl Access {
     }
 }
 
-/// Compares all of both, so that the time it takes tells nothing.
+/// Compares in constant time, so that the duration reveals nothing.
 fn is_equal(given: &str, wanted: &str) -> bool {
     let differences = given.bytes().zip(wanted.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
     given.len() == wanted.len() && differences == 0

@@ -1,4 +1,4 @@
-//! Takes spans and metrics in; answers when they are committed.
+//! Receives spans and metrics; answers when they are committed.
 
 use std::sync::Arc;
 
@@ -18,24 +18,24 @@ use crate::interop::{Batch, DecodeError, Decoded, MetricFormat, SpanFormat};
 
 const PROTOBUF: &str = "application/x-protobuf";
 
-/// More spans than these are encoded on a blocking thread, so that others are not kept waiting.
+/// Larger batches are encoded on a blocking thread, so that other requests are not delayed.
 const MANY: usize = 2_000;
 
-/// What became of a batch.
+/// The result of storing a batch.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct Ingested {
     rejected: usize,
-    /// What was wrong with the rejected ones.
+    /// What was wrong with rejected items.
     complaint: Option<String>,
 }
 
-impl Taken {
-    /// A batch whose good spans are taken.
-    pub(super) fn of<T>(batch: &Batch<T>) -> Self {
+impl Ingested {
+    /// A batch whose valid items are accepted.
+    pub(super) fn from_batch<T>(batch: &Batch<T>) -> Self {
         Self { rejected: batch.n_rejected, complaint: batch.complaint() }
     }
 
-    /// What was wrong with the rejected ones.
+    /// What was wrong with rejected items.
     pub(super) fn complaint(self) -> Option<String> {
         self.complaint
     }
@@ -82,8 +82,8 @@ async fn zipkin(
     format: fn(Option<&str>) -> Result<SpanFormat, DecodeError>,
 ) -> Response {
     match spans(served, headers, body, format(content_type(headers))).await {
-        Ok(Taken { complaint: None, .. }) => StatusCode::ACCEPTED.into_response(),
-        Ok(Taken { complaint: Some(complaint), .. }) => {
+        Ok(Ingested { complaint: None, .. }) => StatusCode::ACCEPTED.into_response(),
+        Ok(Ingested { complaint: Some(complaint), .. }) => {
             Failure::bad(format!("{complaint}; the others were stored")).into_response()
         }
         Err(failure) => failure.into_response(),
@@ -95,7 +95,7 @@ async fn spans(
     headers: &HeaderMap,
     body: Body,
     format: Result<SpanFormat, DecodeError>,
-) -> Result<Taken, Failure> {
+) -> Result<Ingested, Failure> {
     let take = async {
         let format = format?;
         let whole = Whole::read(&served.intake, headers, body).await?;
@@ -107,9 +107,9 @@ async fn spans(
     count(served, take.await)
 }
 
-/// Stores the good spans of a batch.
-pub(super) async fn put_spans(served: &Served, decoded: Decoded) -> Result<Taken, Failure> {
-    let taken = Taken::of(&decoded);
+/// Stores the valid spans of a batch.
+pub(super) async fn put_spans(served: &Served, decoded: Decoded) -> Result<Ingested, Failure> {
+    let taken = Ingested::from_batch(&decoded);
     add(&served.counts.spans, decoded.items.len());
     if decoded.items.is_empty() {
         return Ok(taken);
@@ -119,7 +119,7 @@ pub(super) async fn put_spans(served: &Served, decoded: Decoded) -> Result<Taken
         return Ok(taken);
     };
     served.store.put(decoded.items.clone())?.committed().await?;
-    // What is not stored is sent again, and would be handed on twice.
+    // After storing: what is not stored is sent again, and would be forwarded twice.
     if decoded.items.len() > MANY {
         let forward = Arc::clone(forward);
         let _ = tokio::task::spawn_blocking(move || forward.offer(decoded.items)).await;
@@ -129,9 +129,9 @@ pub(super) async fn put_spans(served: &Served, decoded: Decoded) -> Result<Taken
     Ok(taken)
 }
 
-/// Stores the good points of a batch.
-pub(super) async fn put_points(served: &Served, decoded: &Batch<MetricPoint>) -> Result<Taken, Failure> {
-    let taken = Taken::of(decoded);
+/// Stores the valid points of a batch.
+pub(super) async fn put_points(served: &Served, decoded: &Batch<MetricPoint>) -> Result<Ingested, Failure> {
+    let taken = Ingested::from_batch(decoded);
     let points: Vec<_> = decoded.items.iter().flat_map(points_of).collect();
     if !points.is_empty() {
         served.store.put_points(points)?.committed().await?;
@@ -144,7 +144,7 @@ async fn metrics(
     headers: &HeaderMap,
     body: Body,
     format: Result<MetricFormat, DecodeError>,
-) -> Result<Taken, Failure> {
+) -> Result<Ingested, Failure> {
     let take = async {
         let format = format?;
         let whole = Whole::read(&served.intake, headers, body).await?;
@@ -156,8 +156,8 @@ async fn metrics(
     count(served, take.await)
 }
 
-/// Counts what became of a request.
-pub(super) fn count(served: &Served, taken: Result<Taken, Failure>) -> Result<Taken, Failure> {
+/// Updates the counters by the result of a request.
+pub(super) fn count(served: &Served, taken: Result<Ingested, Failure>) -> Result<Ingested, Failure> {
     add(&served.counts.messages, 1);
     match &taken {
         Ok(taken) => add(&served.counts.rejected, taken.rejected),
@@ -171,12 +171,12 @@ pub(super) fn content_type(headers: &HeaderMap) -> Option<&str> {
     headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("not text"))
 }
 
-/// Answers in the language of the request, as OTLP asks for.
-pub(super) fn otlp(is_json: bool, rejected: &str, taken: Result<Taken, Failure>) -> Response {
+/// Answers in the format of the request, as OTLP requires.
+pub(super) fn otlp(is_json: bool, rejected: &str, taken: Result<Ingested, Failure>) -> Response {
     match (taken, is_json) {
-        (Ok(Taken { complaint: None, .. }), true) => typed(JSON, "{}"),
-        (Ok(Taken { rejected: n, complaint: Some(complaint) }), true) => {
-            // 64-bit numbers are texts in protobuf's JSON.
+        (Ok(Ingested { complaint: None, .. }), true) => typed(JSON, "{}"),
+        (Ok(Ingested { rejected: n, complaint: Some(complaint) }), true) => {
+            // 64-bit numbers are strings in protobuf's JSON.
             let answer = json!({"partialSuccess": {rejected: n.to_string(), "errorMessage": complaint}});
             typed(JSON, answer.to_string())
         }
@@ -192,8 +192,8 @@ pub(super) fn otlp(is_json: bool, rejected: &str, taken: Result<Taken, Failure>)
     }
 }
 
-/// The answer as protobuf; nothing at all when everything was taken.
-pub(super) fn partial_success(taken: &Taken) -> Vec<u8> {
+/// The response as protobuf; empty if everything was accepted.
+pub(super) fn partial_success(taken: &Ingested) -> Vec<u8> {
     match &taken.complaint {
         None => Vec::new(),
         Some(complaint) => bytes(1, &[number(1, taken.rejected as u64), text(2, complaint)].concat()),

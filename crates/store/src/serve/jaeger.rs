@@ -1,4 +1,4 @@
-//! Jaeger's questions: the older API, which its clients still ask, and version 3.
+//! Jaeger's query APIs: the older one, which its clients still use, and version 3.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::{Served, ingest, now_us};
 use crate::interop::query::{self, jaeger_v1, jaeger_v3, zipkin_dependencies};
 use crate::interop::{jaeger, read_trace_id};
 
-/// A failure as older clients read it.
+/// An error in the format of the older API.
 #[derive(Debug)]
 pub(super) struct Old(Failure);
 
-/// A failure as `/api/v3` tells it.
+/// An error in the format of `/api/v3`.
 #[derive(Debug)]
 pub(super) struct New(Failure);
 
@@ -53,7 +53,7 @@ impl IntoResponse for New {
 
 /// `GET /api/services`
 pub(super) async fn services(State(served): State<Arc<Served>>) -> Result<Response, Old> {
-    Ok(json(jaeger::v1_answer(served.ask(|reader| reader.services()).await?)))
+    Ok(json(jaeger::v1_answer(served.query(|reader| reader.services()).await?)))
 }
 
 /// `GET /api/services/{service}/operations`
@@ -61,7 +61,7 @@ pub(super) async fn operations_of(
     State(served): State<Arc<Served>>,
     Path(service): Path<String>,
 ) -> Result<Response, Old> {
-    Ok(json(jaeger::v1_answer(served.ask(move |reader| reader.span_names(&service)).await?)))
+    Ok(json(jaeger::v1_answer(served.query(move |reader| reader.span_names(&service)).await?)))
 }
 
 /// `GET /api/operations`
@@ -70,7 +70,7 @@ pub(super) async fn operations(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Old> {
     let service = required(&parameters(query), "service")?.to_owned();
-    let names = served.ask(move |reader| reader.span_names(&service)).await?;
+    let names = served.query(move |reader| reader.span_names(&service)).await?;
     let named = |name: &String| json!({"name": name, "spanKind": ""});
     Ok(json(jaeger::v1_answer(names.iter().map(named).collect())))
 }
@@ -85,11 +85,11 @@ pub(super) async fn traces(
     if !ids.is_empty() {
         let ids: Result<Vec<_>, _> = ids.into_iter().collect();
         let ids = ids.map_err(|reason| Failure::bad(format!("traceID {reason}")))?;
-        let traces = served.ask(move |reader| reader.traces(&ids)).await?;
+        let traces = served.query(move |reader| reader.traces(&ids)).await?;
         return Ok(json(jaeger::v1_traces(&traces)));
     }
     let query = jaeger_v1(&parameters, now_us())?;
-    let traces = served.ask(move |reader| reader.search(&query, query::matches_one_span)).await?;
+    let traces = served.query(move |reader| reader.search(&query, query::matches_one_span)).await?;
     Ok(json(jaeger::v1_traces(&traces)))
 }
 
@@ -107,14 +107,14 @@ pub(super) async fn dependencies(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Old> {
     let (end_us, lookback_us) = zipkin_dependencies(&parameters(query))?;
-    let links = served.ask(move |reader| reader.dependencies(end_us, lookback_us)).await?;
+    let links = served.query(move |reader| reader.dependencies(end_us, lookback_us)).await?;
     let link = |link: &DependencyLink| json!({"parent": link.parent, "child": link.child, "callCount": link.call_count});
     Ok(json(jaeger::v1_answer(links.iter().map(link).collect())))
 }
 
 /// `GET /api/v3/services`
 pub(super) async fn v3_services(State(served): State<Arc<Served>>) -> Result<Response, New> {
-    Ok(to_json(&json!({"services": served.ask(|reader| reader.services()).await?})))
+    Ok(to_json(&json!({"services": served.query(|reader| reader.services()).await?})))
 }
 
 /// `GET /api/v3/operations`
@@ -123,7 +123,7 @@ pub(super) async fn v3_operations(
     RawQuery(query): RawQuery,
 ) -> Result<Response, New> {
     let service = required(&parameters(query), "service")?.to_owned();
-    let names = served.ask(move |reader| reader.span_names(&service)).await?;
+    let names = served.query(move |reader| reader.span_names(&service)).await?;
     let named = |name: &String| json!({"name": name, "spanKind": ""});
     Ok(to_json(&json!({"operations": names.iter().map(named).collect::<Vec<_>>()})))
 }
@@ -134,7 +134,7 @@ pub(super) async fn v3_traces(
     RawQuery(query): RawQuery,
 ) -> Result<Response, New> {
     let query = jaeger_v3(&parameters(query))?;
-    let traces = served.ask(move |reader| reader.search(&query, query::matches_one_span)).await?;
+    let traces = served.query(move |reader| reader.search(&query, query::matches_one_span)).await?;
     Ok(json(jaeger::v3_traces(&traces.concat())))
 }
 
@@ -148,7 +148,7 @@ pub(super) async fn v3_trace(
 
 async fn one(served: &Served, id: &str) -> Result<Vec<ReportedSpan>, Failure> {
     let id = read_trace_id(id).map_err(|reason| Failure::bad(format!("the trace id {reason}")))?;
-    let spans = served.ask(move |reader| reader.trace(id)).await?;
+    let spans = served.query(move |reader| reader.trace(id)).await?;
     if spans.is_empty() {
         return Err(Failure::new(StatusCode::NOT_FOUND, "trace not found"));
     }

@@ -1,16 +1,16 @@
-//! The store over HTTP: tracers send to it and trace viewers ask it as they would Zipkin, Jaeger or an
-//! OpenTelemetry collector.
+//! The store over HTTP, compatible with Zipkin, Jaeger and an OpenTelemetry collector: tracers send to it
+//! and trace viewers query it.
 //!
 //! ```text
 //! POST /api/v2/spans  /api/v1/spans      Zipkin: JSON, protobuf, Thrift
 //! POST /v1/traces  /v1/metrics           OTLP: protobuf, JSON
 //! POST /opentelemetry.proto.collector..  OTLP over gRPC
-//! GET  /api/v2/..                        Zipkin's questions
-//! GET  /api/traces ..  /api/v3/..        Jaeger's, older and newer
+//! GET  /api/v2/..                        Zipkin's queries
+//! GET  /api/traces ..  /api/v3/..        Jaeger's queries, older and newer
 //! GET  /health  /info  /metrics  /prometheus  /config.json
 //! ```
 //!
-//! This module makes routers; who binds them decides about addresses and tokens. A batch is answered once it
+//! This module builds routers; whoever binds them decides about addresses and tokens. A batch is answered once it
 //! is committed. All reading happens on blocking threads, a few at a time.
 
 mod answer;
@@ -43,25 +43,25 @@ pub use collect::Collector;
 pub use forward::{Forward, ForwardCounts, ForwardOptions};
 pub use guard::Access;
 
-/// How many questions are answered at the same time.
+/// How many queries run at the same time; each holds slices in memory.
 const READERS: usize = 4;
 
-/// How the store is served.
+/// Options of the server.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// A 64-bit trace id is another one than a 128-bit id with the same lower half.
+    /// Whether a 64-bit trace id differs from a 128-bit id with the same lower half.
     pub strict: bool,
-    /// How much of what comes in is taken.
+    /// The limits of request bodies.
     pub limits: Limits,
-    /// Bytes of all bodies that may be in memory at once.
+    /// The most bytes of all bodies in memory.
     pub bodies_bytes: usize,
     /// How long a body may take to arrive.
     pub body_time: Duration,
-    /// Tags whose values are offered for choice.
+    /// Tags whose values are offered for autocompletion.
     pub tag_values: Vec<String>,
-    /// Who may ask.
+    /// Who may send requests.
     pub access: Access,
-    /// Where spans are handed on to.
+    /// The destination of forwarded spans.
     pub forward: Option<Arc<Forward>>,
 }
 
@@ -79,7 +79,7 @@ impl Default for ServeOptions {
     }
 }
 
-/// The store and what is known about its visitors.
+/// The state of the server.
 #[derive(Debug)]
 pub struct Served {
     store: SpanStore,
@@ -90,16 +90,16 @@ pub struct Served {
     counts: Counts,
 }
 
-/// What came in, as `/metrics` tells it.
+/// What was received, as `/metrics` reports it.
 #[derive(Debug, Default)]
 struct Counts {
     messages: AtomicU64,
     bytes: AtomicU64,
     spans: AtomicU64,
     rejected: AtomicU64,
-    /// Requests that could not be read at all.
+    /// Requests that could not be decoded at all.
     malformed: AtomicU64,
-    /// Requests that were told to come again.
+    /// Requests that were told to retry.
     busy: AtomicU64,
 }
 
@@ -117,8 +117,8 @@ impl Served {
         &self.store
     }
 
-    /// Asks the reader something on a blocking thread.
-    async fn ask<T: Send + 'static>(
+    /// Runs a query on a blocking thread.
+    async fn query<T: Send + 'static>(
         &self,
         question: impl FnOnce(&SpanReader) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
@@ -126,7 +126,7 @@ impl Served {
         let reader = Arc::clone(&self.reader);
         match tokio::task::spawn_blocking(move || question(&reader)).await {
             Ok(answer) => Ok(answer?),
-            Err(_) => Err(Failure::internal("a question broke off")),
+            Err(_) => Err(Failure::internal("a query panicked")),
         }
     }
 }
@@ -164,7 +164,7 @@ pub fn router(served: &Arc<Served>) -> Router {
     finish(otlp_routes(router), served)
 }
 
-/// The routes of an OpenTelemetry collector, for the port where its exporters look for them.
+/// The routes of an OpenTelemetry collector, for its usual port.
 pub fn otlp_router(served: &Arc<Served>) -> Router {
     finish(otlp_routes(Router::new()).route("/health", get(status::health)), served)
 }

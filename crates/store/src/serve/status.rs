@@ -1,4 +1,4 @@
-//! What the server says about itself.
+//! The server's own status.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) async fn welcome() -> Response {
 
 /// `GET /health`
 pub(super) async fn health(State(served): State<Arc<Served>>) -> Response {
-    match served.ask(|reader| reader.slices().map(|slices| slices.len())).await {
+    match served.query(|reader| reader.slices().map(|slices| slices.len())).await {
         Ok(_) => to_json(&json!({"status": "UP", "zipkin": {"status": "UP"}})),
         Err(failure) => {
             let answer = json!({"status": "DOWN", "zipkin": {"status": "DOWN", "error": failure.message}});
@@ -41,7 +41,7 @@ pub(super) async fn info() -> Response {
     to_json(&json!({"zipkin": {"version": version}, "faultscope": {"version": version}}))
 }
 
-/// `GET /config.json`: what Zipkin's page asks for first.
+/// `GET /config.json`: requested by Zipkin's UI first.
 pub(super) async fn config() -> Response {
     to_json(&json!({
         "environment": "",
@@ -58,7 +58,7 @@ pub(super) async fn config() -> Response {
     }))
 }
 
-/// `GET /metrics`: counts under Zipkin's names, with our own beside them.
+/// `GET /metrics`: Zipkin's counters, with our own beside them.
 pub(super) async fn metrics(State(served): State<Arc<Served>>) -> Response {
     let all = served.figures().into_iter();
     to_json(&all.map(|figure| (figure.json, figure.value.into())).collect::<serde_json::Map<_, _>>())
@@ -76,8 +76,8 @@ pub(super) async fn prometheus(State(served): State<Arc<Served>>) -> Response {
 
 /// Any other path.
 pub(super) async fn unknown(uri: Uri) -> Failure {
-    let hint = if uri.path() == "/v1/logs" { ": logs are not kept" } else { "" };
-    Failure::new(StatusCode::NOT_FOUND, format!("there is nothing at {}{hint}", uri.path()))
+    let hint = if uri.path() == "/v1/logs" { ": logs are not supported" } else { "" };
+    Failure::new(StatusCode::NOT_FOUND, format!("no such path: {}{hint}", uri.path()))
 }
 
 struct Figure {

@@ -1,4 +1,4 @@
-//! Zipkin's questions, version 2.
+//! Zipkin's query API, version 2.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::interop::{read_trace_id, zipkin};
 
 type Answer = Result<Response, Failure>;
 
-/// With more services than these, lists of names may be kept for a while; so may more values than these.
+/// With more names than this, clients may cache lists for a while.
 const FEW: usize = 3;
 
 /// `GET /api/v2/traces`
 pub(super) async fn traces(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
     let query = zipkin_traces(&parameters(query), now_us())?;
-    let traces = served.ask(move |reader| reader.search(&query, query::matches)).await?;
+    let traces = served.query(move |reader| reader.search(&query, query::matches)).await?;
     Ok(json(zipkin::traces_to_json(&traces)))
 }
 
 /// `GET /api/v2/trace/{id}`
 pub(super) async fn trace(State(served): State<Arc<Served>>, Path(id): Path<String>) -> Answer {
     let known = read_trace_id(&id).map_err(|reason| Failure::bad(format!("the trace id {reason}")))?;
-    let spans = served.ask(move |reader| reader.trace(known)).await?;
+    let spans = served.query(move |reader| reader.trace(known)).await?;
     if spans.is_empty() {
         return Err(Failure::new(StatusCode::NOT_FOUND, format!("{id} not found")));
     }
@@ -39,13 +39,13 @@ pub(super) async fn trace(State(served): State<Arc<Served>>, Path(id): Path<Stri
 /// `GET /api/v2/traceMany`
 pub(super) async fn trace_many(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
     let ids = zipkin_trace_ids(&parameters(query))?;
-    let traces = served.ask(move |reader| reader.traces(&ids)).await?;
+    let traces = served.query(move |reader| reader.traces(&ids)).await?;
     Ok(json(zipkin::traces_to_json(&traces)))
 }
 
 /// `GET /api/v2/services`
 pub(super) async fn services(State(served): State<Arc<Served>>) -> Answer {
-    let services = served.ask(|reader| reader.services()).await?;
+    let services = served.query(|reader| reader.services()).await?;
     let many = services.len() > FEW;
     Ok(names(&services, many))
 }
@@ -54,7 +54,7 @@ pub(super) async fn services(State(served): State<Arc<Served>>) -> Answer {
 pub(super) async fn span_names(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
     let service = service_name(&parameters(query))?;
     let (found, many) =
-        served.ask(move |reader| Ok((reader.span_names(&service)?, has_many(reader)?))).await?;
+        served.query(move |reader| Ok((reader.span_names(&service)?, has_many(reader)?))).await?;
     Ok(names(&found, many))
 }
 
@@ -62,32 +62,32 @@ pub(super) async fn span_names(State(served): State<Arc<Served>>, RawQuery(query
 pub(super) async fn remote_services(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
     let service = service_name(&parameters(query))?;
     let (found, many) =
-        served.ask(move |reader| Ok((reader.remote_services(&service)?, has_many(reader)?))).await?;
+        served.query(move |reader| Ok((reader.remote_services(&service)?, has_many(reader)?))).await?;
     Ok(names(&found, many))
 }
 
 /// `GET /api/v2/dependencies`
 pub(super) async fn dependencies(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
     let (end_us, lookback_us) = zipkin_dependencies(&parameters(query))?;
-    let links = served.ask(move |reader| reader.dependencies(end_us, lookback_us)).await?;
+    let links = served.query(move |reader| reader.dependencies(end_us, lookback_us)).await?;
     Ok(to_json(&links))
 }
 
 /// `GET /api/v2/autocompleteKeys`
 pub(super) async fn tag_keys(State(served): State<Arc<Served>>) -> Answer {
-    // They change with the command line alone.
+    // They depend on the command line only.
     Ok(names(&served.options.tag_values, true))
 }
 
 /// `GET /api/v2/autocompleteValues`
 pub(super) async fn tag_values(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
     let key = required(&parameters(query), "key")?.to_owned();
-    let found = served.ask(move |reader| reader.tag_values(&key)).await?;
+    let found = served.query(move |reader| reader.tag_values(&key)).await?;
     let many = found.len() > FEW;
     Ok(names(&found, many))
 }
 
-/// The service that is asked about. It has to be named, though Zipkin's page sends it empty at first.
+/// The service parameter. It is required, though Zipkin's UI sends it empty at first.
 fn service_name(parameters: &Parameters) -> Result<String, QueryError> {
     match parameters.all("serviceName").next() {
         Some("") => Ok(String::new()),
@@ -108,7 +108,8 @@ fn has_many(reader: &crate::spans::SpanReader) -> Result<bool, crate::StoreError
     Ok(reader.services()?.len() > FEW)
 }
 
-/// A list that is asked for again and again while someone types; in a small system every new name matters.
+/// A list that is requested repeatedly while someone types; in a small system every new name matters, so it is not
+/// cached.
 fn names(names: &[String], many: bool) -> Response {
     let mut response = to_json(&names);
     if many {

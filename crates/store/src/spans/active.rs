@@ -17,34 +17,34 @@ use crate::secrets::{Redactor, Sealer};
 use crate::series_table::SeriesNumbers;
 use crate::sqlite::damaged_row;
 
-/// The most rows of `seen`; later names are not offered for choice, but found all the same.
-const MOST_SEEN: usize = 20_000;
+/// The most rows of `seen`; later names are not offered for autocompletion, but still found.
+const MAX_SEEN: usize = 20_000;
 
 /// The slice that is being written.
 pub(super) struct Active {
     path: PathBuf,
     connection: Connection,
-    known: Known,
+    known: DatabaseState,
 }
 
-/// What the writer knows of its database; read again when a commit failed.
-struct Known {
+/// The writer's copy of what the database contains; read again after a failed commit.
+struct DatabaseState {
     interner: Interner,
     series: SeriesNumbers,
     builder: Builder,
     next_row: i64,
     next_segment: i64,
-    /// What `seen` has, by the numbers of names.
+    /// The rows of `seen`, by numbers of names.
     seen: HashSet<(u8, u16, u16)>,
     n_seen: usize,
     buffer: Vec<u8>,
 }
 
 impl Active {
-    /// Opens or makes a slice's file. A slice that was not closed is written on.
+    /// Opens or creates the file of a slice. A slice that was not closed is continued.
     pub(super) fn open(path: PathBuf) -> Result<Self, StoreError> {
         let connection = schema::open_writer(&path)?;
-        let known = Known::load(&connection, &path)?;
+        let known = DatabaseState::load(&connection, &path)?;
         Ok(Self { path, connection, known })
     }
 
@@ -56,12 +56,12 @@ impl Active {
         redactor: &Redactor,
         sealer: &mut Sealer,
     ) -> Result<(), StoreError> {
-        let mut write = |known: &mut Known, connection: &Connection| -> rusqlite::Result<()> {
+        let mut write = |known: &mut DatabaseState, connection: &Connection| -> rusqlite::Result<()> {
             connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             let mut insert = connection.prepare_cached(row::INSERT)?;
             let mut insert_name = connection.prepare_cached("INSERT INTO names VALUES (?1, ?2)")?;
             for span in batches.iter().flat_map(|batch| &batch.spans) {
-                let taken = redactor.take_reported(span);
+                let taken = redactor.redact_reported(span);
                 let (span, originals) = match &taken {
                     Some((redacted, originals)) => (redacted, originals.as_slice()),
                     None => (span, [].as_slice()),
@@ -77,10 +77,7 @@ impl Active {
                 left_out += u64::from(!points::write(&mut known.series, connection, point)?);
             }
             if left_out > 0 {
-                tracing::warn!(
-                    left_out,
-                    "there are too many series of metrics; points of new ones are not kept"
-                );
+                tracing::warn!(left_out, "there are too many time series; points of new ones are dropped");
             }
             connection.prepare_cached("COMMIT")?.execute([])?;
             Ok(())
@@ -88,9 +85,9 @@ impl Active {
         write(&mut self.known, &self.connection).map_err(|error| self.roll_back(error))
     }
 
-    /// Ends the slice: its last rows become a segment, and its log goes into the file.
+    /// Closes the slice: its last rows become a segment, and the write-ahead log is checkpointed.
     pub(super) fn close(mut self) -> Result<Connection, StoreError> {
-        let finish = |known: &mut Known, connection: &Connection| -> rusqlite::Result<()> {
+        let finish = |known: &mut DatabaseState, connection: &Connection| -> rusqlite::Result<()> {
             let transaction = connection.unchecked_transaction()?;
             if let Some(segment) = known.builder.finish() {
                 known.put_segment(&transaction, &segment)?;
@@ -100,7 +97,7 @@ impl Active {
         if let Err(error) = finish(&mut self.known, &self.connection) {
             return Err(StoreError::sqlite("close", &self.path)(error));
         }
-        // Readers may hold the log back; then it stays beside the file, which is as good.
+        // Readers may block the checkpoint; then the log stays beside the file, which works as well.
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         Ok(self.connection)
     }
@@ -110,7 +107,7 @@ impl Active {
         self.known.next_row == 1 && self.known.series.is_empty()
     }
 
-    /// Its spans and bytes so far.
+    /// The number of its spans and bytes so far.
     pub(super) fn size(&self) -> (u64, u64) {
         let pragma = |name: &str| {
             let value = self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
@@ -120,11 +117,11 @@ impl Active {
     }
 
     fn roll_back(&mut self, error: rusqlite::Error) -> StoreError {
-        // A full disk may have rolled back by itself already.
+        // On a full disk SQLite may have rolled back already.
         let _ = self.connection.execute_batch("ROLLBACK");
         let error = StoreError::sqlite("write", &self.path)(error);
-        // Names of the batches are gone with them, so what is known must be read again.
-        match Known::load(&self.connection, &self.path) {
+        // Names of these batches are gone, so the database is read again.
+        match DatabaseState::load(&self.connection, &self.path) {
             Ok(known) => self.known = known,
             Err(error) => tracing::error!(%error, cause = %error.source, "a slice cannot be read back"),
         }
@@ -132,7 +129,7 @@ impl Active {
     }
 }
 
-impl Known {
+impl DatabaseState {
     fn load(connection: &Connection, path: &Path) -> Result<Self, StoreError> {
         let one = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         let load = || -> rusqlite::Result<(Self, i64)> {
@@ -153,7 +150,7 @@ impl Known {
         Ok(known)
     }
 
-    /// Takes the rows behind the last segment into the next one.
+    /// Puts the rows after the last segment into the next one.
     fn load_tail(&mut self, connection: &Connection, covered: i64) -> rusqlite::Result<()> {
         let mut names = NameList::default();
         names.refresh(connection)?;
@@ -179,7 +176,7 @@ impl Known {
         let numbers = row::write(insert, insert_name, &mut self.interner, &mut self.buffer, row, span)?;
         self.next_row += 1;
         self.builder.add(row, span, numbers);
-        self.see(connection, span, numbers, keys)?;
+        self.add_suggestions(connection, span, numbers, keys)?;
         if self.builder.is_full()
             && let Some(segment) = self.builder.finish()
         {
@@ -206,8 +203,8 @@ impl Known {
         Ok(())
     }
 
-    /// Keeps what is offered for choice.
-    fn see(
+    /// Adds names for autocompletion.
+    fn add_suggestions(
         &mut self,
         connection: &Connection,
         span: &ReportedSpan,
@@ -217,23 +214,33 @@ impl Known {
         let service = span.local.service.as_deref().unwrap_or_default();
         let remote = span.remote.service.as_deref().unwrap_or_default();
         if !service.is_empty() {
-            self.see_one(connection, (seen::SERVICE, numbers.service, 0), service, "")?;
+            self.add_suggestion(connection, (seen::SERVICE, numbers.service, 0), service, "")?;
             if !span.name.is_empty() {
-                self.see_one(connection, (seen::NAME, numbers.service, numbers.name), service, &span.name)?;
+                self.add_suggestion(
+                    connection,
+                    (seen::NAME, numbers.service, numbers.name),
+                    service,
+                    &span.name,
+                )?;
             }
             if !remote.is_empty() {
-                self.see_one(connection, (seen::REMOTE, numbers.service, numbers.remote), service, remote)?;
+                self.add_suggestion(
+                    connection,
+                    (seen::REMOTE, numbers.service, numbers.remote),
+                    service,
+                    remote,
+                )?;
             }
         }
         for key in keys {
             if let Some(value) = span.tag(key).filter(|value| value.len() <= 256) {
-                self.see_one(connection, (seen::TAG, UNNUMBERED, UNNUMBERED), key, value)?;
+                self.add_suggestion(connection, (seen::TAG, UNNUMBERED, UNNUMBERED), key, value)?;
             }
         }
         Ok(())
     }
 
-    fn see_one(
+    fn add_suggestion(
         &mut self,
         connection: &Connection,
         memo: (u8, u16, u16),
@@ -241,7 +248,7 @@ impl Known {
         text: &str,
     ) -> rusqlite::Result<()> {
         let numbered = memo.1 != UNNUMBERED && memo.2 != UNNUMBERED;
-        if self.n_seen >= MOST_SEEN || numbered && !self.seen.insert(memo) {
+        if self.n_seen >= MAX_SEEN || numbered && !self.seen.insert(memo) {
             return Ok(());
         }
         let sql = "INSERT OR IGNORE INTO seen VALUES (?1, ?2, ?3)";

@@ -1,4 +1,4 @@
-//! Which slices there are: `catalogue.json`, with the bounds of each.
+//! The list of slices: `catalogue.json`, with the bounds of each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::format::{FileStep, read_versioned};
 /// The version of `catalogue.json`.
 const CATALOGUE_FORMAT: u32 = 1;
 
-/// Steps from each version to the next; the first one leads from version 1 to 2.
+/// Migrations from each version to the next; the first one leads from version 1 to 2.
 const CATALOGUE_STEPS: &[FileStep] = &[];
 
 const _: () = assert!(CATALOGUE_STEPS.len() + 1 == CATALOGUE_FORMAT as usize, "every format needs its step");
@@ -25,7 +25,7 @@ pub(super) const CATALOGUE: &str = "catalogue.json";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Catalogue {
     format: u32,
-    /// The number of the next slice; none is used twice, since readers may still look at removed ones.
+    /// The number of the next slice; never reused, since readers may still have removed ones open.
     next: u32,
     pub(super) slices: Vec<SliceEntry>,
 }
@@ -33,20 +33,20 @@ pub(super) struct Catalogue {
 /// One slice. Its bounds and counts are known once it is closed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SliceEntry {
-    /// Its number, from 1.
+    /// From 1.
     pub number: u32,
-    /// Microseconds since 1970 when its first span arrived.
+    /// Arrival of its first span in microseconds since 1970.
     pub opened_us: u64,
-    /// When its last one did; none while it is written.
+    /// Arrival of its last span; none while it is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_us: Option<u64>,
-    /// How many spans it has.
+    /// Number of spans.
     #[serde(default)]
     pub spans: u64,
-    /// The bytes of its file.
+    /// Size of its file.
     #[serde(default)]
     pub bytes: u64,
-    /// The start of its earliest span; 0 when one has none.
+    /// The start of its earliest span; 0 if some span has none.
     #[serde(default)]
     pub first_us: u64,
     /// The start of its latest span.
@@ -55,19 +55,19 @@ pub struct SliceEntry {
 }
 
 impl SliceEntry {
-    /// Its file in the folder of spans.
+    /// The path of its file.
     pub(super) fn path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{:06}.sqlite", self.number))
     }
 
-    /// The bytes it takes now, with what its database keeps beside it.
+    /// Its current size, including the files beside its database.
     pub(super) fn size(&self, folder: &Path) -> u64 {
         let path = self.path(folder);
         let size = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
         size(&path) + size(&path.with_extension("sqlite-wal"))
     }
 
-    /// Removes its files.
+    /// Deletes its files.
     pub(super) fn remove(&self, folder: &Path) -> Result<(), StoreError> {
         let path = self.path(folder);
         for extension in ["sqlite", "sqlite-wal", "sqlite-shm"] {
@@ -82,7 +82,7 @@ impl SliceEntry {
         Ok(())
     }
 
-    /// Takes the counts and bounds from the slice itself.
+    /// Reads counts and bounds from the slice itself.
     pub(super) fn measure(
         &mut self,
         connection: &rusqlite::Connection,
@@ -100,7 +100,7 @@ impl SliceEntry {
 }
 
 impl Catalogue {
-    /// Reads the catalogue of a folder; an empty one when there is none.
+    /// Reads the catalogue of a folder; empty if there is none.
     pub(super) fn read(folder: &Path) -> Result<Self, StoreError> {
         let path = folder.join(CATALOGUE);
         let text = match files::read_text(&path) {
@@ -124,7 +124,7 @@ impl Catalogue {
         files::write_text(&path, &(text + "\n"))
     }
 
-    /// Adds slices that are on disk and not listed: a lost catalogue must not lose the spans.
+    /// Adds unlisted slices on disk: a lost catalogue must not lose spans.
     pub(super) fn adopt(&mut self, folder: &Path, now_us: u64) -> Result<(), StoreError> {
         let entries = fs::read_dir(folder).map_err(StoreError::io("read", folder))?;
         for entry in entries.flatten() {
@@ -141,7 +141,10 @@ impl Catalogue {
                     slice.measure(&connection, folder).map_err(StoreError::sqlite("read", &path))?;
                     // The writer of a lost catalogue may have ended before its last segment.
                     slice.last_us = slice.last_us.max(now_us);
-                    tracing::warn!(slice = number, "a slice was not in the catalogue; it is again");
+                    tracing::warn!(
+                        slice = number,
+                        "a slice was missing from the catalogue and has been added"
+                    );
                     self.slices.push(slice);
                 }
                 Ok(None) => {}
@@ -153,14 +156,14 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Lists a new slice, the last one.
+    /// Adds a new slice at the end.
     pub(super) fn push(&mut self, opened_us: u64) {
         self.slices.push(SliceEntry { number: self.next, opened_us, ..SliceEntry::default() });
         self.next += 1;
     }
 }
 
-/// How many spans are kept; what is not limited may grow.
+/// Limits of what is kept; none means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpanRetention {
     /// The most bytes of all slices together.

@@ -1,16 +1,16 @@
-//! Hashes that stand on disk: they may never change within a format.
+//! Hashes that are stored on disk: they must never change within a format.
 
 /// FNV-1a, 64 bits.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// What a segment remembers of a tag's key, or of an annotation.
+/// The hash of a tag key or an annotation in a segment.
 pub(super) fn word_term(text: &str) -> u32 {
     fold(hash(text.as_bytes()))
 }
 
-/// What a segment remembers of a tag with its value.
+/// The hash of a tag with its value in a segment.
 pub(super) fn tag_term(key: &str, value: &str) -> u32 {
     let key = (hash(key.as_bytes()) ^ u64::from(b'=')).wrapping_mul(PRIME);
     fold(value.bytes().fold(key, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)))

@@ -1,4 +1,4 @@
-//! Texts that recur in a slice, written once and then only as a number.
+//! Texts that recur in a slice, written once and then referred to by number.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
@@ -7,21 +7,21 @@ use super::hash::hash;
 use super::row::UNNUMBERED;
 use crate::numbered_names::Names;
 
-/// Values of tags may take so many numbers; the others are for services, names and keys.
-const MOST_VALUES: usize = 6000;
+/// The most numbers for tag values; the rest is for services, names and keys.
+const MAX_VALUES: usize = 6000;
 
 /// The longest value that gets a number.
 const LONGEST_VALUE: usize = 48;
 
-/// How many values are remembered until they come again.
+/// How many values are remembered until they occur again.
 const REMEMBERED: usize = 1 << 14;
 
-/// The numbers of texts, as the writer knows them.
+/// The writer's map from texts to numbers.
 #[derive(Debug)]
 pub(super) struct Interner {
     names: Names,
-    /// Hashes of values that came once. A value gets its number when it comes again, so that ids and
-    /// addresses, which never do, leave the numbers to the others.
+    /// Hashes of values that occurred once. A value gets its number when it occurs again, so that ids and
+    /// addresses, which never do, use up no numbers.
     once: Box<[u64]>,
 }
 
@@ -30,14 +30,14 @@ impl Interner {
         Ok(Self { names: Names::load(connection)?, once: vec![0; REMEMBERED].into_boxed_slice() })
     }
 
-    /// The number of a service or a span's name; 0 for an empty one.
+    /// The number of a service or span name; 0 for an empty one.
     pub(super) fn name(&mut self, text: &str, insert: &mut Statement<'_>) -> rusqlite::Result<u16> {
         if text.is_empty() { Ok(0) } else { self.key(text, insert) }
     }
 
     /// The number of a tag's key.
     pub(super) fn key(&mut self, text: &str, insert: &mut Statement<'_>) -> rusqlite::Result<u16> {
-        // There are fewer names than 16 bits can count.
+        // Names are bounded below what 16 bits can count.
         let number = self.names.number(text, insert)?;
         Ok(number.and_then(|number| u16::try_from(number).ok()).unwrap_or(UNNUMBERED))
     }
@@ -47,14 +47,14 @@ impl Interner {
         if text.len() > LONGEST_VALUE {
             return Ok(UNNUMBERED);
         }
-        if let Some(number) = self.names.known(text) {
+        if let Some(number) = self.names.existing_number(text) {
             return Ok(u16::try_from(number).unwrap_or(UNNUMBERED));
         }
         let hash = hash(text.as_bytes());
         let Some(place) = self.once.get_mut(hash as usize % REMEMBERED) else {
             return Ok(UNNUMBERED);
         };
-        if *place == hash && self.names.len() < MOST_VALUES {
+        if *place == hash && self.names.len() < MAX_VALUES {
             return self.key(text, insert);
         }
         *place = hash;
@@ -62,7 +62,7 @@ impl Interner {
     }
 }
 
-/// All texts of a slice by their numbers, as a reader needs them.
+/// The reader's map from numbers to texts.
 #[derive(Debug, Default)]
 pub(super) struct NameList {
     /// Numbers start at 1 and have no gaps.
@@ -70,7 +70,7 @@ pub(super) struct NameList {
 }
 
 impl NameList {
-    /// Reads the texts that came since the last time.
+    /// Reads the texts that were added since the last time.
     pub(super) fn refresh(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut statement =
             connection.prepare_cached("SELECT id, text FROM names WHERE id > ?1 ORDER BY id")?;
@@ -87,7 +87,7 @@ impl NameList {
         self.texts.get(index).map(|text| &**text).ok_or_else(|| format!("name {number} is not there"))
     }
 
-    /// The numbers of all texts that are the same name; capitals do not matter.
+    /// The numbers of all texts that equal a name, ignoring case.
     pub(super) fn numbers(&self, name: &str) -> Vec<u16> {
         let texts = (1..).zip(&self.texts);
         texts.filter(|(_, text)| same(name, text)).map(|(number, _)| number).collect()
@@ -104,7 +104,7 @@ impl NameList {
     }
 }
 
-/// Whether two names are the same: Zipkin's reporters send lower case, those of OpenTelemetry do not.
+/// Whether two names are equal: Zipkin's reporters send lower case, those of OpenTelemetry do not.
 pub(super) fn same(asked: &str, found: &str) -> bool {
     asked.eq_ignore_ascii_case(found) || (!found.is_ascii() && asked.to_lowercase() == found.to_lowercase())
 }

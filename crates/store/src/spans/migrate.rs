@@ -1,4 +1,4 @@
-//! Steps between formats of a slice. Format 2 takes secrets out of what format 1 wrote as it came.
+//! Migrations of slices. Format 2 redacts what format 1 wrote in clear.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::secrets::{Redactor, Sealer};
 use crate::sqlite::damaged_row;
 
-/// A slice from format 1 to 2.
+/// Migrates a slice from format 1 to 2.
 pub(super) fn slice_to_2(
     connection: &Connection,
     path: &Path,
@@ -23,7 +23,7 @@ pub(super) fn slice_to_2(
     let mut names = NameList::default();
     names.refresh(connection).map_err(failed())?;
     let mut last = 0;
-    // A few rows at a time: a slice may be large.
+    // A few rows at a time, since a slice may be large.
     loop {
         let sql = format!("SELECT {} FROM spans WHERE id > ?1 ORDER BY id LIMIT 1000", row::COLUMNS);
         let read = || -> rusqlite::Result<Vec<_>> {
@@ -37,7 +37,7 @@ pub(super) fn slice_to_2(
         let Some((id, _)) = rows.last() else { return Ok(()) };
         last = *id;
         for (id, span) in rows {
-            let Some((redacted, originals)) = redactor.take_reported(&span) else { continue };
+            let Some((redacted, originals)) = redactor.redact_reported(&span) else { continue };
             let sealed = sealer.try_seal(&originals)?;
             let update = || -> rusqlite::Result<()> {
                 let data = row::plain_data(&redacted)?;
@@ -46,7 +46,7 @@ pub(super) fn slice_to_2(
                 let name = name.filter(|name| **name != *span.name);
                 connection.prepare_cached(sql)?.execute((id, data, name))?;
                 connection.prepare_cached("INSERT INTO secrets VALUES (?1, ?2)")?.execute((id, sealed))?;
-                // Texts that came often stand among the names, and those of chosen tags in their list.
+                // Frequent texts are also among the names, and those of chosen tags in their list.
                 for original in &originals {
                     let text = String::from_utf8_lossy(&original.bytes);
                     let sql = "UPDATE names SET text = '[redacted]' WHERE text = ?1";

@@ -6,9 +6,9 @@
 //!                   writer.lock      held by the one process that writes
 //! ```
 //!
-//! A batch is acknowledged after the commit that it was part of, so what was acknowledged outlives the
-//! process. Late and wrongly dated spans go where the others go: a trace is put together over all slices,
-//! and searches look at the bounds of each part. Retention removes whole files.
+//! A batch is acknowledged after the commit that it was part of, so that it survives a crash of the
+//! process. Late and wrongly dated spans go where the others go: a trace is assembled from all slices,
+//! and searches check the bounds of each. Retention removes whole files.
 
 mod active;
 mod catalogue;
@@ -35,7 +35,7 @@ pub use store::{SpanCounts, SpanStore, SpanStoreOptions};
 
 pub use crate::series_table::{SeriesFound, SeriesQuery};
 
-// The old paths of what has moved: to `faultscope_model::metrics`, and to `interop::otlp`.
+// Former paths of types that moved to `faultscope_model::metrics` and `interop::otlp`.
 pub use crate::interop::otlp::points_of;
 pub use faultscope_model::metrics::{Point, TimeSeries as Series};
 

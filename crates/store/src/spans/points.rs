@@ -3,16 +3,16 @@
 use faultscope_model::metrics::{Point, TimeSeries};
 use rusqlite::Connection;
 
-use crate::series_table::{SeriesFound, SeriesNumbers, SeriesQuery, clamped, wanted};
+use crate::series_table::{SeriesFound, SeriesNumbers, SeriesQuery, clamped, select_series};
 
-/// Writes a point; of several for one moment the last stays. Says whether there was room.
+/// Writes a point; of several for one time the last stays. Returns whether there was room.
 pub(super) fn write(
     series: &mut SeriesNumbers,
     connection: &Connection,
     point: &Point,
 ) -> rusqlite::Result<bool> {
     let Some(number) = series.number(connection, &point.series)? else { return Ok(false) };
-    // The database has no word for what is not a number.
+    // SQLite stores NaN as NULL.
     if point.value.is_finite() {
         connection.prepare_cached("INSERT OR REPLACE INTO points VALUES (?1, ?2, ?3)")?.execute((
             number,
@@ -23,7 +23,7 @@ pub(super) fn write(
     Ok(true)
 }
 
-/// Reads the points of a metric between two moments, of one service or all.
+/// Reads the points of a metric between two times, of one service or all.
 pub(super) fn read(
     connection: &Connection,
     name: &str,
@@ -56,7 +56,7 @@ pub(super) fn read_many(
     let mut points = connection.prepare_cached(
         "SELECT at_us, value FROM points WHERE series = ?1 AND at_us BETWEEN ?2 AND ?3 ORDER BY at_us",
     )?;
-    for (number, series) in wanted(connection, query)? {
+    for (number, series) in select_series(connection, query)? {
         let mut rows = points.query((number, clamped(query.between.0), clamped(query.between.1)))?;
         while let Some(row) = rows.next()? {
             if !found.take(&series, row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?) {
@@ -67,22 +67,22 @@ pub(super) fn read_many(
     Ok(())
 }
 
-/// A series and what there is of it.
+/// A time series and its extent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeriesEntry {
-    /// What it is about.
+    /// The series.
     pub series: TimeSeries,
-    /// How many points it has.
+    /// Number of points.
     pub points: u64,
-    /// Microseconds since 1970 at its first one.
+    /// The first point in microseconds since 1970.
     pub first_us: u64,
-    /// And at its last one.
+    /// The last point in microseconds since 1970.
     pub last_us: u64,
     /// The last value.
     pub last: f64,
 }
 
-/// Hands all series with points to a function.
+/// Passes all series with points to a function.
 pub(super) fn list(connection: &Connection, take: &mut dyn FnMut(SeriesEntry)) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
         "SELECT text, count(at_us), min(at_us), max(at_us),

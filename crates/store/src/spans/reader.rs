@@ -1,4 +1,4 @@
-//! Reading spans over all slices: a trace may lie in several of them.
+//! Reads spans from all slices: a trace may be spread over several.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,38 +21,38 @@ use crate::error::StoreError;
 use crate::secrets::Key;
 use crate::series_table::{SeriesFound, SeriesQuery};
 
-/// How many slices stay open; what describes their rows is held in memory.
-const MOST_OPEN: usize = 48;
+/// How many slices stay open, each with the descriptions of its segments in memory.
+const MAX_OPEN: usize = 48;
 
-/// How many traces are linked for one graph of dependencies, the latest first.
-const MOST_LINKED: usize = 200_000;
+/// How many traces are used for one dependency graph, the latest first.
+const MAX_LINKED: usize = 200_000;
 
-/// Whether a trace answers a query: Zipkin and Jaeger understand this differently.
+/// Whether a trace matches a query; Zipkin and Jaeger differ in this.
 pub type Matching = fn(&TraceQuery, &[ReportedSpan]) -> bool;
 
-/// Reads what is committed of a folder's spans, also while another process writes. Its functions block on
+/// Reads the committed spans of a folder, even while another process writes. Its functions block on
 /// the disk.
 #[derive(Debug)]
 pub struct SpanReader {
     folder: PathBuf,
-    /// A 64-bit trace id is another one than a 128-bit id with the same lower half.
+    /// Whether a 64-bit trace id differs from a 128-bit id with the same lower half.
     strict: bool,
     open: Mutex<BTreeMap<u32, Arc<Slice>>>,
-    /// What the mesh and instances of campaigns say joins what was ingested.
+    /// Spans of campaigns, which are joined with ingested ones.
     campaigns: CampaignTraces,
 }
 
-/// Slices at one moment, the newest first.
+/// The slices at one moment, newest first.
 pub(super) struct Snapshot(pub(super) Vec<(SliceEntry, Arc<Slice>)>);
 
 impl SpanReader {
-    /// A reader of a `.faultscope` folder; there may be no spans in it yet.
+    /// A reader of a `.faultscope` folder, which may have no spans yet.
     pub fn open(state: &Path, strict: bool) -> Self {
         let campaigns = CampaignTraces::new(state);
         Self { folder: state.join(super::FOLDER), strict, open: Mutex::default(), campaigns }
     }
 
-    /// The spans of a trace, all reports about them, in the order of their arrival; none when it is not known.
+    /// All reports about the spans of a trace in the order of arrival; empty if it is unknown.
     pub fn trace(&self, id: TraceId) -> Result<Vec<ReportedSpan>, StoreError> {
         let mut spans = self.snapshot()?.spans_of(id.0 as u64)?;
         spans.extend(self.campaigns.trace(id)?);
@@ -61,7 +61,7 @@ impl SpanReader {
         Ok(group_by_trace(spans, self.strict).into_iter().find(is_it).unwrap_or_default())
     }
 
-    /// The spans of a trace with their secrets, for a replay on this machine. Secrets that were forgotten stay
+    /// The spans of a trace with secrets restored, for a replay on this machine. Discarded secrets stay
     /// redacted.
     pub fn restored_trace(&self, id: TraceId, key: &Key) -> Result<Vec<ReportedSpan>, StoreError> {
         let mut spans = Vec::new();
@@ -72,7 +72,7 @@ impl SpanReader {
         Ok(spans)
     }
 
-    /// Several traces; those that are not known are left out.
+    /// Several traces; unknown ones are left out.
     pub fn traces(&self, ids: &[TraceId]) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
         let snapshot = self.snapshot()?;
         let mut found = Vec::new();
@@ -90,7 +90,7 @@ impl SpanReader {
         Ok(found)
     }
 
-    /// The traces that answer a query, the latest first.
+    /// The traces that match a query, the latest first.
     pub fn search(
         &self,
         query: &TraceQuery,
@@ -102,7 +102,7 @@ impl SpanReader {
         if seen.is_empty() {
             return Ok(found);
         }
-        // A trace may be known to both: what a search finds is all of it.
+        // A trace may have spans in both: a result always has all of them.
         let id_of = |spans: &[ReportedSpan]| spans.first().map(|span| span.trace);
         let ids: HashSet<_> = seen.iter().filter_map(|spans| id_of(spans)).collect();
         found.retain(|spans| id_of(spans).is_none_or(|id| !ids.contains(&id)));
@@ -143,17 +143,17 @@ impl SpanReader {
         Ok(remotes.into_iter().collect())
     }
 
-    /// The values of a tag whose values are kept for choice, sorted.
+    /// The values of a tag that is configured for autocompletion, sorted.
     pub fn tag_values(&self, key: &str) -> Result<Vec<String>, StoreError> {
         Ok(self.gather(|slice, out| slice.texts(seen::TAG, key, out))?.into_iter().collect())
     }
 
-    /// Who called whom in traces that start between two moments.
+    /// Calls between services in traces that start within a time window.
     pub fn dependencies(&self, end_us: u64, lookback_us: u64) -> Result<Vec<DependencyLink>, StoreError> {
         Ok(self.linked(end_us, lookback_us)?.links())
     }
 
-    /// The same with rates and times, by their names.
+    /// As [`Self::dependencies`], with rates and durations.
     pub fn edges(&self, end_us: u64, lookback_us: u64) -> Result<Vec<CallEdge>, StoreError> {
         Ok(self.linked(end_us, lookback_us)?.edges())
     }
@@ -178,7 +178,7 @@ impl SpanReader {
         }
         for (slice, scan, piece) in snapshot.pieces(scan)? {
             for (start_us, trace_low) in slice.search(&scan, piece)? {
-                if start_us == TIMELESS || seen.len() >= MOST_LINKED || !seen.insert(trace_low) {
+                if start_us == TIMELESS || seen.len() >= MAX_LINKED || !seen.insert(trace_low) {
                     continue;
                 }
                 for spans in group_by_trace(snapshot.spans_of(trace_low)?, self.strict) {
@@ -191,7 +191,7 @@ impl SpanReader {
         Ok(linker)
     }
 
-    /// The points of a metric between two moments, of one service or all: each series with times and values.
+    /// The points of a metric between two times, of one service or all.
     pub fn points(
         &self,
         name: &str,
@@ -208,7 +208,7 @@ impl SpanReader {
         Ok(found.into_iter().map(|(series, points)| (series, points.into_iter().collect())).collect())
     }
 
-    /// The points of many series; of more than fit into memory the first.
+    /// The points of many series, up to a limit.
     pub fn many(&self, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
         let mut found = SeriesFound::default();
         for (_, slice) in self.snapshot()?.0.iter().rev() {
@@ -217,7 +217,7 @@ impl SpanReader {
         Ok(found)
     }
 
-    /// All series with what there is of them, sorted.
+    /// All series with their extents, sorted.
     pub fn series(&self) -> Result<Vec<SeriesEntry>, StoreError> {
         let mut found: BTreeMap<TimeSeries, SeriesEntry> = BTreeMap::new();
         for (_, slice) in self.snapshot()?.0.iter().rev() {
@@ -237,12 +237,12 @@ impl SpanReader {
         Ok(found.into_values().collect())
     }
 
-    /// How many spans there are.
+    /// The number of spans.
     pub fn count(&self) -> Result<u64, StoreError> {
         Ok(self.snapshot()?.0.iter().map(|(_, slice)| slice.count()).sum())
     }
 
-    /// The slices, oldest first; bounds and counts of the one being written are as of now.
+    /// The slices, oldest first; bounds and counts of the active one are current.
     pub fn slices(&self) -> Result<Vec<SliceEntry>, StoreError> {
         let mut snapshot = self.snapshot()?;
         for (listed, slice) in &mut snapshot.0 {
@@ -270,7 +270,7 @@ impl SpanReader {
         Ok(all)
     }
 
-    /// Adds what spans of campaigns say.
+    /// Adds names from spans of campaigns.
     fn gather_seen(
         &self,
         all: &mut BTreeSet<String>,
@@ -282,7 +282,7 @@ impl SpanReader {
         Ok(())
     }
 
-    /// Opens what is new, forgets what is gone, and takes notice of what was committed.
+    /// Opens new slices, drops removed ones, and reads what was committed since.
     fn snapshot(&self) -> Result<Snapshot, StoreError> {
         let catalogue = Catalogue::read(&self.folder)?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -299,11 +299,11 @@ impl SpanReader {
             };
             match slice.refresh(&listed) {
                 Ok(()) => {}
-                // Retention was quicker.
+                // Retention was faster.
                 Err(error) if is_gone(&error) => continue,
                 Err(error) => return Err(error),
             }
-            if open.len() < MOST_OPEN {
+            if open.len() < MAX_OPEN {
                 open.insert(listed.number, Arc::clone(&slice));
             }
             slices.push((listed, slice));
@@ -312,13 +312,13 @@ impl SpanReader {
     }
 }
 
-/// Whether a service reports a span; capitals do not matter.
+/// Whether a span is reported by a service, ignoring case.
 fn is_of(span: &ReportedSpan, service: &str) -> bool {
     span.local.service.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(service))
 }
 
 impl Snapshot {
-    /// The spans of all traces whose id has this lower half, in the order of their arrival.
+    /// The spans of all traces whose id has this lower half, in the order of arrival.
     pub(super) fn spans_of(&self, trace_low: u64) -> Result<Vec<ReportedSpan>, StoreError> {
         let mut spans = Vec::new();
         for (_, slice) in self.0.iter().rev() {
@@ -327,7 +327,7 @@ impl Snapshot {
         Ok(spans)
     }
 
-    /// All parts of all slices that may hold what is looked for, those with the latest spans first.
+    /// All segments of all slices that may match, those with the latest spans first.
     #[expect(clippy::type_complexity, reason = "used once, taken apart at once")]
     pub(super) fn pieces<'q>(
         &self,

@@ -1,6 +1,6 @@
-//! What a search looks for in each row, so that few traces have to be loaded and tested as a whole.
+//! What a search checks in each row, so that few traces have to be loaded as a whole.
 //!
-//! Parts of a query may hold for different spans of a trace, so rows are looked at for one part only.
+//! The conditions of a query may hold for different spans of a trace, so rows are checked for one condition only.
 
 use faultscope_model::trace::{ReportedSpan, TraceQuery};
 
@@ -9,26 +9,26 @@ use super::intern::{NameList, same};
 use super::row::UNNUMBERED;
 use super::segment::{Described, Entry, short};
 
-/// What spans have that say by their status alone that they failed.
+/// The term of spans whose status alone says that they failed.
 pub(super) const FAILED: &str = "error";
 
-/// One part of a query: every trace that fits has a span of the service for which it holds.
+/// One condition of a query: every matching trace has a span of the service that satisfies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part<'q> {
     /// Any span.
     Any,
-    /// One whose duration lies between two.
+    /// A span whose duration lies between two.
     Duration(u64, u64),
-    /// One with this name.
+    /// A span with this name.
     Name(&'q str),
-    /// One with this service on the other side.
+    /// A span with this service on the other side.
     Remote(&'q str),
-    /// One with this tag and value, or this annotation or tag key.
+    /// A span with this tag and value, or this annotation or tag key.
     Term(&'q str, Option<&'q str>),
 }
 
 impl<'q> Part<'q> {
-    /// All parts of a query but its service and time.
+    /// All conditions of a query except service and time.
     pub(super) fn all(query: &'q TraceQuery) -> Vec<Self> {
         let terms = query.terms.iter().map(|(key, value)| Self::Term(key, value.as_deref()));
         let duration = query.least_us.is_some() || query.most_us.is_some();
@@ -39,7 +39,7 @@ impl<'q> Part<'q> {
         terms.chain(others.flatten()).collect()
     }
 
-    /// Whether it holds for a span.
+    /// Whether a span satisfies it.
     pub(super) fn holds(&self, span: &ReportedSpan) -> bool {
         match *self {
             Self::Any => true,
@@ -58,7 +58,7 @@ impl<'q> Part<'q> {
     }
 }
 
-/// A search as it is put to each slice.
+/// A search as each slice runs it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scan<'q> {
     pub(super) service: Option<&'q str>,
@@ -67,16 +67,16 @@ pub(super) struct Scan<'q> {
     pub(super) to_us: u64,
 }
 
-/// A scan in the numbers of one slice.
+/// A search with names replaced by the numbers of one slice.
 #[derive(Debug, Clone)]
 pub(super) struct Numbered<'q> {
     pub(super) scan: Scan<'q>,
     service: Option<Vec<u16>>,
-    /// The numbers of the name that the part asks for.
+    /// The numbers of the requested name.
     name: Vec<u16>,
 }
 
-/// What an entry says about its row.
+/// What an entry reveals about its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     No,
@@ -94,7 +94,7 @@ impl<'q> Scan<'q> {
         Numbered { scan: self, service: self.service.map(|service| names.numbers(service)), name }
     }
 
-    /// Whether a row's span is what is looked for.
+    /// Whether a span matches.
     pub(super) fn holds(&self, span: &ReportedSpan) -> bool {
         let is_service =
             |service: &str| span.local.service.as_deref().is_some_and(|found| same(service, found));
@@ -103,7 +103,7 @@ impl<'q> Scan<'q> {
 }
 
 impl Numbered<'_> {
-    /// Whether a segment may hold a row that is looked for; its terms are asked for separately.
+    /// Whether a segment may contain a matching row; its terms are checked separately.
     pub(super) fn may_be_in(&self, segment: &Described) -> bool {
         let Scan { from_us, to_us, part, .. } = self.scan;
         if segment.min_us > to_us || (segment.min_us > 0 && segment.max_us < from_us) {
@@ -125,7 +125,7 @@ impl Numbered<'_> {
         }
     }
 
-    /// Whether an entry's row is looked for.
+    /// Whether the row of an entry matches.
     pub(super) fn test(&self, entry: &Entry) -> Answer {
         let Scan { from_us, to_us, part, .. } = self.scan;
         if entry.start_us > 0 && (entry.start_us < from_us || entry.start_us > to_us) {
@@ -150,7 +150,7 @@ impl Numbered<'_> {
     }
 }
 
-/// A name without a number stands in its row as text.
+/// A name without a number is only in its row.
 fn named(wanted: &[u16], found: u16) -> Answer {
     match found {
         UNNUMBERED => Answer::Ask,

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::format::{DatabaseStep, bring_up, steps_from};
+use crate::format::{DatabaseStep, migrate_database, steps_from};
 use crate::lock::LOCK;
 use crate::sqlite::{connect_reader, connect_writer, version};
 
@@ -58,7 +58,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
             let create = format!("BEGIN; {TABLES} {TABLES_2} PRAGMA user_version = {SLICE_FORMAT}; COMMIT;");
             connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
         }
-        _ => bring_up(&connection, path, SLICE_STEPS)?,
+        _ => migrate_database(&connection, path, SLICE_STEPS)?,
     }
     Ok(connection)
 }
@@ -78,7 +78,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Option<Connection>, StoreError>
             return Err(StoreError::new(StoreErrorKind::InUse, "migrate", path, reason));
         }
         drop(connection);
-        bring_up(&connect_writer(path)?, path, SLICE_STEPS)?;
+        migrate_database(&connect_writer(path)?, path, SLICE_STEPS)?;
         return Ok(Some(connect_reader(path)?));
     }
     Ok(Some(connection))
@@ -105,7 +105,7 @@ mod tests {
             c.execute_batch("ALTER TABLE spans ADD COLUMN second; SELECT nonsense")
                 .map_err(StoreError::sqlite("migrate", path))
         }];
-        assert!(bring_up(&connection, &path, broken).is_err());
+        assert!(migrate_database(&connection, &path, broken).is_err());
         assert_eq!(version(&connection, &path).unwrap(), 2, "a step that fails leaves everything as it was");
         let second = connection.prepare("SELECT second FROM spans").map(|_| ());
         assert!(second.is_err());
@@ -113,9 +113,9 @@ mod tests {
             c.execute_batch("ALTER TABLE spans ADD COLUMN second")
                 .map_err(StoreError::sqlite("migrate", path))
         }];
-        bring_up(&connection, &path, whole).unwrap();
+        migrate_database(&connection, &path, whole).unwrap();
         assert_eq!(version(&connection, &path).unwrap(), 3);
-        bring_up(&connection, &path, whole).unwrap();
+        migrate_database(&connection, &path, whole).unwrap();
         drop(connection);
         assert_eq!(open_writer(&path).unwrap_err().kind, StoreErrorKind::Newer);
         assert_eq!(open_reader(&path).unwrap_err().kind, StoreErrorKind::Newer);

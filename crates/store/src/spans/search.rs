@@ -1,4 +1,4 @@
-//! Searching: the newest traces that answer a query, with as few of them loaded as possible.
+//! Finds the newest traces that match a query, loading as few traces as possible.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use super::scan::{Answer, Numbered, Part, Scan};
 use super::slice::{Slice, TIMELESS};
 use crate::error::StoreError;
 
-/// Rows that are looked at to see which part of a query is the rarest.
+/// How many rows are sampled to estimate which condition is the most selective.
 const SAMPLE: i64 = 256;
 
-/// What it costs to read a row, where looking at an entry costs nothing and looking at a trace costs one.
+/// The cost of reading a row, relative to loading a trace; checking an entry costs next to nothing.
 const ROW_COST: f64 = 0.15;
 
-/// How long a trace may last across the end of a search's time and still be found by its later part.
+/// How far before the end of the time window a trace may start and still be found by its later spans.
 const ACROSS_US: u64 = 10_000_000;
 
-/// How many traces one search looks at before it gives what it has.
-const MOST_SEEN: usize = 200_000;
+/// How many traces one search checks before it returns what it has.
+const MAX_SEEN: usize = 200_000;
 
-/// How many spans without a start one search looks at: the rest of their trace decides.
-const MOST_TIMELESS: usize = 1000;
+/// How many spans without a start one search checks: the rest of their trace decides.
+const MAX_TIMELESS: usize = 1000;
 
-/// Finds the traces that answer a query, the latest first.
+/// Finds the traces that match a query, the latest first.
 pub(super) fn search(
     snapshot: &Snapshot,
     strict: bool,
@@ -43,7 +43,7 @@ pub(super) fn search(
     let mut seen = HashSet::new();
     let mut timeless = 0;
     let mut look = |trace_low: u64, best: &mut Best| -> Result<(), StoreError> {
-        if seen.len() < MOST_SEEN && seen.insert(trace_low) && others.may_hold(trace_low)? {
+        if seen.len() < MAX_SEEN && seen.insert(trace_low) && others.may_hold(trace_low)? {
             let traces = group_by_trace(snapshot.spans_of(trace_low)?, strict);
             traces.into_iter().filter(|spans| matching(query, spans)).for_each(|spans| best.add(spans));
         }
@@ -53,7 +53,7 @@ pub(super) fn search(
         look(trace_low, &mut best)?;
     }
     for (slice, scan, piece) in snapshot.pieces(scan)? {
-        // Traces start no later than any span of theirs, so nothing here can be among the latest.
+        // A trace starts no later than any of its spans, so no remaining one can be among the latest.
         if piece.max_us < best.floor() {
             break;
         }
@@ -62,7 +62,7 @@ pub(super) fn search(
                 break;
             }
             timeless += usize::from(start_us == TIMELESS);
-            if start_us != TIMELESS || timeless <= MOST_TIMELESS {
+            if start_us != TIMELESS || timeless <= MAX_TIMELESS {
                 look(trace_low, &mut best)?;
             }
         }
@@ -70,7 +70,7 @@ pub(super) fn search(
     Ok(best.traces.into_values().rev().collect())
 }
 
-/// Traces that have a span before the end of a scan's time, and what is looked for soon after it.
+/// Traces with a span before the end of the time window and a match soon after it.
 fn across_the_end(snapshot: &Snapshot, scan: Scan<'_>) -> Result<Vec<u64>, StoreError> {
     let lows = |scan: Scan<'_>| -> Result<HashSet<u64>, StoreError> {
         let mut lows = HashSet::new();
@@ -91,7 +91,7 @@ fn across_the_end(snapshot: &Snapshot, scan: Scan<'_>) -> Result<Vec<u64>, Store
     Ok(after.intersection(&before).copied().collect())
 }
 
-/// The part of a query by which the fewest rows and traces have to be read, by a look at the latest spans.
+/// The condition for which the fewest rows and traces must be read, estimated from the latest spans.
 fn cheapest<'q>(snapshot: &Snapshot, query: &'q TraceQuery) -> Result<Part<'q>, StoreError> {
     let parts = Part::all(query);
     if parts.len() < 2 {
@@ -109,7 +109,7 @@ fn cheapest<'q>(snapshot: &Snapshot, query: &'q TraceQuery) -> Result<Part<'q>, 
     Ok(parts.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or(Part::Any))
 }
 
-/// The other parts of a query, in the numbers of each slice.
+/// The other conditions of a query, with the numbers of each slice.
 struct Others<'q> {
     parts: Vec<Part<'q>>,
     slices: Vec<(Arc<Slice>, Vec<Numbered<'q>>)>,
@@ -128,8 +128,8 @@ impl<'q> Others<'q> {
         Self { parts, slices }
     }
 
-    /// Whether each part may hold for some span of a trace: most parts can be seen from the entries alone,
-    /// and of the rows only those of the service are read for a tag. Loading the trace would read them all.
+    /// Whether each condition may hold for some span of a trace: most can be decided from the entries alone,
+    /// and for a tag only rows of the service are read. Loading the trace would read them all.
     fn may_hold(&self, trace_low: u64) -> Result<bool, StoreError> {
         let mut open: Vec<bool> = vec![true; self.parts.len()];
         let mut to_ask = Vec::new();
@@ -150,7 +150,7 @@ impl<'q> Others<'q> {
         }
         for (place, at, row, entry) in to_ask {
             let (slice, numbered) = &self.slices[at];
-            if open[place] && slice.ask(&numbered[place], row, &entry)? {
+            if open[place] && slice.check_row(&numbered[place], row, &entry)? {
                 open[place] = false;
             }
         }
@@ -158,14 +158,14 @@ impl<'q> Others<'q> {
     }
 }
 
-/// The latest traces so far, by their start and id.
+/// The latest traces so far, by start and id.
 struct Best {
     limit: usize,
     traces: BTreeMap<(u64, u128), Vec<ReportedSpan>>,
 }
 
 impl Best {
-    /// Traces that start before this are not wanted any more.
+    /// Traces that start before this cannot be among the latest.
     fn floor(&self) -> u64 {
         if self.traces.len() < self.limit {
             return 0;

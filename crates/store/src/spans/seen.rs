@@ -1,16 +1,16 @@
-//! What searches offer for choice: services, their span names, whom they call, values of chosen tags.
+//! Names for autocompletion: services, their span names, the services they call, values of chosen tags.
 
 use std::collections::BTreeSet;
 
 use rusqlite::Connection;
 
-/// A service, with no text.
+/// A service; the text is empty.
 pub(super) const SERVICE: u8 = 0;
 /// The name of a span of the service.
 pub(super) const NAME: u8 = 1;
-/// A service on the other side.
+/// A service on the other side of a span.
 pub(super) const REMOTE: u8 = 2;
-/// The value of a tag; its key stands in the service's place.
+/// The value of a tag; its key takes the place of the service.
 pub(super) const TAG: u8 = 3;
 
 /// Adds all services.
@@ -23,7 +23,7 @@ pub(super) fn services(connection: &Connection, out: &mut BTreeSet<String>) -> r
     Ok(())
 }
 
-/// Adds the texts of one kind that a service has.
+/// Adds the texts of one kind for a service.
 pub(super) fn texts(
     connection: &Connection,
     kind: u8,
@@ -31,7 +31,7 @@ pub(super) fn texts(
     out: &mut BTreeSet<String>,
 ) -> rusqlite::Result<()> {
     let before = out.len();
-    // Zipkin's clients ask in lower case; OpenTelemetry's services may have capitals.
+    // Zipkin's clients query in lower case; OpenTelemetry's services may have capitals.
     for sql in [
         "SELECT text FROM seen WHERE service = ?1 AND kind = ?2",
         "SELECT text FROM seen WHERE service = ?1 COLLATE NOCASE AND kind = ?2",

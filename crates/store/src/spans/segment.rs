@@ -1,4 +1,4 @@
-//! About a thousand neighbouring rows, described so that most searches need not read them.
+//! Describes about a thousand consecutive rows, so that most searches need not read them.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use super::hash::{tag_term, word_term};
 use super::row::{Numbers, UNNUMBERED};
 use super::scan::FAILED;
 
-/// How many rows make a segment.
+/// Rows per segment.
 pub(super) const ROWS: usize = 1024;
 
-/// How many terms make one, however few the rows are.
-const MOST_TERMS: usize = 1 << 17;
+/// A segment also ends with this many terms, however few its rows are.
+const MAX_TERMS: usize = 1 << 17;
 
-/// What searches look at of one row.
+/// The part of a row that searches check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// 0 when the span has no start: whether it lies in a search's time is for the rest of its trace to say.
+    /// 0 if the span has no start: then the rest of its trace decides whether it is in the time window.
     pub(super) start_us: u64,
-    /// The lower half of the trace's id.
+    /// The lower half of the trace id.
     pub(super) trace_low: u64,
-    /// 0 when the span has no duration; longer ones than an hour count as an hour and some.
+    /// 0 if the span has no duration; anything above an hour is stored as slightly more than an hour.
     pub(super) duration_us: u32,
     pub(super) numbers: Numbers,
 }
@@ -29,7 +29,7 @@ pub(super) struct Entry {
 impl Entry {
     const BYTES: usize = 26;
 
-    pub(super) fn of(span: &ReportedSpan, numbers: Numbers) -> Self {
+    pub(super) fn from_span(span: &ReportedSpan, numbers: Numbers) -> Self {
         Self {
             start_us: span.start_us.unwrap_or_default(),
             trace_low: span.trace.0 as u64,
@@ -62,7 +62,7 @@ impl Entry {
     }
 }
 
-/// A duration as entries hold it.
+/// A duration in the resolution of entries.
 pub(super) fn short(duration_us: u64) -> u32 {
     u32::try_from(duration_us).unwrap_or(u32::MAX)
 }
@@ -72,14 +72,14 @@ pub(super) fn entries(columns: &[u8]) -> impl Iterator<Item = Entry> {
     columns.as_chunks::<{ Entry::BYTES }>().0.iter().map(Entry::read)
 }
 
-/// The rows of a trace among a segment's, counted from its first.
+/// The rows of a trace, relative to the first row of the segment.
 pub(super) fn rows_of(columns: &[u8], trace_low: u64) -> impl Iterator<Item = i64> {
     let wanted = trace_low.to_le_bytes();
     let rows = columns.as_chunks::<{ Entry::BYTES }>().0.iter().enumerate();
     rows.filter(move |(_, bytes)| bytes[8..16] == wanted).map(|(index, _)| index as i64)
 }
 
-/// The entries of a trace among a segment's, with their rows counted from its first.
+/// The entries of a trace, with rows relative to the first row of the segment.
 pub(super) fn entries_of(columns: &[u8], trace_low: u64) -> impl Iterator<Item = (i64, Entry)> {
     let wanted = trace_low.to_le_bytes();
     let rows = columns.as_chunks::<{ Entry::BYTES }>().0.iter().enumerate();
@@ -87,7 +87,7 @@ pub(super) fn entries_of(columns: &[u8], trace_low: u64) -> impl Iterator<Item =
     own.map(|(index, bytes)| (index as i64, Entry::read(bytes)))
 }
 
-/// A segment while its rows are written.
+/// A segment whose rows are being written.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     first: i64,
@@ -95,7 +95,7 @@ pub(super) struct Builder {
     terms: Vec<u32>,
 }
 
-/// A segment as it stands on disk.
+/// A segment as stored.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) first: i64,
@@ -114,7 +114,7 @@ impl Builder {
         if self.entries.is_empty() {
             self.first = row;
         }
-        self.entries.push(Entry::of(span, numbers));
+        self.entries.push(Entry::from_span(span, numbers));
         for (key, value) in &span.tags {
             self.terms.push(word_term(key));
             self.terms.push(tag_term(key, value));
@@ -125,12 +125,12 @@ impl Builder {
         self.terms.extend(span.annotations.iter().map(|(_, text)| word_term(text)));
     }
 
-    /// Whether it has enough rows.
+    /// Whether it is complete.
     pub(super) fn is_full(&self) -> bool {
-        self.entries.len() >= ROWS || self.terms.len() >= MOST_TERMS
+        self.entries.len() >= ROWS || self.terms.len() >= MAX_TERMS
     }
 
-    /// The segment of all rows so far, none when there are none; the next row begins another.
+    /// The segment of all rows so far, none without rows; the next row begins another one.
     pub(super) fn finish(&mut self) -> Option<Segment> {
         let rows = i64::try_from(self.entries.len()).ok().filter(|rows| *rows > 0)?;
         let starts = || self.entries.iter().map(|entry| entry.start_us);
@@ -141,7 +141,7 @@ impl Builder {
             let known = longest.entry(entry.numbers.service).or_default();
             *known = entry.duration_us.max(*known);
             let key = trace_key(entry.trace_low);
-            // Spans of a trace come close together, so most repetitions end here.
+            // Spans of a trace arrive close together, so most repetitions are caught here.
             if traces.last() != Some(&key) {
                 traces.push(key);
             }
@@ -169,7 +169,7 @@ impl Builder {
     }
 }
 
-/// The part of a trace id that segments remember.
+/// The part of a trace id that segments store.
 pub(super) fn trace_key(trace_low: u64) -> u32 {
     trace_low as u32
 }
@@ -180,24 +180,24 @@ fn sorted(values: &mut Vec<u32>) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// Reads numbers that [`Builder::finish`] has sorted.
+/// Reads numbers sorted by [`Builder::finish`].
 pub(super) fn numbers(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
-/// Whether a number is among those that [`Builder::finish`] has sorted.
+/// Whether a number is among those sorted by [`Builder::finish`].
 pub(super) fn contains(bytes: &[u8], number: u32) -> bool {
     bytes.as_chunks::<4>().0.binary_search_by_key(&number, |bytes| u32::from_le_bytes(*bytes)).is_ok()
 }
 
-/// What a reader keeps of a segment.
+/// What a reader keeps of a segment in memory.
 #[derive(Debug)]
 pub(super) struct Described {
-    /// Its number in the slice.
+    /// The number of the segment in its slice.
     pub(super) id: i64,
     pub(super) first: i64,
     pub(super) last: i64,
-    /// 0 when a span has no start.
+    /// 0 if some span has no start.
     pub(super) min_us: u64,
     pub(super) max_us: u64,
     /// Each service with its longest span.
@@ -220,7 +220,7 @@ impl Described {
         })
     }
 
-    /// The longest span of a service here, or of any; none when the service has no span here.
+    /// The longest span of a service, or of any; none if the service has no span here.
     pub(super) fn longest(&self, service: Option<&[u16]>) -> Option<u32> {
         let is_of =
             |number: u16| number == UNNUMBERED || service.is_none_or(|numbers| numbers.contains(&number));
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_tells_what_its_rows_hold() {
+    fn a_segment_describes_its_rows() {
         let mut builder = Builder::default();
         assert!(builder.finish().is_none());
         for n in 0..10u16 {

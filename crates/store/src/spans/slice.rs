@@ -172,8 +172,8 @@ impl Slice {
     }
 
     /// Whether a row is what a scan looks for, by reading as little of it as that takes.
-    pub(super) fn ask(&self, scan: &Numbered<'_>, row: i64, entry: &Entry) -> Result<bool, StoreError> {
-        self.lock().ask(scan, row, entry).map_err(self.failed())
+    pub(super) fn check_row(&self, scan: &Numbered<'_>, row: i64, entry: &Entry) -> Result<bool, StoreError> {
+        self.lock().check_row(scan, row, entry).map_err(self.failed())
     }
 
     /// What a scan looks for in a part, the latest first.
@@ -333,7 +333,7 @@ impl Inner {
     }
 
     /// Whether a row is what a scan looks for.
-    fn ask(&self, scan: &Numbered<'_>, row: i64, entry: &Entry) -> rusqlite::Result<bool> {
+    fn check_row(&self, scan: &Numbered<'_>, row: i64, entry: &Entry) -> rusqlite::Result<bool> {
         match scan.scan.part {
             // Mostly it is only the tags that have to be looked at.
             Part::Term(key, value) if entry.numbers.service != UNNUMBERED => {
@@ -359,7 +359,7 @@ impl Inner {
             let fits = match scan.test(&entry) {
                 Answer::No => false,
                 Answer::Yes => true,
-                Answer::Ask => self.ask(scan, first + index as i64, &entry)?,
+                Answer::Ask => self.check_row(scan, first + index as i64, &entry)?,
             };
             if fits {
                 found.push((if entry.start_us == 0 { TIMELESS } else { entry.start_us }, entry.trace_low));

@@ -85,7 +85,7 @@ fn what_is_larger_than_all_room_is_taken_alone_when_its_sender_waits() {
 }
 
 #[test]
-fn all_who_wait_for_a_lost_batch_are_told() {
+fn every_waiter_learns_of_a_lost_batch() {
     let queue = queue(10, 1000);
     queue.record(13, ONE);
     let acks = [queue.submit(1, ONE).unwrap(), queue.submit(2, ONE).unwrap()];
@@ -98,7 +98,7 @@ fn all_who_wait_for_a_lost_batch_are_told() {
 }
 
 #[test]
-fn a_batch_that_nobody_waited_for_is_told_at_the_next_flush() {
+fn an_unawaited_lost_batch_is_reported_at_the_next_flush() {
     let (ready, go_on) = mpsc::channel::<()>();
     let bounds = Bounds { items: 10, bytes: 1000, gather: Duration::ZERO, enough: 1 };
     let writer = Writer::start("test", Queue::new(Path::new("x"), bounds), move |queue| {

@@ -146,7 +146,7 @@ fn links_count_where_the_trace_begins() {
 }
 
 #[test]
-fn names_are_each_told_once_and_to_whom_they_belong() {
+fn names_are_listed_once_with_their_services() {
     let server = Server::start();
     assert_eq!(server.get("/api/v2/services").json(), json!([]));
     server.put(&json!(spans(
@@ -174,7 +174,7 @@ fn names_are_each_told_once_and_to_whom_they_belong() {
 }
 
 #[test]
-fn values_of_chosen_tags_are_told_once_and_of_others_never() {
+fn values_of_chosen_tags_are_listed_once_and_no_others() {
     let keys = vec!["environment".to_owned(), "region".to_owned()];
     let store = SpanStoreOptions { tag_values: keys.clone(), ..SpanStoreOptions::default() };
     let server = Server::with(store, ServeOptions { tag_values: keys, ..ServeOptions::default() });
@@ -284,7 +284,7 @@ fn what_was_sent_twice_is_there_once() {
 }
 
 #[test]
-fn what_is_no_route_or_no_method_is_told() {
+fn unknown_routes_and_methods_are_rejected() {
     let server = Server::start();
     for (method, path, status) in [
         ("GET", "/api/v2/nothing", 404),

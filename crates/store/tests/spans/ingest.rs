@@ -116,12 +116,12 @@ fn metrics_are_kept_with_the_service_they_are_about() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_what_is_good_is_kept() {
+fn invalid_spans_are_reported_and_valid_ones_kept() {
     let server = Server::start();
     let mixed = r#"[{"traceId":"a","id":"1"},{"traceId":"zz","id":"1"},{"id":"1"},{"traceId":"a","id":"2"}]"#;
     let answer = server.post("/api/v2/spans", JSON, mixed);
     assert_eq!(answer.status, 400);
-    assert!(answer.text().contains("2 of 4 were not taken"), "{}", answer.text());
+    assert!(answer.text().contains("2 of 4 were rejected"), "{}", answer.text());
     assert_eq!(server.get("/api/v2/trace/a").json().as_array().unwrap().len(), 2);
     for (content_type, body, status) in [
         (JSON, "{}", 400),
@@ -173,7 +173,7 @@ fn bodies_are_bounded_before_and_after_decompression() {
 }
 
 #[test]
-fn a_full_queue_is_told_and_nothing_acknowledged_is_missing() {
+fn a_full_queue_is_reported_and_no_acknowledged_span_is_missing() {
     let store = SpanStoreOptions { queued_spans: 1, ..SpanStoreOptions::default() };
     let server = Server::with(store, ServeOptions::default());
     let (mut taken, mut refused) = (0, 0);

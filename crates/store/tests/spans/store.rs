@@ -202,7 +202,7 @@ fn retention_removes_the_oldest_files() {
 }
 
 #[test]
-fn a_second_writer_is_told_who_writes() {
+fn a_second_writer_is_rejected_with_the_owner() {
     let folder = tempfile::tempdir().unwrap();
     let _first = open(folder.path(), 10);
     let error = SpanStore::open(folder.path(), SpanStoreOptions::default()).unwrap_err();

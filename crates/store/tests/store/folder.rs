@@ -15,16 +15,16 @@ fn campaigns_are_found_by_prefix_and_removed_by_age() {
         store.campaigns().unwrap().iter().map(|campaign| campaign.meta.id.to_string()).collect()
     };
     assert_eq!(ids(&store), ["aa11-1", "bb33-1", "aa22-1"]);
-    assert_eq!(store.campaign_by("bb").unwrap().meta, meta("bb33-1", 2));
+    assert_eq!(store.find_campaign("bb").unwrap().meta, meta("bb33-1", 2));
     for (prefix, kind) in [
         ("aa", StoreErrorKind::Ambiguous),
         ("cc", StoreErrorKind::NotFound),
         ("", StoreErrorKind::Invalid),
         ("../x", StoreErrorKind::Invalid),
     ] {
-        assert_eq!(store.campaign_by(prefix).unwrap_err().kind, kind, "{prefix}");
+        assert_eq!(store.find_campaign(prefix).unwrap_err().kind, kind, "{prefix}");
     }
-    let ambiguous = store.campaign_by("aa").unwrap_err();
+    let ambiguous = store.find_campaign("aa").unwrap_err();
     assert_eq!(ambiguous.source.to_string(), "`aa` may be `aa11-1`, `aa22-1`");
     assert_eq!(store.campaign(meta("aa11-1", 9)).unwrap_err().kind, StoreErrorKind::InUse);
 
@@ -47,7 +47,8 @@ fn damage_is_an_error_of_its_kind() {
         let path = campaign.join(file);
         let before = std::fs::read(&path).unwrap();
         std::fs::write(&path, text).unwrap();
-        let found = store.campaign_by("aa").and_then(|c| c.reader()).map(|_| ()).map_err(|error| error.kind);
+        let found =
+            store.find_campaign("aa").and_then(|c| c.reader()).map(|_| ()).map_err(|error| error.kind);
         std::fs::write(&path, before).unwrap();
         found
     };

@@ -112,7 +112,7 @@ async fn runs_logs_events_and_report() {
     campaign.put_report(&vec![1, 2]).unwrap();
     campaign.flush().await.unwrap();
 
-    let found = store.campaign_by("7f3a").unwrap();
+    let found = store.find_campaign("7f3a").unwrap();
     let reader = found.reader().unwrap();
     let run = reader.run(&ids[1]).unwrap().unwrap();
     assert_eq!((run.trial, run.outcome.as_str(), run.json.as_str()), (TrialId::chosen(2), "pass", "{}"));
@@ -184,7 +184,7 @@ fn flushed_spans_survive_a_kill() {
         .spawn()
         .unwrap();
     let flushed = || {
-        let campaign = store.campaign_by("dead").ok()?;
+        let campaign = store.find_campaign("dead").ok()?;
         Some(campaign.events::<String>(0).ok()?.events.last()?.at_us)
     };
     // Reading works while the child writes.
@@ -192,7 +192,7 @@ fn flushed_spans_survive_a_kill() {
         assert!(child.try_wait().unwrap().is_none(), "the child ended by itself");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let campaign = store.campaign_by("dead").unwrap();
+    let campaign = store.find_campaign("dead").unwrap();
     assert!(campaign.is_live());
     assert!(campaign.reader().unwrap().span_count().unwrap() >= 5_000);
     child.kill().unwrap();

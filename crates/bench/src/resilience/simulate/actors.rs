@@ -1,8 +1,8 @@
-//! The paper's generated systems: actors that count and pass on what they are told (section 5.1).
+//! The paper's generated systems: actors that count and forward updates (section 5.1).
 //!
-//! Fifty actors, messages only to higher numbers. Each counts the updates it has not seen before, tells
-//! its successors, and confirms; its counter must equal the number of ways from actor 0. A defect in
-//! idempotence skips the look at what was seen; one in persistence loses the counter in a restart.
+//! Fifty actors, messages only to higher numbers. Each counts the updates it has not seen before, informs
+//! its successors, and confirms; its counter must equal the number of paths from actor 0. A defect in
+//! idempotence skips the check for duplicates; one in persistence loses the counter in a restart.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -14,31 +14,31 @@ use super::systems::System;
 use crate::random::{Random, mix};
 use faultscope_search::resilience::{Clues, Scope, Targets};
 
-/// What is wrong.
+/// The defects of a system.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Defects {
     /// Actors with a defect.
     pub actors: Vec<usize>,
-    /// The only perturbation that shows it; any at these actors does when there is none.
+    /// The only perturbation that triggers it; if none, any at these actors does.
     pub trigger: Option<usize>,
-    /// Instead: two perturbations that only together are not borne.
+    /// Instead: two perturbations that are tolerated alone but not together.
     pub pair: Option<(usize, usize)>,
 }
 
-/// What the test asserts, and what is known of a failed assertion.
+/// What the test asserts, and what it reports about a failed assertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asserted {
-    /// Every counter, in the order of the actors; the first that is wrong is told.
+    /// Every counter, in the order of the actors; the first wrong one is reported.
     First,
-    /// Every counter; all that are wrong are told.
+    /// Every counter; all wrong ones are reported.
     All,
-    /// Every counter; only the verdict is told.
+    /// Every counter; only the verdict is reported.
     Verdict,
-    /// The counters of actors without successors; all that are wrong are told.
+    /// The counters of actors without successors; all wrong ones are reported.
     Sinks,
 }
 
-/// A system with defects, its targets, and how it runs.
+/// A system with defects, its targets, and its behaviour.
 #[derive(Debug, Clone)]
 pub struct Mutant {
     system: System,
@@ -49,7 +49,7 @@ pub struct Mutant {
     about: Vec<(usize, bool)>,
     /// What can be perturbed.
     pub targets: Targets,
-    /// What is wrong.
+    /// The defects.
     pub defects: Defects,
     /// What is asserted.
     pub asserted: Asserted,
@@ -57,9 +57,9 @@ pub struct Mutant {
 
 struct Message {
     to: usize,
-    /// The update of an unperturbed run; none for what a duplicate causes.
+    /// The update of an unperturbed run; none for those that a duplicate causes.
     update: Option<usize>,
-    /// Sender and its number for the delivery; none for a confirmation.
+    /// Sender and delivery number; none for a confirmation.
     delivery: Option<(usize, u32)>,
 }
 
@@ -116,7 +116,7 @@ impl Mutant {
         Self { ways: system.ways(), system, updates, about, targets, defects, asserted }
     }
 
-    /// The same with these defects.
+    /// The system with these defects.
     pub fn with(&self, defects: Defects, asserted: Asserted) -> Self {
         Self { defects, asserted, ..self.clone() }
     }
@@ -132,7 +132,7 @@ impl Mutant {
         number.and_then(|number| self.system.successors.get(number)).is_some_and(Vec::is_empty)
     }
 
-    /// The place of an actor of this number among the targets' actors.
+    /// The index of an actor among the targets' actors.
     pub fn place(&self, actor: usize) -> Option<usize> {
         self.targets.actor(&name(actor))
     }
@@ -161,7 +161,7 @@ impl Mutant {
         (failure(format!("error@[{}]", name(first))), Clues { blamed, ..Clues::default() })
     }
 
-    /// The actors whose counters are wrong in the end.
+    /// The actors with wrong counters in the end.
     fn wrong(&self, set: &DeltaSet, seed: u64) -> Vec<usize> {
         let mut random = Random::new(mix(seed));
         let mut actors = vec![Actor::default(); self.system.successors.len()];
@@ -226,7 +226,7 @@ impl Mutant {
             return;
         };
         if self.system.kind == Kind::Restart && chosen.contains(&about) && breaks(message.to, about) {
-            // The journal gives back what was seen, but nobody counts again.
+            // The journal restores what was seen, but the counter is not recomputed.
             actors[message.to].counter = 0;
         }
     }

@@ -1,4 +1,4 @@
-//! Simulated systems with known defects, and a loop that lets a search explore them.
+//! Simulated systems with known defects, and a loop in which a search explores them.
 
 mod actors;
 mod services;
@@ -17,19 +17,19 @@ use faultscope_search::Ticket;
 use faultscope_search::resilience::Clues;
 use faultscope_search::{Search, SlotView, Standing};
 
-/// What an exploration cost and found.
+/// The cost and the result of an exploration.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Explored {
-    /// Trials that were run.
+    /// Number of trials.
     pub trials: u32,
     /// Rounds of as many trials as there are slots.
     pub rounds: u32,
-    /// What the search says at its end.
+    /// The final state of the search.
     pub standing: Standing,
 }
 
-/// Lets a search explore what `run` answers, all trials of a round taking the same time, until it is done
-/// or so many trials were run.
+/// Lets a search explore what `run` answers, with equal durations, until it is done
+/// or the limit of trials is reached.
 pub fn explore(
     search: &mut dyn Search,
     slots: u16,

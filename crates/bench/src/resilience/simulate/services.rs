@@ -1,4 +1,4 @@
-//! Trees of services that call one another, with defects in how they bear failures.
+//! Trees of services that call each other, with defects in how they tolerate failures.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::failure;
 use crate::random::{Random, mix};
 use faultscope_search::resilience::{Clues, SeenCall};
 
-/// What a service does when a call fails.
+/// What a service does if a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
     /// It fails as well.
@@ -18,21 +18,21 @@ pub enum Fallback {
     Degrade,
     /// It answers as if nothing had happened: data is lost.
     Lose,
-    /// It asks another service, and fails when that fails.
+    /// It calls another service, and fails if that fails.
     Instead(usize),
-    /// It asks another service, and when that fails answers as if nothing had happened.
+    /// It calls another service, and if that fails answers as if nothing had happened.
     InsteadOrLose(usize),
 }
 
 /// Services, the first of which the test calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
-    /// For each service its calls, and what it does when one fails.
+    /// For each service its calls, and what it does if one fails.
     pub calls: Vec<Vec<(usize, Fallback)>>,
 }
 
 impl Tree {
-    /// Draws a tree of so many services, some with fallbacks, with so many defects of one failed call and
+    /// Draws a tree of services, some with fallbacks, with `single` defects of one failed call and `double`
     /// of two.
     pub fn generate(seed: u64, services: usize, single: usize, double: usize) -> Self {
         let mut random = Random::new(mix(seed));
@@ -61,7 +61,7 @@ impl Tree {
         Self { calls }
     }
 
-    /// Runs the test with these perturbations: it fails when data is lost without a word.
+    /// Runs the test with these perturbations: it fails if data is lost silently.
     pub fn run(&self, perturbations: &[Perturbation]) -> (Outcome, Clues) {
         let faults: HashMap<&TargetId, Kind> = perturbations.iter().map(|p| (&p.target, p.kind)).collect();
         let (mut seen, mut lost) = (Vec::new(), false);
@@ -122,7 +122,7 @@ impl Tree {
         answer != "error"
     }
 
-    /// How many sets of at most two failed calls there are: what trying all of them takes.
+    /// The number of sets of at most two failed calls: the trials of an exhaustive search.
     pub fn enumeration(&self, kinds: usize) -> usize {
         let fallbacks = self
             .calls

@@ -1,4 +1,4 @@
-//! Who tells whom in the paper's generated systems: read, written and made up.
+//! The message graphs of the paper's generated systems: parsed, written and drawn.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::{Random, mix};
 
-/// Who tells whom.
+/// The message graph of a system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct System {
-    /// For each actor its successors, all of higher numbers.
+    /// For each actor its successors, all with higher numbers.
     pub successors: Vec<Vec<usize>>,
-    /// What its tests are perturbed with.
+    /// The kind of perturbation of its tests.
     pub kind: Kind,
 }
 
-/// A file that holds no systems.
+/// A file without valid systems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemError(pub String);
 
@@ -28,11 +28,11 @@ impl std::fmt::Display for SystemError {
 
 impl std::error::Error for SystemError {}
 
-/// How many actors a system has.
+/// Actors per system.
 const ACTORS: usize = 50;
 
 /// The most updates of a system from a file.
-const MOST_UPDATES: usize = 100_000;
+const MAX_UPDATES: usize = 100_000;
 
 #[derive(Serialize, Deserialize)]
 struct Raw {
@@ -41,19 +41,19 @@ struct Raw {
 }
 
 impl System {
-    /// Reads systems: a list of `{"kind": "dup" | "restart", "adj": {"0": [1, 2], ...}}`.
+    /// Parses systems: a list of `{"kind": "dup" | "restart", "adj": {"0": [1, 2], ...}}`.
     pub fn read(text: &str) -> Result<Vec<Self>, SystemError> {
         let raw: Vec<Raw> = serde_json::from_str(text).map_err(|e| SystemError(e.to_string()))?;
         raw.into_iter().enumerate().map(|(number, raw)| Self::check(number, raw)).collect()
     }
 
-    /// Writes systems as [`Self::read`] reads them.
+    /// Writes systems in the format of [`Self::read`].
     pub fn write(systems: &[Self]) -> String {
         let raw = |system: &Self| Raw {
             kind: system.kind.to_string(),
             adj: system.successors.iter().cloned().enumerate().filter(|(_, to)| !to.is_empty()).collect(),
         };
-        // Numbers and words can always be written.
+        // Numbers and words can always be serialized.
         serde_json::to_string(&systems.iter().map(raw).collect::<Vec<_>>()).unwrap_or_default()
     }
 
@@ -74,13 +74,13 @@ impl System {
         }
         let system = Self { successors, kind };
         let updates = system.ways().iter().skip(1).fold(0usize, |sum, &ways| sum.saturating_add(ways));
-        if updates > MOST_UPDATES {
-            return Err(error(format!("{updates} updates are more than {MOST_UPDATES}")));
+        if updates > MAX_UPDATES {
+            return Err(error(format!("{updates} updates are more than {MAX_UPDATES}")));
         }
         Ok(system)
     }
 
-    /// Draws a system with about so many updates: 80 to 140 pairs, a lower sender for every orphan (the
+    /// Draws a system with about this many updates: 80 to 140 pairs, a lower sender for every orphan (the
     /// paper's have 99 to 141 pairs in all), again until the size is within 10 %.
     pub fn generate(seed: u64, updates: usize, kind: Kind) -> Self {
         let mut random = Random::new(mix(seed));
@@ -125,7 +125,7 @@ impl System {
             .collect()
     }
 
-    /// For each actor, the number of ways from actor 0: its final counter.
+    /// For each actor, the number of paths from actor 0: its final counter.
     pub fn ways(&self) -> Vec<usize> {
         let mut ways = vec![0usize; self.successors.len()];
         ways[0] = 1;
@@ -137,7 +137,7 @@ impl System {
         ways
     }
 
-    /// How many updates actors send one another.
+    /// The number of updates that actors send each other.
     pub fn updates(&self) -> usize {
         self.ways().iter().skip(1).sum()
     }

@@ -1,4 +1,4 @@
-//! The report as JUnit XML: a failing test case for each cause, so that a build server shows it.
+//! The report as JUnit XML: a failing test case for each cause, so that CI shows it.
 
 use std::fmt::Write as _;
 
@@ -55,7 +55,7 @@ pub(super) fn render(document: &Document) -> String {
         );
     }
     if report.causes.is_empty() {
-        // A failure without deltas is one of the service; anything else says nothing about the system.
+        // A failure without deltas is one of the service; other verdicts say nothing about the system.
         let (element, kind) = match report.verdict {
             Verdict::FailsAlready => ("failure", "fails_already"),
             _ => ("error", "undecided"),
@@ -75,7 +75,7 @@ pub(super) fn render(document: &Document) -> String {
     )
 }
 
-/// Text for XML: markup is escaped, and what XML cannot hold is replaced.
+/// Escapes text for XML and replaces characters that XML cannot contain.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {

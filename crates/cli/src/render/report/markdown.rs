@@ -128,7 +128,7 @@ fn tree(calls: &[TreeCall]) -> String {
     calls.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Text that stays text: nothing of it is taken as Markdown or HTML.
+/// Escapes text so that none of it is taken as Markdown or HTML.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {
@@ -141,7 +141,7 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// Code in a line, with as many ticks as it takes.
+/// Inline code, with as many backticks as needed.
 fn code(text: &str) -> String {
     let ticks = "`".repeat(1 + longest_run(text));
     let text = text.replace(['\n', '\r'], " ");
@@ -154,7 +154,7 @@ fn fenced(text: &str) -> String {
     format!("{fence}\n{text}\n{fence}\n")
 }
 
-/// A bar would end a cell, also inside code.
+/// A table cell: a bar would end it, even inside code.
 fn cell(text: &str) -> String {
     text.replace("\\|", "|").replace('|', "\\|")
 }

@@ -10,21 +10,21 @@ use faultscope_engine::debug::Document;
 
 use crate::error::CommandError;
 
-/// The form of a report file.
+/// The format of a report file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// One page that needs nothing else.
+    /// A self-contained page.
     Html,
     /// Everything, for programs.
     Json,
     /// For issues and chats.
     Md,
-    /// For build servers: a test case for each cause.
+    /// For CI: a test case for each cause.
     Junit,
 }
 
 impl Format {
-    /// The usual ending of such a file.
+    /// The usual extension of such a file.
     pub(crate) fn ending(self) -> &'static str {
         match self {
             Self::Html => "html",
@@ -34,7 +34,7 @@ impl Format {
         }
     }
 
-    /// The report in this form.
+    /// Renders the report in this format.
     pub(crate) fn render(self, document: &Document) -> Result<String, CommandError> {
         Ok(match self {
             Self::Html => faultscope_console::debug_report(document),

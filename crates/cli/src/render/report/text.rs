@@ -1,4 +1,4 @@
-//! What a debug campaign found, on the terminal.
+//! The result of a debug campaign on the terminal.
 
 use faultscope_engine::debug::{DebugReport, Document, NamedDelta, RoundCounts};
 use faultscope_engine::views::{CauseView, Certainty, DebugView, FolderOption, SmallestSet};
@@ -9,10 +9,10 @@ use crate::printer::Printer;
 use crate::render::table::Table;
 use crate::render::time;
 
-/// Deltas of an unfinished answer that are shown.
-const MOST_SHOWN: usize = 12;
+/// The most deltas that are shown of an unfinished answer.
+const MAX_SHOWN: usize = 12;
 
-/// A stored campaign: failure, causes, evidence, rounds; `at` leads `runs` to where it is stored.
+/// A stored campaign: failure, causes, evidence, rounds; `at` is the option with which `runs` finds it.
 pub(crate) fn show(document: &Document, at: &FolderOption, printer: &Printer) {
     let report = &document.report;
     printer.line(format!(
@@ -28,14 +28,14 @@ pub(crate) fn show(document: &Document, at: &FolderOption, printer: &Printer) {
     printer.line(printer.dim(&format!("took {}", show_duration(report.took))));
 }
 
-/// What fails, and how often.
+/// The failure, and how often it occurs.
 pub(crate) fn failure(report: &DebugReport, printer: &Printer) {
     if let Some(signature) = &report.signature {
         printer.line(format!("failure: {signature}"));
     }
     if let Some(flaky) = report.calibration.filter(|known| known.rate < 1.0) {
         printer.line(format!(
-            "It shows only at times: {} of {} failed (the search reckons with at least {:.0} %)",
+            "It is flaky: {} of {} failed (the search assumes at least {:.0} %)",
             flaky.failed,
             count(flaky.tried, "start-up check"),
             100.0 * flaky.rate,
@@ -43,7 +43,7 @@ pub(crate) fn failure(report: &DebugReport, printer: &Printer) {
     }
 }
 
-/// Causes with their commands, what is known beyond them, and the evidence.
+/// Causes with commands to reproduce them, and the evidence.
 pub(crate) fn found(report: &DebugReport, at: &FolderOption, printer: &Printer) {
     let view = DebugView::new(report, at);
     if report.causes.len() > 1 {
@@ -91,7 +91,7 @@ fn evidence(report: &DebugReport, printer: &Printer) {
         printer.line(format!("  passing  {passing}"));
     }
     if let Some(start) = &report.start {
-        let lines = if start.last_lines.is_empty() { "without a word" } else { "its last lines:" };
+        let lines = if start.last_lines.is_empty() { "it printed nothing" } else { "its last lines:" };
         let said = format!("Evidence: {} {}, {lines}", start.instance, start.reason);
         printer.line(printer.strong(&said));
         start.last_lines.iter().for_each(|line| printer.line(format!("  | {line}")));
@@ -113,9 +113,9 @@ fn show_smallest(smallest: SmallestSet<'_>, report: &DebugReport, printer: &Prin
     let SmallestSet { deltas, proof, unproven } = smallest;
     let all = count(report.deltas, "delta");
     printer.line(printer.strong(&format!("Smallest failing set so far: {} of {all}", deltas.len())));
-    show_deltas(&deltas[..deltas.len().min(MOST_SHOWN)], printer);
-    if deltas.len() > MOST_SHOWN {
-        printer.line(format!("  and {} more", deltas.len() - MOST_SHOWN));
+    show_deltas(&deltas[..deltas.len().min(MAX_SHOWN)], printer);
+    if deltas.len() > MAX_SHOWN {
+        printer.line(format!("  and {} more", deltas.len() - MAX_SHOWN));
     }
     let proven = match proof {
         Proof::Given => "all deltas together fail".to_owned(),
@@ -154,7 +154,7 @@ fn show_cause(shown: &CauseView<'_>, report: &DebugReport, printer: &Printer) {
     }
 }
 
-/// The paper's Table 4, and its Figure 4 a line for each round.
+/// Table 4 of the paper, and its Figure 4 with a line for each round.
 fn rounds(rounds: &[RoundCounts], printer: &Printer) {
     if rounds.is_empty() {
         return;
@@ -172,7 +172,7 @@ fn rounds(rounds: &[RoundCounts], printer: &Printer) {
     printer.line(table);
 }
 
-/// `1/2(18) fail  2/2(18) cancelled`, as far as a line goes.
+/// `1/2(18) fail  2/2(18) cancelled`, as many as fit into a line.
 fn tasks(round: &RoundCounts) -> String {
     const SHOWN: usize = 6;
     let one =

@@ -196,7 +196,7 @@ impl Reduction<'_> {
             (TestBody::Steps(steps), _) => Some(Source {
                 from: "the steps of the test".to_owned(),
                 format: None,
-                input: Input::of_steps(steps).map_err(|e| e.to_string()),
+                input: Input::from_steps(steps).map_err(|e| e.to_string()),
             }),
             (_, Some(given)) => {
                 let path = session.options.root.join(&given.file);

@@ -1,4 +1,4 @@
-//! What callers saw of their calls, in a form that two runs can be compared by.
+//! The responses that callers got, in a form in which two runs can be compared.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use faultscope_model::outcome::normalise;
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::run::CallSeen;
 
-/// Hexadecimal digits of a body's digest that are kept: enough to tell the answers of one test apart.
+/// Hexadecimal digits of a body's digest: enough to distinguish the responses of one test.
 const BODY_DIGITS: usize = 8;
 
-/// What callers saw of the calls that the test led to, in the order of their first attempts.
+/// The responses to the calls of a test, in the order of their first attempts.
 pub(crate) fn calls_of(spans: &[Span]) -> Vec<CallSeen> {
     let mut calls: Vec<CallSeen> = Vec::new();
     let mut places: BTreeMap<&TargetId, usize> = BTreeMap::new();
@@ -32,7 +32,7 @@ pub(crate) fn calls_of(spans: &[Span]) -> Vec<CallSeen> {
     calls
 }
 
-/// What a caller saw, such that it is the same in the next run: ids and times in a body do not count.
+/// A summary of a response that is the same in the next run: ids and times in a body are masked.
 fn answer_of(span: &Span) -> String {
     let mut words: Vec<String> = Vec::new();
     words.extend(span.status.map(|status| status.to_string()));
@@ -41,7 +41,7 @@ fn answer_of(span: &Span) -> String {
     match span.payload.as_ref().filter(|_| span.error.is_none()) {
         Some(payload) => {
             let body = normalise(&String::from_utf8_lossy(&payload.response_body));
-            words.push(Digest::of_bytes(body.as_bytes()).to_string()[..BODY_DIGITS].to_owned());
+            words.push(Digest::hash_bytes(body.as_bytes()).to_string()[..BODY_DIGITS].to_owned());
         }
         None => words.push(format!("{} bytes", span.response_bytes)),
     }

@@ -1,4 +1,4 @@
-//! The two files through which a test's own process is perturbed and says what happened.
+//! The two files through which a test's own process is perturbed and reports what happened.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,8 +10,8 @@ use faultscope_model::{CampaignId, SlotId};
 
 use crate::drive::tests::{REPORTS, Report, report_folder};
 
-/// The largest trace that is read.
-const MOST_TRACE: u64 = 256 << 20;
+/// The largest trace file that is read.
+const MAX_TRACE: u64 = 256 << 20;
 
 /// The files of one trial, removed with it.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct ProcessFiles {
 }
 
 impl ProcessFiles {
-    /// Writes the perturbations where a test of this slot finds them.
+    /// Writes the perturbations into the slot's folder.
     pub(super) fn write(
         campaign: &CampaignId,
         slot: SlotId,
@@ -38,7 +38,7 @@ impl ProcessFiles {
         Ok(files)
     }
 
-    /// The variables by which a command finds them.
+    /// The variables that point a command to them.
     pub(super) fn env(&self) -> BTreeMap<String, String> {
         let text = |report: &Report| report.0.to_string_lossy().into_owned();
         BTreeMap::from([
@@ -47,14 +47,14 @@ impl ProcessFiles {
         ])
     }
 
-    /// The messages that the process recorded; none when it has no adapter.
+    /// The messages that the process recorded; empty if it has no adapter.
     pub(super) fn read_messages(&self) -> Result<Vec<Event>, String> {
         let size = match std::fs::metadata(&self.trace.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             found => found.map_err(|e| e.to_string())?.len(),
         };
-        if size > MOST_TRACE {
-            return Err(format!("it has {size} bytes, more than {MOST_TRACE}"));
+        if size > MAX_TRACE {
+            return Err(format!("it has {size} bytes, more than {MAX_TRACE}"));
         }
         let bytes = std::fs::read(&self.trace.0).map_err(|e| e.to_string())?;
         let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;

@@ -1,5 +1,5 @@
-//! Which failures of a perturbed test count as honest: the file says so, or the test itself was told that
-//! something does not work.
+//! Which failures of a perturbed test are acceptable: those that the file declares as degraded, or that follow from an
+//! error the test itself received.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use faultscope_model::outcome::{Ending, TestResult};
 use faultscope_model::perturbation::TargetId;
 use regex::Regex;
 
-/// What gRPC says where HTTP has a status of 500 and above: unknown, deadline exceeded, internal, unavailable.
+/// The gRPC statuses that correspond to HTTP 500 and above: unknown, deadline exceeded, internal, unavailable.
 const GRPC_ERRORS: [u16; 4] = [2, 4, 13, 14];
 
-/// Whether a failure is an answer that the file calls degraded; where it says nothing, an honest error is:
-/// to a step, or to a request that a command itself made.
+/// Whether a failure is a degraded response by the file. If the file says nothing, an error response to a step, or
+/// to a request that a command itself made, counts as degraded.
 pub(crate) fn is_degraded(tests: &[TestCase], result: &TestResult, got_error: bool) -> bool {
     let Some(failure) = &result.failure else { return false };
     let declared = test_named(tests, &result.test).and_then(|test| test.degraded);
@@ -29,7 +29,7 @@ pub(crate) fn is_degraded(tests: &[TestCase], result: &TestResult, got_error: bo
     }
 }
 
-/// Calls of the test itself that ended in an error, after all attempts.
+/// Calls of the test itself whose last attempt ended in an error.
 pub(crate) fn errors_of_test(spans: &[Span]) -> BTreeSet<TargetId> {
     let mut last: BTreeMap<&TargetId, bool> = BTreeMap::new();
     for span in spans {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_were_told_of_an_error_fail_honestly_unless_the_file_says_otherwise() {
+    fn commands_that_got_an_error_are_degraded_unless_the_file_says_otherwise() {
         let text = "name: x\ntests: [{ name: a, run: [t] }, { name: b, run: [t], degraded: '' }]\n";
         let tests = Application::read_alone(text, "x.yaml").unwrap().tests;
         let result = |test: &str, ending| TestResult {

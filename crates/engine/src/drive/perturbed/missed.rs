@@ -1,4 +1,4 @@
-//! What was asked for and not carried out, and why.
+//! Requested perturbations that had no effect, and why.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use faultscope_model::{Circumstance, NotApplied, Outcome};
 
 use super::{PerturbedTests, TrialTrace};
 
-/// A trial in which not everything was carried out shows nothing about what was asked.
+/// A trial in which some perturbation had no effect shows nothing about the requested set.
 pub(super) fn unresolved(trace: &TrialTrace, missed: &[Missed]) -> Option<Outcome> {
     let reason = match (&trace.unreadable, missed) {
         (Some(problem), _) => Unresolved::TraceUnreadable { problem: problem.clone() },
@@ -24,7 +24,7 @@ pub(super) fn unresolved(trace: &TrialTrace, missed: &[Missed]) -> Option<Outcom
     Some(Outcome::Unresolved { reason })
 }
 
-/// What neither the mesh nor the test's process carried out.
+/// The perturbations that neither the mesh nor the test's process carried out.
 pub(super) fn missed(
     asked: &PerturbedTests,
     circumstance: &Circumstance,
@@ -46,15 +46,15 @@ pub(super) fn missed(
         }
         let why = match hits {
             Some(hits) if hits.matched > 0 => hits.note.clone().unwrap_or(NotApplied::CallEndedBefore),
-            _ => why(perturbation, trace),
+            _ => reason_not_applied(perturbation, trace),
         };
         missed.push(Missed { perturbation: perturbation.clone(), why });
     }
     missed
 }
 
-/// Why something was not done that the mesh knows nothing of.
-fn why(perturbation: &Perturbation, trace: &TrialTrace) -> NotApplied {
+/// The reason if the mesh has none.
+fn reason_not_applied(perturbation: &Perturbation, trace: &TrialTrace) -> NotApplied {
     let is_it = |event: &Event| matches!(event, Event::Send { target: Some(target), .. } if *target == perturbation.target);
     let known = matches!(perturbation.kind, Kind::Duplicate | Kind::Restart);
     if let Some(problem) = &trace.unreadable {
@@ -85,11 +85,15 @@ mod tests {
             target: Some(of("restart b.Go").target),
         };
         let seen = TrialTrace { messages: vec![event], ..TrialTrace::default() };
-        assert_eq!(why(&of("restart b.Go"), &seen), NotApplied::AdapterSilent);
-        assert_eq!(why(&of("lost_answer b.Go"), &seen), NotApplied::UnknownToActors);
-        assert_eq!(why(&of("restart c.Go"), &seen), NotApplied::NoSuchCall);
-        assert_eq!(why(&of("error shop GET /"), &seen), NotApplied::NoSuchCall);
+        assert_eq!(reason_not_applied(&of("restart b.Go"), &seen), NotApplied::AdapterSilent);
+        assert_eq!(reason_not_applied(&of("lost_answer b.Go"), &seen), NotApplied::UnknownToActors);
+        assert_eq!(reason_not_applied(&of("restart c.Go"), &seen), NotApplied::NoSuchCall);
+        assert_eq!(reason_not_applied(&of("error shop GET /"), &seen), NotApplied::NoSuchCall);
         let broken = TrialTrace { unreadable: Some("line 1: x".into()), ..TrialTrace::default() };
-        assert!(why(&of("restart b.Go"), &broken).to_string().ends_with("cannot be read: line 1: x"));
+        assert!(
+            reason_not_applied(&of("restart b.Go"), &broken)
+                .to_string()
+                .ends_with("cannot be read: line 1: x")
+        );
     }
 }

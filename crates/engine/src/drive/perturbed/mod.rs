@@ -1,5 +1,4 @@
-//! A test whose calls and messages are perturbed: what is done, what must hold afterwards, and how both are
-//! judged.
+//! Drives a test with perturbed calls and messages, checks invariants afterwards, and judges both.
 
 mod calls;
 mod files;
@@ -28,48 +27,48 @@ use crate::trial::{Drive, Driven, JudgeFacts, Live, Refined, failures_of};
 use files::ProcessFiles;
 use honest::is_degraded;
 
-/// Up to this many perturbations the run keeps what became of each call: with more nobody reads it.
+/// Responses are recorded for runs with at most this many perturbations; nobody compares those with more.
 const FEW: usize = 4;
 
-/// How long calls that outlive the test may still run before invariants are looked at.
+/// How long calls that outlive the test may run before invariants are checked.
 const QUIET_WITHIN: Duration = Duration::from_secs(2);
 
-/// One test with perturbations, and what must hold after it.
+/// One test with perturbations, and the invariants to check after it.
 #[derive(Debug, Clone)]
 pub struct PerturbedTests {
     /// The test.
     pub test: TestCase,
-    /// What is done; those of calls are rules of the circumstance as well, in the same order.
+    /// The perturbations; those of calls are also rules of the circumstance, in the same order.
     pub perturbations: Vec<Perturbation>,
-    /// What must hold after the test.
+    /// Tests that must pass afterwards.
     pub invariants: Vec<TestCase>,
-    /// Whether a degraded answer is good enough.
+    /// Whether a degraded response is acceptable.
     pub tolerant: bool,
-    /// Calls of the test itself that end in an error without perturbations, too.
+    /// Calls of the test itself that end in an error even without perturbations.
     pub expected: BTreeSet<TargetId>,
 }
 
-/// The calls and messages of a trial, and what was looked at after its test.
+/// The calls and messages of a trial, and what was checked after its test.
 #[derive(Debug, Default)]
 pub struct TrialTrace {
-    /// The calls, in the order of their start.
+    /// The calls, by start.
     pub(crate) spans: Vec<Span>,
-    /// The messages of the test's own process.
+    /// The messages that the test's own process recorded.
     pub(crate) messages: Vec<Event>,
-    /// Why these cannot be read.
+    /// Why the messages cannot be read.
     pub(crate) unreadable: Option<String>,
-    /// Durable folders that were empty after the test, by service; looked at without perturbations only.
+    /// Durable folders that were empty after the test, by service; only checked without perturbations.
     pub(crate) unused: BTreeSet<(ServiceName, String)>,
-    /// What invariants showed.
+    /// Results of the invariants.
     pub(crate) invariants: Vec<TestResult>,
-    /// Whether the test got an answer that is degraded but good enough.
+    /// Whether the test got a degraded response.
     pub(crate) degraded: bool,
 }
 
 #[async_trait]
 impl Drive for PerturbedTests {
     fn question(&self) -> serde_json::Value {
-        // What is expected follows from the baselines and is not part of what is asked.
+        // `expected` follows from the baselines and is not part of the question.
         serde_json::json!({
             "tests": [self.test],
             "perturbations": self.perturbations,
@@ -133,7 +132,7 @@ impl Drive for PerturbedTests {
 }
 
 impl PerturbedTests {
-    /// Looks at what a perturbed test left: its process's trace, and what must hold.
+    /// Reads the trace of the test's process and checks the invariants.
     async fn look_around(
         &self,
         live: &Live<'_>,
@@ -166,7 +165,7 @@ impl PerturbedTests {
         Ok(())
     }
 
-    /// Whom failures blame: the adapter knows it, the message names it, or it is the callee of the step.
+    /// Who is to blame for failures: by the adapter, by the message, or the callee of the failing step.
     fn blamed(&self, application: &Application, results: &[TestResult], trace: &TrialTrace) -> Vec<String> {
         let mut blamed: Vec<String> = Vec::new();
         let mut add = |name: String| {
@@ -202,7 +201,7 @@ impl PerturbedTests {
     }
 }
 
-/// Durable folders in which nothing is. Where that cannot be found out, nothing is reported.
+/// Durable folders that are empty. If that cannot be determined, nothing is reported.
 async fn find_unused_folders(live: &Live<'_>, cancel: &CancellationToken) -> BTreeSet<(ServiceName, String)> {
     let mut unused = BTreeSet::new();
     for (name, service) in &live.application().services {

@@ -1,7 +1,7 @@
-//! Finds the test cases that a command lists, so that each can be run alone.
+//! Finds the test cases that a command lists, so that each can run alone.
 //!
-//! What a command prints is not trusted: names are bounded, never come near a shell, and those that a test
-//! runner would take for an option are left out.
+//! The output of a command is not trusted: names are bounded, never passed to a shell, and those that a test
+//! runner would take for an option are skipped.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,58 +16,58 @@ use tokio::process::Command;
 
 use super::{REPORT_LIMIT, REPORTS, Report, junit, read_bounded, report_folder};
 
-/// The most cases that are taken from one list.
-const MOST_CASES: usize = 20_000;
+/// The most cases of one list.
+const MAX_CASES: usize = 20_000;
 /// The longest name of a case.
-const MOST_NAME: usize = 1_000;
-/// How long a list may take at least: what it lists may have to be built first.
+const MAX_NAME: usize = 1_000;
+/// The shortest time limit of a list command: it may have to build the tests first.
 const LIST_WITHIN: Duration = Duration::from_secs(600);
-/// Characters that are shown of what a list command said.
+/// The most characters of a failed list command's output.
 const SHOWN: usize = 2_000;
 
-/// What keeps test cases from being found.
+/// Why test cases cannot be found.
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
     /// The command cannot be started.
     #[error("test `{test}`: cannot start `{program}`, which lists its cases")]
     Start {
-        /// Which test.
+        /// The name of the test.
         test: String,
-        /// Which program.
+        /// The first word of its command.
         program: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The command failed.
-    #[error("test `{test}`: the list of its cases ended with {ending}: {said}")]
+    #[error("test `{test}`: the command that lists its cases ended with {ending}: {said}")]
     Failed {
-        /// Which test.
+        /// The name of the test.
         test: String,
-        /// How.
+        /// Its exit code, or a signal.
         ending: String,
-        /// What it said last.
+        /// The end of its output.
         said: String,
     },
     /// The command takes too long.
-    #[error("test `{test}`: the list of its cases took longer than {} s", within.as_secs())]
+    #[error("test `{test}`: the command that lists its cases took longer than {} s", within.as_secs())]
     Late {
-        /// Which test.
+        /// The name of the test.
         test: String,
-        /// What it was given.
+        /// The time limit.
         within: Duration,
     },
-    /// What it tells cannot be read.
-    #[error("test `{test}`: the list of its cases cannot be read: {problem}")]
+    /// Its output or report cannot be parsed.
+    #[error("test `{test}`: the cases in the output of its command cannot be read: {problem}")]
     Unreadable {
-        /// Which test.
+        /// The name of the test.
         test: String,
-        /// Why.
+        /// What is wrong with it.
         problem: String,
     },
-    /// There is none.
-    #[error("test `{test}`: its list names no case")]
+    /// There are no cases.
+    #[error("test `{test}`: the command that lists its cases printed none")]
     None {
-        /// Which test.
+        /// The name of the test.
         test: String,
     },
 }
@@ -75,15 +75,15 @@ pub enum CaseError {
 /// The cases of one test of the application file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cases {
-    /// The test that stood for them.
+    /// The name of the test in the file.
     pub test: String,
     /// The cases, each a test with a command.
     pub cases: Vec<TestCase>,
-    /// How many were left out because of their names.
+    /// How many cases were skipped because of their names.
     pub left_out: usize,
 }
 
-/// Puts the cases of tests that list them in the place of these tests; tells what was found.
+/// Replaces tests that list their cases by one test for each case; returns what was found.
 pub async fn find_cases(application: &mut Application, root: &Path) -> Result<Vec<Cases>, CaseError> {
     let (mut tests, mut found) = (Vec::new(), Vec::new());
     let mut names: BTreeSet<String> = application.tests.iter().map(|test| test.name.clone()).collect();
@@ -94,7 +94,7 @@ pub async fn find_cases(application: &mut Application, root: &Path) -> Result<Ve
         }
         let mut cases = list(&test, root).await?;
         for case in &mut cases.cases {
-            // A name means one test; two lists may have the same.
+            // A name must mean one test, but two lists may contain the same.
             if !names.insert(case.name.clone()) {
                 case.name = format!("{}: {}", test.name, case.name);
                 names.insert(case.name.clone());
@@ -107,9 +107,9 @@ pub async fn find_cases(application: &mut Application, root: &Path) -> Result<Ve
     Ok(found)
 }
 
-/// A case as it is told.
+/// A listed case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Told {
+struct ListedCase {
     case: String,
     class: String,
     name: String,
@@ -120,27 +120,28 @@ pub(super) async fn list(test: &TestCase, root: &Path) -> Result<Cases, CaseErro
     let TestBody::Discover { format, command, each: Some(each), .. } = &test.body else {
         return Ok(Cases { test: test.name.clone(), cases: Vec::new(), left_out: 0 });
     };
-    let told = match format {
+    let listed = match format {
         ReportFormat::Junit => reported(test, command, root).await?,
         _ => lines(*format, &run(test, command, root).await?),
     };
     let (mut cases, mut left_out, mut seen) = (Vec::new(), 0, BTreeSet::new());
-    for told in told.into_iter().take(MOST_CASES) {
-        if !is_harmless(&told.case) || !is_harmless(&told.name) {
+    for case in listed.into_iter().take(MAX_CASES) {
+        if !is_harmless(&case.case) || !is_harmless(&case.name) {
             left_out += 1;
-        } else if seen.insert(told.case.clone()) {
+        } else if seen.insert(case.case.clone()) {
             let fill = |word: &String| {
-                // One pass, so that a name that looks like a blank stays a name.
+                // One pass, so that a name that looks like a placeholder stays a name.
                 let mut filled = String::new();
                 let mut rest = word.as_str();
                 while let Some(at) = rest.find('{') {
                     filled.push_str(&rest[..at]);
                     rest = &rest[at..];
-                    let blanks = [("{case}", &told.case), ("{class}", &told.class), ("{name}", &told.name)];
-                    match blanks.iter().find(|(blank, _)| rest.starts_with(blank)) {
-                        Some((blank, value)) => {
+                    let placeholders =
+                        [("{case}", &case.case), ("{class}", &case.class), ("{name}", &case.name)];
+                    match placeholders.iter().find(|(name, _)| rest.starts_with(name)) {
+                        Some((name, value)) => {
                             filled.push_str(value);
-                            rest = &rest[blank.len()..];
+                            rest = &rest[name.len()..];
                         }
                         None => {
                             filled.push('{');
@@ -152,7 +153,7 @@ pub(super) async fn list(test: &TestCase, root: &Path) -> Result<Cases, CaseErro
             };
             let run = each.iter().map(fill).collect();
             let body = TestBody::Command(TestCommand { run, ..command.clone() });
-            cases.push(TestCase { name: told.case.clone(), body, ..test.clone() });
+            cases.push(TestCase { name: case.case.clone(), body, ..test.clone() });
         }
     }
     if cases.is_empty() {
@@ -161,21 +162,21 @@ pub(super) async fn list(test: &TestCase, root: &Path) -> Result<Cases, CaseErro
     Ok(Cases { test: test.name.clone(), cases, left_out })
 }
 
-/// Whether a name can be given to a test runner: it is no option, has nothing that is filled in later or
-/// that a terminal would obey, and is not too long.
+/// Whether a name can be passed to a test runner: it is not an option, contains no placeholders or
+/// control characters, and is not too long.
 fn is_harmless(name: &str) -> bool {
     !name.starts_with('-')
         && !name.contains("${")
         && !name.chars().any(char::is_control)
-        && name.len() <= MOST_NAME
+        && name.len() <= MAX_NAME
 }
 
-/// The cases in what a command printed.
-fn lines(format: ReportFormat, text: &str) -> Vec<Told> {
+/// The cases in the output of a command.
+fn lines(format: ReportFormat, text: &str) -> Vec<ListedCase> {
     let case = |line: &str| match format {
-        // `module::name: test`; benchmarks and the summary are no tests.
+        // `module::name: test`; benchmarks and the summary are not tests.
         ReportFormat::Cargo => line.strip_suffix(": test").map(str::to_owned),
-        // `folder/file.py::Class::name[values]`; the summary and errors are no cases.
+        // `folder/file.py::Class::name[values]`; the summary and errors are not cases.
         ReportFormat::Pytest => {
             let noise = line.starts_with([' ', '=', '<']) || line.starts_with("ERROR ");
             (line.contains("::") && !noise).then(|| line.to_owned())
@@ -183,15 +184,15 @@ fn lines(format: ReportFormat, text: &str) -> Vec<Told> {
         ReportFormat::Lines => (!line.is_empty() && !line.starts_with('#')).then(|| line.to_owned()),
         ReportFormat::Junit => None,
     };
-    let told = |case: String| {
+    let listed = |case: String| {
         let (class, name) = case.rsplit_once("::").unwrap_or(("", &case));
-        Told { class: class.to_owned(), name: name.to_owned(), case }
+        ListedCase { class: class.to_owned(), name: name.to_owned(), case }
     };
-    text.lines().filter_map(|line| case(line.trim_end())).map(told).collect()
+    text.lines().filter_map(|line| case(line.trim_end())).map(listed).collect()
 }
 
-/// The cases of the report that a command writes.
-async fn reported(test: &TestCase, command: &TestCommand, root: &Path) -> Result<Vec<Told>, CaseError> {
+/// The cases in the report that a command writes.
+async fn reported(test: &TestCase, command: &TestCommand, root: &Path) -> Result<Vec<ListedCase>, CaseError> {
     let name = format!("{REPORTS}{}-cases-{:x}.xml", std::process::id(), hash(&test.name));
     let report = Report(report_folder().join(name));
     report.remove();
@@ -203,14 +204,14 @@ async fn reported(test: &TestCase, command: &TestCommand, root: &Path) -> Result
         Err(problem) => Err(problem),
     };
     match (cases, ended) {
-        // A report tells its cases also when some of them fail.
+        // A report has its cases even if some of them fail.
         (Ok(cases), Ok(_) | Err(CaseError::Failed { .. })) => {
-            let told = |case: junit::Case| Told {
+            let listed = |case: junit::Case| ListedCase {
                 case: case.name().to_owned(),
                 class: case.parts.0,
                 name: case.parts.1,
             };
-            Ok(cases.into_iter().map(told).collect())
+            Ok(cases.into_iter().map(listed).collect())
         }
         (_, Err(error)) => Err(error),
         (Err(problem), Ok(_)) => Err(CaseError::Unreadable { test: test.name.clone(), problem }),
@@ -224,7 +225,7 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// A process group that ends with its owner: test runners start compilers and interpreters.
+/// A process group that is killed with its owner: test runners start compilers and interpreters.
 struct Group(Option<rustix::process::Pid>);
 
 impl Drop for Group {
@@ -235,7 +236,7 @@ impl Drop for Group {
     }
 }
 
-/// Runs a list command on this machine; gives what it printed.
+/// Runs a list command on this machine; returns its output.
 async fn run(test: &TestCase, command: &TestCommand, root: &Path) -> Result<String, CaseError> {
     let name = || test.name.clone();
     let Some((program, words)) = command.run.split_first() else {
@@ -281,7 +282,7 @@ async fn run(test: &TestCase, command: &TestCommand, root: &Path) -> Result<Stri
     Ok(printed)
 }
 
-/// What comes out, up to a limit; the rest is thrown away, so that the writer is not held up.
+/// Reads up to a limit and discards the rest, so that the writer is not blocked.
 async fn read(from: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
     let Some(mut from) = from else {
         return Ok(String::new());
@@ -299,7 +300,7 @@ mod tests {
     use super::*;
 
     fn names(format: ReportFormat, text: &str) -> Vec<String> {
-        lines(format, text).into_iter().map(|told| told.case).collect()
+        lines(format, text).into_iter().map(|listed| listed.case).collect()
     }
 
     #[test]
@@ -316,7 +317,7 @@ mod tests {
 
     #[test]
     fn names_that_could_do_harm_are_not_taken() {
-        for name in ["--help", "-x", "a\u{1b}[2J", "${faultscope}", &"x".repeat(MOST_NAME + 1)] {
+        for name in ["--help", "-x", "a\u{1b}[2J", "${faultscope}", &"x".repeat(MAX_NAME + 1)] {
             assert!(!is_harmless(name), "{name}");
         }
         assert!(is_harmless("tests/test_pay.py::test_many[{case} $x; rm -rf /]"));

@@ -1,17 +1,17 @@
-//! The part of a command's output that tells how its test failed: test runners end theirs with something else.
+//! The part of a command's output that says how its test failed: test runners end theirs with something else.
 
 use regex::Regex;
 
-/// The most lines that are taken.
-const MOST_LINES: usize = 8;
+/// The most lines of an excerpt.
+const MAX_LINES: usize = 8;
 
-/// What marks the line where Rust says that a test failed.
+/// Marks the line of a Rust panic.
 const PANIC: &str = "panicked at ";
 
-/// What stands below a panic and is no part of its message.
+/// Lines after a panic that are not part of its message.
 const BELOW: [&str; 2] = ["note: run with `RUST_BACKTRACE", "stack backtrace:"];
 
-/// How a test failed, in its own words: a line that blames someone, a panic in Rust, or the errors of pytest.
+/// How a test failed, in its own words: a line that blames someone, a Rust panic, or the errors of pytest.
 pub(super) fn failure_excerpt(stdout: &str, stderr: &str, blame: Option<&Regex>) -> Option<String> {
     let both = || [stderr, stdout].into_iter();
     let blames = |line: &str| blame.is_some_and(|blame| blame.is_match(line));
@@ -25,7 +25,7 @@ pub(super) fn failure_excerpt(stdout: &str, stderr: &str, blame: Option<&Regex>)
     panics.into_iter().next().or_else(|| both().find_map(pytest))
 }
 
-/// Panics with the lines of their messages. Names and numbers of threads are left out: they change.
+/// Panics with their messages. Names and ids of threads are removed, since they change from run to run.
 fn panics(text: &str) -> Vec<String> {
     let mut found: Vec<Vec<&str>> = Vec::new();
     let mut inside = false;
@@ -35,21 +35,21 @@ fn panics(text: &str) -> Vec<String> {
             inside = true;
         } else if line.trim().is_empty() || BELOW.iter().any(|below| line.starts_with(below)) {
             inside = false;
-        } else if let Some(last) = found.last_mut().filter(|last| inside && last.len() < MOST_LINES) {
+        } else if let Some(last) = found.last_mut().filter(|last| inside && last.len() < MAX_LINES) {
             last.push(line.trim_end());
         }
     }
     found.into_iter().map(|lines| lines.join("\n")).collect()
 }
 
-/// The lines that pytest marks with an `E`, and the place behind them.
+/// The lines that pytest marks with `E`, and the location after them.
 fn pytest(text: &str) -> Option<String> {
     let is_error = |line: &str| line.starts_with("E  ");
     let mut lines = text.lines().skip_while(|line| !is_error(line)).peekable();
     lines.peek()?;
     let mut told: Vec<&str> = Vec::new();
     while let Some(line) = lines.next_if(|line| is_error(line)) {
-        if told.len() < MOST_LINES {
+        if told.len() < MAX_LINES {
             told.push(line[1..].trim());
         }
     }
@@ -61,33 +61,33 @@ fn pytest(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn told(stdout: &str, stderr: &str) -> Option<String> {
+    fn excerpt(stdout: &str, stderr: &str) -> Option<String> {
         failure_excerpt(stdout, stderr, Some(&Regex::new(r"error@\[([^\]]+)\]").unwrap()))
     }
 
     #[test]
-    fn panics_of_cargo_test_are_told_without_their_backtraces() {
+    fn panics_of_cargo_test_are_excerpted_without_backtraces() {
         let stdout = "running 1 test\nF\nfailures:\n\n---- r stdout ----\n\n\
             thread 'r' (4711) panicked at tests/r.rs:20:5:\nassertion `left == right` failed\n  left: 7\n right: 8\n\
             stack backtrace:\n   0: __rustc::rust_begin_unwind\n             at /rustc/x/library/std/src/panicking.rs:698:5\n\
             note: run with `RUST_BACKTRACE=full`\n\ntest result: FAILED. 0 passed; 1 failed\n";
         let stderr = "error: test failed, to rerun pass `--test r`\n";
         let panic = "panicked at tests/r.rs:20:5:\nassertion `left == right` failed\n  left: 7\n right: 8";
-        assert_eq!(told(stdout, stderr).as_deref(), Some(panic));
+        assert_eq!(excerpt(stdout, stderr).as_deref(), Some(panic));
         let blamed = stdout.replace(
             "\n\ntest result",
             "\n\nthread 'r' panicked at a.rs:1:1:\nerror@[stock] 7 != 8\n\ntest result",
         );
-        assert_eq!(told(&blamed, stderr).as_deref(), Some("panicked at a.rs:1:1:\nerror@[stock] 7 != 8"));
+        assert_eq!(excerpt(&blamed, stderr).as_deref(), Some("panicked at a.rs:1:1:\nerror@[stock] 7 != 8"));
     }
 
     #[test]
     fn lines_that_blame_and_errors_of_pytest() {
-        assert_eq!(told("error@[b] 7 != 8\n", "Traceback\n").as_deref(), Some("error@[b] 7 != 8"));
+        assert_eq!(excerpt("error@[b] 7 != 8\n", "Traceback\n").as_deref(), Some("error@[b] 7 != 8"));
         let pytest = "    def test_buy():\n>       assert 503 == 200\nE       assert 503 == 200\nE        +  where\n\n\
             tests/test_shop.py:7: AssertionError\n=== short test summary info ===\nFAILED tests/test_shop.py::test_buy\n";
         let expected = "assert 503 == 200\n+  where\ntests/test_shop.py:7: AssertionError";
-        assert_eq!(told(pytest, "").as_deref(), Some(expected));
-        assert_eq!(told("all is well\n", "warning\n"), None);
+        assert_eq!(excerpt(pytest, "").as_deref(), Some(expected));
+        assert_eq!(excerpt("all is well\n", "warning\n"), None);
     }
 }

@@ -1,19 +1,19 @@
-//! Reads JUnit XML as pytest, Maven, Gradle, go-junit-report and others write it.
+//! Parses JUnit XML as pytest, Maven, Gradle, go-junit-report and others write it.
 
 use std::time::Duration;
 
 use faultscope_model::outcome::{Ending, Failure, TestResult};
 
-/// The most test cases that are read.
-const MOST_CASES: usize = 20_000;
-/// The most characters of a message that are kept.
-const MOST_MESSAGE: usize = 8_000;
+/// The most test cases of a report.
+const MAX_CASES: usize = 20_000;
+/// The most characters of a message.
+const MAX_MESSAGE: usize = 8_000;
 
 /// One test case of a report.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Case {
     name: String,
-    /// Class and own name, as the report has them.
+    /// Class and name as in the report.
     pub(super) parts: (String, String),
     took: Duration,
     failure: Option<String>,
@@ -40,14 +40,14 @@ pub(super) fn parse(text: &str) -> Result<Vec<Case>, String> {
         roxmltree::ParsingOptions { allow_dtd: false, nodes_limit: 2_000_000, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(text, options).map_err(|e| e.to_string())?;
     let mut cases: Vec<Case> = Vec::new();
-    for node in document.descendants().filter(|n| n.has_tag_name("testcase")).take(MOST_CASES) {
+    for node in document.descendants().filter(|n| n.has_tag_name("testcase")).take(MAX_CASES) {
         if node.children().any(|c| c.has_tag_name("skipped")) {
             continue;
         }
         let name = node.attribute("name").unwrap_or("unnamed");
         let class = node.attribute("classname").unwrap_or_default();
         let mut full = if class.is_empty() { name.to_owned() } else { format!("{class}.{name}") };
-        // Parametrised cases may share a name, and a name must mean one test.
+        // Parametrised cases may share a name, but a name must mean one test.
         let same = cases.iter().filter(|c| c.name == full || c.name.starts_with(&format!("{full}#"))).count();
         if same > 0 {
             full = format!("{full}#{}", same + 1);
@@ -57,7 +57,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Case>, String> {
             let message = b.attribute("message").unwrap_or_default();
             let detail = b.text().unwrap_or_default();
             let said = if message.is_empty() { detail } else { message };
-            said.chars().take(MOST_MESSAGE).collect()
+            said.chars().take(MAX_MESSAGE).collect()
         });
         let seconds: f64 =
             node.attribute("time").and_then(|t| t.replace(',', "").parse().ok()).unwrap_or_default();

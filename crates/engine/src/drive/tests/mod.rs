@@ -1,6 +1,6 @@
 //! Runs the tests of an application in a slot.
 //!
-//! A test is a command, a list of HTTP steps, or cases that a runner reports. What it shows is judged elsewhere.
+//! A test is a command, a list of HTTP steps, or cases that a runner reports. The results are judged elsewhere.
 
 mod cases;
 mod excerpt;
@@ -28,12 +28,12 @@ use tokio_util::sync::CancellationToken;
 use crate::error::EngineError;
 use crate::trial::{Drive, Driven, Live};
 
-/// Bytes kept of each output of a test.
+/// The most bytes of each output of a test.
 const OUTPUT_LIMIT: usize = 64 << 10;
 /// The largest report that is read.
 const REPORT_LIMIT: u64 = 16 << 20;
 
-/// All reports begin with it; the tool's process id follows.
+/// The prefix of all reports; the tool's process id follows.
 pub(in crate::drive) const REPORTS: &str = "faultscope-report-";
 
 /// Drives an application with its tests, in order.
@@ -65,7 +65,7 @@ impl Drive for Tests {
     }
 }
 
-/// Runs tests one after another, with some more environment for commands; stops between two when cancelled.
+/// Runs tests one after another, with additional environment for commands; stops between two if cancelled.
 pub(super) async fn run_tests(
     live: &Live<'_>,
     tests: &[TestCase],
@@ -103,7 +103,7 @@ pub(super) async fn run_tests(
     Ok(results)
 }
 
-/// Where tests run.
+/// What tests need to run.
 struct TestBed<'a> {
     application: &'a Application,
     platform: &'a Arc<dyn Platform>,
@@ -112,20 +112,20 @@ struct TestBed<'a> {
     /// The folder of the application file.
     root: &'a Path,
     expansion: &'a Expansion,
-    /// The campaign's name, so that reports of several tools are told apart.
+    /// The name of the campaign, so that reports of several tools do not collide.
     campaign: &'a str,
-    /// What commands find in their environment beside their own.
+    /// Additional environment of commands.
     env: BTreeMap<String, String>,
 }
 
 impl TestBed<'_> {
-    /// Runs one test; a discovered one may give several results.
+    /// Runs one test; a discovered one may have several results.
     async fn run(
         &self,
         test: &TestCase,
         cancel: &CancellationToken,
     ) -> Result<Vec<TestResult>, PlatformError> {
-        // A simulated platform has no calls to make: it is asked for the outcome by name.
+        // A simulated platform has no calls: it determines the outcome by the name of the test.
         if self.platform.capabilities().mesh == MeshPlace::Nowhere {
             let command = TestCommand {
                 run: vec![test.name.clone()],
@@ -199,7 +199,7 @@ impl TestBed<'_> {
         })
     }
 
-    /// The command with the path of its input: the file itself, or a copy of what it reads instead.
+    /// The command with the path of its input: the file itself, or a copy of the reduced text.
     fn with_input(
         &self,
         command: &TestCommand,
@@ -225,7 +225,7 @@ impl TestBed<'_> {
         Ok((command, copy))
     }
 
-    /// Cases that nobody has looked for before, one after the other.
+    /// Runs cases that were not listed before, one after the other.
     async fn each(
         &self,
         test: &TestCase,
@@ -246,7 +246,7 @@ impl TestBed<'_> {
         Ok(results)
     }
 
-    /// The cases by the names under which they can be asked for alone.
+    /// Renames cases so that each can be requested alone.
     fn named(&self, test: &TestCase, mut results: Vec<TestResult>) -> Vec<TestResult> {
         if self.application.tests.iter().filter(|test| test.runs_all_cases()).count() > 1 {
             let cases = results.iter_mut().filter(|result| result.test != test.name);
@@ -318,14 +318,14 @@ impl TestBed<'_> {
             place: Place::Test,
         };
         match self.platform.exec(self.slot, &run, cancel).await {
-            // A program that is not there fails its test as a shell would say it, and the others go on.
+            // A missing program fails its test with the message of a shell, and the others continue.
             Err(error) if error.kind == PlatformErrorKind::BadPlan => Ok(not_started(&error)),
             other => other,
         }
     }
 }
 
-/// The file of a report, gone when it has been read.
+/// The file of a report; removed when this is dropped.
 #[derive(Debug)]
 pub(in crate::drive) struct Report(pub(in crate::drive) PathBuf);
 
@@ -341,8 +341,8 @@ impl Drop for Report {
     }
 }
 
-/// A folder that a test sees under the same path: its application, `/tmp` and the tool's own folder are
-/// covered there. Takes away what killed tools have left in it.
+/// A folder that a test sees under the same path, unlike its application, `/tmp` and the tool's folder, which are
+/// mounted over. Also removes what killed tools have left in it.
 pub(in crate::drive) fn report_folder() -> PathBuf {
     let shared = PathBuf::from("/dev/shm");
     let folder = if shared.is_dir() { shared } else { std::env::temp_dir() };
@@ -356,7 +356,7 @@ pub(in crate::drive) fn report_folder() -> PathBuf {
     folder
 }
 
-/// What the only case that counts showed; a report that has no such case fails.
+/// The result of the only case that counts; fails if the report does not have it.
 fn only(test: &TestCase, case: &str, mut results: Vec<TestResult>) -> Vec<TestResult> {
     const SHOWN: usize = 20;
     let mut known: Vec<String> = results.iter().take(SHOWN).map(|result| result.test.clone()).collect();
@@ -364,7 +364,7 @@ fn only(test: &TestCase, case: &str, mut results: Vec<TestResult>) -> Vec<TestRe
         known.push("...".into());
     }
     let took = results.iter().map(|result| result.took).sum();
-    // The runner itself speaks for all cases when it broke.
+    // If the runner itself failed, that is the result of every case.
     let broke = results
         .iter()
         .any(|result| !matches!(result.failure, None | Some(Failure { ending: Ending::Case, .. })));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use faultscope_mesh::MeshSlot;
 use faultscope_model::Application;
-use faultscope_model::application::{Expansion, Expectation, Step, StepBody, fill_blanks};
+use faultscope_model::application::{Expansion, Expectation, Step, StepBody, fill_placeholders};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
@@ -14,28 +14,29 @@ use serde_json::Value;
 
 use super::STEP_WITHIN;
 
-/// The largest answer that is read.
+/// The largest response that is read.
 const ANSWER_LIMIT: usize = 4 << 20;
-/// Characters of an answer that are shown.
+/// The most characters of a response in messages.
 const SHOWN: usize = 2_000;
 
-/// Sends steps into the slot's mesh.
+/// Sends steps through the slot's mesh. Its messages become part of failure signatures, which bundles of older
+/// versions contain, so they keep their words.
 pub(super) struct Client<'a> {
     pub(super) application: &'a Application,
     pub(super) mesh: &'a MeshSlot,
     pub(super) expansion: &'a Expansion,
 }
 
-/// A step that was not answered as expected.
+/// A step whose response was not as expected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken {
-    /// Which, from 1.
+    /// From 1.
     pub(super) number: u32,
     /// What was wrong.
     pub(super) message: String,
-    /// The answer's body, shortened.
+    /// The body of the response, shortened.
     pub(super) answer: String,
-    /// The answer's status, where that is what was wrong.
+    /// The status of the response, if that was wrong.
     pub(super) status: Option<u16>,
 }
 
@@ -46,12 +47,12 @@ struct Answer {
 }
 
 impl Client<'_> {
-    /// Runs all steps; gives the last answer.
+    /// Runs all steps; returns the last response.
     pub(super) async fn run(&self, steps: &[Step]) -> Result<String, Broken> {
         let mut saved: BTreeMap<String, String> = BTreeMap::new();
         let mut last = String::new();
         for step in steps {
-            // A step is told as in the file: a smaller input must not look like another failure.
+            // Named as in the file: a reduced input must not look like another failure.
             let number = step.number;
             let broken = |message: String, answer: &str| Broken {
                 number,
@@ -87,7 +88,7 @@ impl Client<'_> {
     }
 
     fn fill(&self, text: &str, saved: &BTreeMap<String, String>) -> String {
-        fill_blanks(text, |name| saved.get(name).cloned().or_else(|| self.expansion.value(name)))
+        fill_placeholders(text, |name| saved.get(name).cloned().or_else(|| self.expansion.value(name)))
     }
 
     async fn send(&self, step: &Step, saved: &BTreeMap<String, String>) -> Result<Answer, String> {
@@ -154,7 +155,7 @@ fn explain(error: &hyper::Error) -> String {
     text
 }
 
-/// What is wrong with a status; without an expectation any below 400 will do.
+/// What is wrong with a status; without an expectation any below 400 is accepted.
 fn check_status(expect: &Expectation, status: u16) -> Option<String> {
     match expect.status {
         Some(wanted) if wanted != status => Some(format!("status {status} != {wanted}")),
@@ -200,7 +201,7 @@ fn whole(pattern: &str, saved: &BTreeMap<String, String>) -> Result<Regex, Strin
 }
 
 fn fill_escaped(pattern: &str, saved: &BTreeMap<String, String>) -> String {
-    fill_blanks(pattern, |name| saved.get(name).map(|value| regex::escape(value)))
+    fill_placeholders(pattern, |name| saved.get(name).map(|value| regex::escape(value)))
 }
 
 fn fill_json(json: &Value, fill: &impl Fn(&str) -> String) -> Value {
@@ -212,7 +213,7 @@ fn fill_json(json: &Value, fill: &impl Fn(&str) -> String) -> Value {
     }
 }
 
-/// The value at a dotted path; numbers are places in a list.
+/// The value at a dotted path; numbers are indexes into a list.
 fn look_up<'a>(json: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').filter(|step| !step.is_empty()).try_fold(json, |here, step| match here {
         Value::Object(map) => map.get(step),
@@ -277,7 +278,7 @@ mod tests {
         let json: Value = serde_json::json!({"a": ["${x}", 1], "b": {"c": "-${x}-"}});
         let seven = |name: &str| (name == "x").then(|| "7".to_owned());
         assert_eq!(
-            fill_json(&json, &|t| fill_blanks(t, seven)),
+            fill_json(&json, &|t| fill_placeholders(t, seven)),
             serde_json::json!({"a": ["7", 1], "b": {"c": "-7-"}})
         );
     }

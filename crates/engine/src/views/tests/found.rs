@@ -42,7 +42,7 @@ async fn a_run_by_its_id_its_campaign_or_last() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_in_kinds() {
+async fn missing_subjects_have_typed_errors() {
     let shelf = Shelf::new();
     assert!(matches!(run_named(&shelf, "last"), Err(ViewError::Empty(Subject::Run))));
     let first = shelf.campaign("aa11-1", CampaignKind::Test, 1);
@@ -116,7 +116,7 @@ async fn a_trace_by_its_id_its_beginning_or_last() {
             "000000000000ab",
             "the trace id `000000000000ab` begins 2 traces: 000000000000abee, 000000000000abcd",
         ),
-        ("beef", "the trace id `beef` is not known"),
+        ("beef", "there is no trace `beef`"),
     ] {
         assert_eq!(found(wanted).unwrap_err().to_string(), said);
     }

@@ -58,7 +58,7 @@ async fn trace_with(metrics: &MetricsWanted) -> TraceView {
 async fn what_instances_used_is_joined_as_of_the_start() {
     let view = trace_with(&wanted(true, &[])).await;
     let [Some(front), Some(stock), None] = &view.known[..] else { panic!("{:#?}", view.known) };
-    assert_eq!((front.instance.as_deref(), front.source), (Some("front-a"), Some(UseSource::Told)));
+    assert_eq!((front.instance.as_deref(), front.source), (Some("front-a"), Some(UseSource::Reported)));
     let used = front.used.unwrap();
     assert_eq!((used.age_us, used.values.get(Metric::MemoryResident)), (5 * SECOND, Some(41_943_040.0)));
     assert!((used.cpu_cores.unwrap() - 0.3).abs() < 1e-9, "{used:?}");

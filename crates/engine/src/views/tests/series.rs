@@ -41,7 +41,7 @@ async fn listed_by_service_with_where_they_come_from() {
         lines,
         [
             ("order", "cpu.seconds", MetricSource::Measured, 4, 3.0),
-            ("order", "orders", MetricSource::Told, 2, 2.0),
+            ("order", "orders", MetricSource::Reported, 2, 2.0),
             ("order", "start_time", MetricSource::Measured, 4, 2.0),
             ("stock", "queue", MetricSource::Sent, 2, 7.0),
         ]

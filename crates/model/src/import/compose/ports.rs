@@ -102,7 +102,7 @@ impl Ports {
     }
 
     fn put(&mut self, port: u16, protocol: Option<Protocol>) {
-        let explicit = protocol.filter(|protocol| *protocol != Protocol::of_port(port));
+        let explicit = protocol.filter(|protocol| *protocol != Protocol::guess_from_port(port));
         let entry = match explicit {
             Some(protocol) => ImportedPort::Speaking { port, protocol },
             None => ImportedPort::Plain(port),

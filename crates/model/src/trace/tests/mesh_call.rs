@@ -74,7 +74,7 @@ fn failures_say_why() {
 }
 
 #[test]
-fn payload_is_told_without_secrets() {
+fn payload_is_reported_without_secrets() {
     let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let mut span = call();
     span.payload = Some(Box::new(Payload {

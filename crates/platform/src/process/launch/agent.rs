@@ -1,6 +1,6 @@
 //! The agent of a slot: one thread, one loop, one request after the other.
 //!
-//! It is process 1 of the slot's own process ids, so that its end is the end of everything in the slot.
+//! It is process 1 of the slot's PID namespace, so that its end is the end of everything in the slot.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) fn run(isolated: bool) -> ExitCode {
             code
         }
         Err(error) => {
-            let _ = say(&Message::Refused { reason: error.to_string() }, &[]);
+            let _ = send_message(&Message::Refused { reason: error.to_string() }, &[]);
             ExitCode::FAILURE
         }
     }
@@ -48,7 +48,7 @@ struct Isolated {
 
 struct Child {
     key: u64,
-    /// Whether it must be asked to end, because its own end would not end what it started.
+    /// Whether it must be asked to end, because killing it would leave its descendants running.
     ask: bool,
 }
 
@@ -70,8 +70,8 @@ impl Agent {
         let (ended, on_signal) = UnixStream::pair()?;
         ended.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, on_signal)?;
-        say(&Message::Ready, &[])?;
-        let mut buffer = vec![0; wire::MOST_BYTES];
+        send_message(&Message::Ready, &[])?;
+        let mut buffer = vec![0; wire::MAX_BYTES];
         loop {
             let stdin = io::stdin();
             let socket = stdin.as_fd();
@@ -97,9 +97,9 @@ impl Agent {
             match self.answer(request, fds) {
                 Ok(fds) => {
                     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-                    say(&Message::Done { id }, &fds)?;
+                    send_message(&Message::Done { id }, &fds)?;
                 }
-                Err(error) => say(&Message::Failed { id, reason: error.to_string() }, &[])?,
+                Err(error) => send_message(&Message::Failed { id, reason: error.to_string() }, &[])?,
             }
         }
     }
@@ -131,7 +131,7 @@ impl Agent {
                 return listeners.iter().map(open).collect();
             }
             Request::Sockets { place, count } => {
-                return self.networks()?.sockets(&place, count.min(wire::MOST_FDS));
+                return self.networks()?.sockets(&place, count.min(wire::MAX_FDS));
             }
             Request::Spawn { key, place, name } => self.spawn(key, place.as_deref(), &name, fds)?,
             Request::Join { key, into, name } => self.join(key, into, &name, fds)?,
@@ -193,7 +193,7 @@ impl Agent {
     }
 
     fn signal(&self, key: u64, signal: Signal) -> io::Result<()> {
-        // A tree that is gone needs no signal; the tool hears of its end by itself.
+        // A tree that is gone needs no signal; the tool is informed of its end.
         let Some(&pid) = self.pids.get(&key) else {
             return Ok(());
         };
@@ -208,7 +208,7 @@ impl Agent {
             if let Some(Child { key, .. }) = self.children.remove(&pid) {
                 self.pids.remove(&key);
                 let (code, signal) = (status.exit_status(), status.terminating_signal());
-                say(&Message::Gone { key, code, signal }, &[])?;
+                send_message(&Message::Gone { key, code, signal }, &[])?;
             }
         }
         Ok(())
@@ -222,7 +222,7 @@ impl Agent {
     }
 }
 
-fn say(message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+fn send_message(message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
     Ok(wire::send(io::stdin().as_fd(), &bytes, fds)?)
 }

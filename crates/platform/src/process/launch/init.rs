@@ -1,6 +1,6 @@
-//! The init of a process tree: prepares its place, starts the program, and ends with it.
+//! The init of a process tree: prepares its environment, starts the program, and ends with it.
 //!
-//! As process 1 of its own process ids its end is the end of the whole tree. Where there is no such
+//! As process 1 of its own PID namespace its end is the end of the whole tree. Without such a
 //! namespace it adopts orphans and ends them itself. Its stdin is a socket to the tool.
 
 use std::fs;
@@ -20,7 +20,7 @@ use super::outer::{die_with_parent, own_program};
 use super::{mounts, namespaces, tree};
 use crate::process::wire::{InitSpec, Report};
 
-/// Signals that are handed on to the program.
+/// Signals that are forwarded to the program.
 const HANDED_ON: [i32; 6] =
     [consts::SIGTERM, consts::SIGINT, consts::SIGHUP, consts::SIGQUIT, consts::SIGUSR1, consts::SIGUSR2];
 /// `SIGPWR`, which signal-hook has no name for.
@@ -116,7 +116,7 @@ fn prepare(spec: &InitSpec, alone: bool) -> Result<Signals, Trouble> {
         namespaces::unshare(own).map_err(|e| trouble("take a mount namespace", e))?;
         mounts::furnish(view).map_err(|e| Trouble { bad_plan: false, reason: e.to_string() })?;
         rustix::system::sethostname(spec.name.as_bytes()).map_err(|e| trouble("set the host name", e))?;
-        // What it may do in a user namespace was for the furnishing only.
+        // The rights in a user namespace were only needed for the mounts.
         let _ = rustix::thread::clear_ambient_capability_set();
     }
     if spec.memory.is_some() {
@@ -142,7 +142,7 @@ fn start(spec: &InitSpec) -> Result<Child, Trouble> {
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(&spec.env).env("PWD", &spec.directory).stdin(Stdio::null());
     command.spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => refuse(format!("no such program: {program}")),
+        io::ErrorKind::NotFound => refuse(format!("no such program: `{program}`")),
         io::ErrorKind::PermissionDenied => refuse(format!("not allowed to run {program}: {error}")),
         io::ErrorKind::ArgumentListTooLong => refuse(format!("too many arguments for {program}")),
         _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
@@ -152,7 +152,7 @@ fn start(spec: &InitSpec) -> Result<Child, Trouble> {
     })
 }
 
-/// Hands signals on and reaps, until the program ends or everything must.
+/// Forwards signals and reaps children, until the program ends or the tree must end.
 fn watch(mut signals: Signals, child: &Child, alone: bool) -> Option<WaitStatus> {
     let program = Pid::from_child(child);
     for signal in signals.forever() {
@@ -179,7 +179,7 @@ fn watch(mut signals: Signals, child: &Child, alone: bool) -> Option<WaitStatus>
 
 fn signal_all(signal: Signal, alone: bool) {
     if alone {
-        // Minus one is everyone in this process's namespace but itself.
+        // Pid -1 means every process in this namespace except the caller.
         let _ = rustix::process::kill_process_group(Pid::INIT, signal);
     } else {
         tree::signal_descendants(signal);
@@ -191,6 +191,6 @@ fn report(report: &Report) {
         return;
     };
     line.push(b'\n');
-    // The tool may be gone, and then nobody needs to know.
+    // The tool may be gone, and then nobody reads this.
     let _ = rustix::net::send(io::stdin().as_fd(), &line, rustix::net::SendFlags::NOSIGNAL);
 }

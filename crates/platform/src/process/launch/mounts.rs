@@ -1,4 +1,4 @@
-//! What an instance sees of the disk: the application folder with a layer of its own on top, its own
+//! The file system of an instance: the application folder with a layer of its own on top, its own
 //! hosts file, its own `/proc`.
 
 use std::ffi::CString;
@@ -13,18 +13,18 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_
 use crate::process::files;
 use crate::process::wire::View;
 
-/// Keeps this process's mounts to itself.
+/// Makes the mounts of this process private.
 pub(super) fn make_private() -> io::Result<()> {
     Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
 }
 
-/// Mounts a view; this process must already have a mount namespace of its own.
+/// Mounts a view; this process must already have its own mount namespace.
 pub(super) fn furnish(view: &View) -> io::Result<()> {
     make_private().map_err(|e| named("keep mounts private", &e))?;
     fs::create_dir_all(&view.own).map_err(|e| named("make its folder", &e))?;
     let (hosts, resolver) = (view.own.join("hosts"), view.own.join("resolv.conf"));
     fs::write(&hosts, &view.hosts).map_err(|e| named("write the hosts file", &e))?;
-    // Where nobody answers, nothing listens either: unknown names fail at once rather than after a time-out.
+    // Without a resolver nothing listens there: unknown names fail at once rather than after a time-out.
     let asked = match view.resolver {
         Some(address) => format!("nameserver {address}\noptions use-vc timeout:1 attempts:1\n"),
         None => "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n".to_owned(),
@@ -34,7 +34,7 @@ pub(super) fn furnish(view: &View) -> io::Result<()> {
     if Path::new("/etc/hosts").exists() {
         mount_bind(&hosts, "/etc/hosts").map_err(|e| named("put the hosts file in place", &e.into()))?;
     }
-    // Some systems have none, or a link to nowhere.
+    // Some systems have no such file, or a dangling link.
     let _ = mount_bind(&resolver, "/etc/resolv.conf");
     if !view.lower.is_empty() {
         lay_data(view)?;
@@ -45,12 +45,12 @@ pub(super) fn furnish(view: &View) -> io::Result<()> {
     if view.private_tmp {
         let _ = mount("none", "/tmp", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=1777");
     }
-    // Refused where the outer `/proc` is masked; process ids look odd then, but all else works.
+    // Refused if the outer `/proc` is masked; process ids look odd then, but everything else works.
     let _ = mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None);
     Ok(())
 }
 
-/// Covers the tool's folder, all but one file of it.
+/// Covers the tool's folder, except for one file in it.
 fn hide(folder: &Path, shown: Option<&(PathBuf, String)>) -> io::Result<()> {
     mount("none", folder, "tmpfs", MountFlags::empty(), c"size=64k")?;
     if let Some((file, text)) = shown.filter(|(file, _)| file.starts_with(folder)) {
@@ -60,14 +60,14 @@ fn hide(folder: &Path, shown: Option<&(PathBuf, String)>) -> io::Result<()> {
     Ok(mount_remount(folder, MountFlags::RDONLY, c"size=64k")?)
 }
 
-/// Lays the instance's own layer over the application.
+/// Mounts the instance's own layer over the application.
 fn lay_data(view: &View) -> io::Result<()> {
     let (upper, work) = (view.own.join("upper"), view.own.join("work"));
     if upper.exists() {
         files::keep_only(&upper, &view.durable).map_err(|e| named("drop data that is not durable", &e))?;
     }
     fs::create_dir_all(&upper).map_err(|e| named("make the data layer", &e))?;
-    // A layer that was mounted without syncing must not be mounted again with its old work folder.
+    // A layer that was mounted as volatile must not be mounted again with its old work folder.
     files::remove_tree(&work).map_err(|e| named("make the data layer", &e))?;
     fs::create_dir_all(&work).map_err(|e| named("make the data layer", &e))?;
     let mode = if view.lasting { "" } else { ",volatile" };
@@ -75,14 +75,14 @@ fn lay_data(view: &View) -> io::Result<()> {
     // Kernels before 5.10 do not know that mode.
     lay(mode).or_else(|_| lay("")).map_err(|e| named("lay data over the application", &e))?;
     for path in &view.durable {
-        // Like a volume, a durable directory is there even if the application brings none.
+        // Like a volume, a durable directory exists even if the application has none.
         let _ = fs::create_dir_all(view.target.join(path));
     }
     Ok(())
 }
 
-/// Mounts layers on top of each other, the topmost first in `lower`. The mode `,volatile` spares the sync
-/// to disk at each end, for data that nobody needs after a crash.
+/// Mounts layers on top of each other, the topmost first in `lower`. The mode `,volatile` avoids the sync
+/// to disk on unmount, for data that nobody needs after a crash.
 pub(super) fn overlay(
     lower: &[PathBuf],
     upper: &Path,
@@ -91,7 +91,7 @@ pub(super) fn overlay(
     user: bool,
     mode: &str,
 ) -> io::Result<()> {
-    // Folders are named by descriptor: paths may hold the commas and colons that separate options.
+    // Folders are given by descriptor: paths may contain the commas and colons that separate options.
     let open = |path: &Path| -> io::Result<OwnedFd> {
         rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|e| named(&format!("open {}", path.display()), &e.into()))

@@ -11,33 +11,33 @@ use rustix::thread::{
     move_into_link_name_space, set_capabilities,
 };
 
-/// Leaves the namespaces named by `flags` for new ones.
+/// Moves this thread into new namespaces.
 #[expect(unsafe_code, reason = "rustix marks every unshare as unsafe because of CLONE_FILES")]
 pub(super) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     let flags = flags.difference(UnshareFlags::FILES);
-    // SAFETY: only an unshared table of descriptors is dangerous, and that flag was taken away above.
+    // SAFETY: only an unshared table of descriptors is dangerous, and that flag was removed above.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 
-/// A handle of one of this process's own namespaces: `net`, `pid`.
+/// A handle of one of this process's namespaces: `net`, `pid`.
 pub(super) fn own(kind: &str) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(format!("/proc/self/ns/{kind}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Goes into a network.
+/// Moves this thread into a network namespace.
 pub(super) fn enter_network(namespace: impl AsFd) -> rustix::io::Result<()> {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
 }
 
-/// Says where the next children are born.
+/// Sets the PID namespace of future children.
 pub(super) fn children_into(namespace: impl AsFd) -> rustix::io::Result<()> {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::ProcessID))
 }
 
-/// Takes a user namespace in which this user stays who it is and may make the other namespaces.
+/// Creates a user namespace in which the user id stays the same and other namespaces may be created.
 ///
-/// Names stay as they are, rather than root, because some programs refuse to run as root. What this
-/// process may do then has to be handed through `exec` as ambient capabilities.
+/// The id is not mapped to root, because some programs refuse to run as root. The capabilities of this
+/// process therefore have to be passed through `exec` as ambient capabilities.
 pub(super) fn own_users() -> io::Result<()> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER)?;
@@ -53,7 +53,7 @@ pub(super) fn own_users() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether namespaces can be made without a user namespace.
+/// Whether namespaces can be created without a user namespace.
 pub(super) fn may_unshare() -> bool {
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))

@@ -1,4 +1,4 @@
-//! The few rtnetlink messages that wire networks together, written by hand.
+//! The few rtnetlink messages that connect the networks, encoded by hand.
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -40,14 +40,14 @@ const HEADER: usize = 16;
 /// The loopback interface has this index in every network.
 pub(super) const LOOPBACK: u32 = 1;
 
-/// A connection to the network it was opened in.
+/// A connection to the network namespace it was opened in.
 pub(super) struct Netlink {
     socket: OwnedFd,
     sequence: u32,
 }
 
 impl Netlink {
-    /// Connects to the network this thread is in.
+    /// Connects to the network namespace of this thread.
     pub(super) fn open() -> rustix::io::Result<Self> {
         // No protocol means NETLINK_ROUTE.
         let socket =
@@ -60,7 +60,7 @@ impl Netlink {
     pub(super) fn up(&mut self, index: u32) -> rustix::io::Result<()> {
         let mut message = Packet::new(RTM_NEWLINK, 0);
         message.link(index, IFF_UP);
-        self.ask(message)
+        self.exchange(message)
     }
 
     /// Makes `eth0` with index `index` here and its other end, `name` with index `there`, in `other`;
@@ -79,47 +79,47 @@ impl Netlink {
             info.text(IFLA_INFO_KIND, "veth");
             info.nest(IFLA_INFO_DATA, |data| {
                 data.nest(VETH_INFO_PEER, |peer| {
-                    // It cannot go up before both ends are there.
+                    // It cannot go up before both ends exist.
                     peer.link(there, 0);
                     peer.text(IFLA_IFNAME, name);
                     peer.attribute(IFLA_NET_NS_FD, &other.as_fd().as_raw_fd().to_ne_bytes());
                 });
             });
         });
-        self.ask(message)
+        self.exchange(message)
     }
 
-    /// Gives an interface an address.
+    /// Adds an address to an interface.
     pub(super) fn address(&mut self, index: u32, address: Ipv4Addr) -> rustix::io::Result<()> {
         let mut message = Packet::new(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE);
         message.bytes.extend([AF_INET, 32, 0, RT_SCOPE_UNIVERSE]);
         message.bytes.extend(index.to_ne_bytes());
         message.attribute(IFA_LOCAL, &address.octets());
         message.attribute(IFA_ADDRESS, &address.octets());
-        self.ask(message)
+        self.exchange(message)
     }
 
-    /// Sends packets for one address out of an interface.
+    /// Routes packets for one address to an interface.
     pub(super) fn route_to(&mut self, address: Ipv4Addr, index: u32) -> rustix::io::Result<()> {
         let mut message = Packet::route(32, RT_SCOPE_LINK, 0);
         message.attribute(RTA_DST, &address.octets());
         message.attribute(RTA_OIF, &index.to_ne_bytes());
-        self.ask(message)
+        self.exchange(message)
     }
 
-    /// Sends the 16-bit network of a gateway to it, and nothing else: calls to any other address fail at
-    /// once instead of waiting for an answer that cannot come. One gateway means one neighbour to look up,
-    /// however many addresses lie behind it; the kernel's table of neighbours is shared by all networks.
+    /// Routes the 16-bit network of a gateway to it, and nothing else: calls to any other address fail at
+    /// once instead of timing out. With one gateway there is one neighbour to resolve,
+    /// however many addresses lie behind it; the kernel shares one neighbour table among all networks.
     pub(super) fn route_by(&mut self, gateway: Ipv4Addr, index: u32) -> rustix::io::Result<()> {
         let [first, second, ..] = gateway.octets();
         let mut message = Packet::route(16, RT_SCOPE_UNIVERSE, RTNH_F_ONLINK);
         message.attribute(RTA_DST, &[first, second, 0, 0]);
         message.attribute(RTA_GATEWAY, &gateway.octets());
         message.attribute(RTA_OIF, &index.to_ne_bytes());
-        self.ask(message)
+        self.exchange(message)
     }
 
-    fn ask(&mut self, mut message: Packet) -> rustix::io::Result<()> {
+    fn exchange(&mut self, mut message: Packet) -> rustix::io::Result<()> {
         self.sequence += 1;
         message.finish(self.sequence);
         rustix::net::send(&self.socket, &message.bytes, SendFlags::empty())?;
@@ -138,7 +138,7 @@ impl Netlink {
     }
 }
 
-/// A message that is being written.
+/// A message under construction.
 struct Packet {
     bytes: Vec<u8>,
 }

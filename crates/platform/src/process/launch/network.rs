@@ -1,6 +1,6 @@
-//! The networks of a slot: one for the mesh, one for each place, a veth pair between.
+//! The networks of a slot: one for the mesh, one for each place, connected by veth pairs.
 //!
-//! The mesh's network forwards nothing and has no way out, so neither have the places behind it.
+//! The mesh's network forwards nothing and has no route out, so neither have the places behind it.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,14 +15,14 @@ use super::namespaces::{self, unshare};
 use super::netlink::{LOOPBACK, Netlink};
 use crate::process::wire::{ListenAt, PlaceSpec};
 
-/// Where every place sends what is not its own: the mesh.
+/// The default gateway of every place: the mesh.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 1);
-/// Waiting connections; the kernel lowers it to its own bound.
+/// Pending connections; the kernel caps it at its own limit.
 const BACKLOG: i32 = 4096;
-/// Ends of veth pairs are counted from here in the mesh's network.
+/// The index of the first veth end in the mesh's network; below are the loopback and whatever the kernel creates.
 const FIRST_INDEX: u32 = 100;
 
-/// The networks an agent holds.
+/// The networks of an agent.
 pub(super) struct Networks {
     home: OwnedFd,
     mesh: Netlink,
@@ -32,7 +32,7 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// Takes the network this process is in as the mesh's.
+    /// Uses the network of this process for the mesh.
     pub(super) fn new() -> io::Result<Self> {
         let mut mesh = Netlink::open()?;
         mesh.up(LOOPBACK)?;
@@ -47,7 +47,7 @@ impl Networks {
         })
     }
 
-    /// Makes a place unless it is there.
+    /// Creates a place unless it exists.
     pub(super) fn make(&mut self, place: &PlaceSpec) -> io::Result<()> {
         if self.places.contains_key(&place.name) {
             return Ok(());
@@ -68,7 +68,7 @@ impl Networks {
         Ok(self.mesh.address(LOOPBACK, address)?)
     }
 
-    /// Opens a listener, or finds the one that is open.
+    /// Opens a listener, or returns the one that is open.
     pub(super) fn listen(&mut self, at: &ListenAt) -> io::Result<&OwnedFd> {
         if !self.listeners.contains_key(at) {
             let listener = match &at.place {
@@ -96,7 +96,7 @@ impl Networks {
         })
     }
 
-    /// Does something inside a place's network and comes back.
+    /// Runs a function in the network of a place.
     pub(super) fn within<T>(&self, place: &str, action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let namespace =
             self.places.get(place).ok_or_else(|| io::Error::other(format!("no place `{place}`")))?;
@@ -109,7 +109,7 @@ impl Networks {
     fn furnish(&self, place: &PlaceSpec, index: u32) -> io::Result<OwnedFd> {
         tune(&[
             ("ipv6/conf/default/disable_ipv6", "1"),
-            // A service that is started again finds its port free, as in a fresh container.
+            // A restarted service finds its port free, as in a fresh container.
             ("ipv4/tcp_max_tw_buckets", "0"),
             ("ipv4/ip_unprivileged_port_start", "0"),
         ]);
@@ -122,7 +122,7 @@ impl Networks {
     }
 }
 
-/// Settings of the current network that are good to have; a read-only `/proc/sys` keeps its defaults.
+/// Optional settings of the current network; with a read-only `/proc/sys` the defaults stay.
 fn tune(settings: &[(&str, &str)]) {
     for (name, value) in settings {
         let _ = fs::write(format!("/proc/sys/net/{name}"), value);

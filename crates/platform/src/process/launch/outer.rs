@@ -1,6 +1,6 @@
-//! The first process of a slot: takes the namespaces, starts the real agent inside them, and waits.
+//! The first process of a slot: creates the namespaces, starts the real agent inside them, and waits.
 //!
-//! A process id namespace holds only children, so this process stays outside. It is what the tool waits
+//! A PID namespace contains only children, so this process stays outside. It is what the tool waits
 //! for: it ends after the agent, and the agent ends after everything in its namespace.
 
 use std::io;
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use super::{MODE_NETNS, namespaces};
 use crate::process::wire::{self, Message};
 
-/// What `launch probe` finds out, in JSON on stdout.
+/// The result of `launch probe`, as JSON on stdout.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Probed {
-    /// Why namespaces cannot be had; none when they can.
+    /// Why namespaces cannot be created; none if they can.
     pub(crate) refused: Option<String>,
     /// Whether a user namespace was needed.
     pub(crate) user: bool,
@@ -29,17 +29,17 @@ pub(super) fn run(mode: &str, parent: &str) -> ExitCode {
     match start(mode, parent) {
         Ok(code) => code,
         Err(error) => {
-            say(&Message::Refused { reason: error.to_string() });
+            send_message(&Message::Refused { reason: error.to_string() });
             ExitCode::FAILURE
         }
     }
 }
 
-/// Tries whether namespaces can be had and says so on stdout.
+/// Tries to create namespaces and prints the result on stdout.
 pub(super) fn probe() -> ExitCode {
     let tried = take_namespaces().and_then(|user| {
         let status = own_program("probe-child").stdin(Stdio::null()).stdout(Stdio::null()).status()?;
-        // Any exit code is fine: the child was born, so process ids can be separated.
+        // Any exit code is fine: the child ran, so PID namespaces work.
         let _ = status;
         let mut networks = super::network::Networks::new()?;
         let place = wire::PlaceSpec { name: "probe".into(), address: std::net::Ipv4Addr::new(10, 200, 0, 1) };
@@ -58,18 +58,18 @@ fn start(mode: &str, parent: &str) -> io::Result<ExitCode> {
     if mode == MODE_NETNS {
         take_namespaces()?;
     }
-    // After the namespaces: changed credentials would forget it.
+    // After the namespaces: changing credentials would clear it.
     die_with_parent()?;
     if getppid().map(|pid| pid.as_raw_nonzero().get().to_string()).as_deref() != Some(parent) {
         return Ok(ExitCode::FAILURE);
     }
     if mode != MODE_NETNS {
-        say(&Message::Hello { pid: rustix::process::getpid().as_raw_nonzero().get() });
+        send_message(&Message::Hello { pid: rustix::process::getpid().as_raw_nonzero().get() });
         return Ok(super::agent::run(false));
     }
     let label = std::env::var("FAULTSCOPE_LABEL").unwrap_or_default();
     let child = own_program("inner").args([&label, mode]).spawn()?;
-    say(&Message::Hello { pid: child.id() as i32 });
+    send_message(&Message::Hello { pid: child.id() as i32 });
     let pid = Pid::from_child(&child);
     loop {
         match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
@@ -80,12 +80,12 @@ fn start(mode: &str, parent: &str) -> io::Result<ExitCode> {
     }
 }
 
-/// Makes the kernel end this process when its parent ends.
+/// Makes the kernel kill this process when its parent ends.
 pub(super) fn die_with_parent() -> rustix::io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))
 }
 
-/// This program again, as another part of the launcher.
+/// The command for another part of the launcher.
 pub(super) fn own_program(part: &str) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("faultscope").args(["launch", part]);
@@ -102,7 +102,7 @@ fn take_namespaces() -> io::Result<bool> {
     Ok(user)
 }
 
-fn say(message: &Message) {
+fn send_message(message: &Message) {
     if let Ok(bytes) = serde_json::to_vec(message) {
         let _ = wire::send(io::stdin().as_fd(), &bytes, &[]);
     }

@@ -1,7 +1,7 @@
-//! The sidecar of a slot of containers: it has the addresses that stand for services, opens sockets there
-//! and hands them to the tool.
+//! The sidecar of a slot of containers: it owns the addresses that stand for services, opens sockets there
+//! and passes them to the tool.
 //!
-//! It carries no call itself: the mesh does, in the tool's own process, on sockets that live in this
+//! It carries no calls itself: the mesh does, in the tool's own process, on sockets that belong to this
 //! network. It ends when the tool does.
 
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ fn serve(path: &str) -> io::Result<()> {
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::connect(&tool, &SocketAddrUnix::new(path)?)?;
     let mut sidecar = Sidecar { network: Netlink::open()?, listeners: HashMap::new() };
-    let mut buffer = vec![0; wire::MOST_BYTES];
+    let mut buffer = vec![0; wire::MAX_BYTES];
     while let Some((length, _)) = wire::receive(tool.as_fd(), &mut buffer)? {
         let Envelope { id, request } = serde_json::from_slice(&buffer[..length])?;
         let (message, fds) = match sidecar.answer(request) {
@@ -55,18 +55,18 @@ impl Sidecar {
         match request {
             Request::Aliases { addresses } => {
                 for address in addresses {
-                    // On loopback: this network answers for all of its addresses on every wire.
+                    // On loopback: this network answers for all of its addresses on every interface.
                     self.network.address(LOOPBACK, address)?;
                 }
                 Ok(Vec::new())
             }
             Request::Listen { listeners } => listeners.iter().map(|at| self.listen(at.address)).collect(),
-            Request::Sockets { count, .. } => (0..count.min(wire::MOST_FDS)).map(|_| unconnected()).collect(),
+            Request::Sockets { count, .. } => (0..count.min(wire::MAX_FDS)).map(|_| unconnected()).collect(),
             _ => Err(io::Error::new(io::ErrorKind::Unsupported, "a sidecar starts nothing")),
         }
     }
 
-    /// Opens a listener, or hands over again the one that is open.
+    /// Opens a listener, or passes on the one that is open.
     fn listen(&mut self, address: SocketAddr) -> io::Result<OwnedFd> {
         if let Some(listener) = self.listeners.get(&address) {
             return listener.try_clone();

@@ -1,14 +1,14 @@
-//! Process trees without a namespace: orphans come to the root of the tree, which ends them all.
+//! Process trees without a namespace: orphans are adopted by the root of the tree, which ends them all.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper};
 
-/// Asks the root of a tree to end the whole tree, at once.
+/// Asks the root of a tree to end the whole tree at once.
 pub(super) const END: Signal = Signal::POWER;
 
-/// Makes this process the parent of whatever its descendants leave behind.
+/// Makes this process adopt the orphans among its descendants.
 pub(super) fn adopt_orphans() -> rustix::io::Result<()> {
     set_child_subreaper(Some(getpid()))
 }
@@ -24,7 +24,7 @@ pub(super) fn signal_descendants(signal: Signal) {
 pub(super) fn end_descendants() {
     loop {
         signal_descendants(Signal::KILL);
-        // Waits for one; the ones that were forked meanwhile get their turn in the next round.
+        // Waits for one; those that were forked meanwhile are found in the next round.
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return,
@@ -39,7 +39,7 @@ fn descendants() -> Vec<Pid> {
             continue;
         };
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name may hold anything, also brackets; the state and the parent follow its last bracket.
+        // The name may contain anything, also brackets; state and parent follow the last bracket.
         let after = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
         if let Some(parent) = after.split_whitespace().nth(1).and_then(|p| p.parse().ok()) {
             children.entry(parent).or_default().push(pid);

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn asked(open_metrics: bool) -> Asked<'static> {
-    Asked { service: "shop", instance: "shop-1", at_us: 7, open_metrics }
+fn asked(open_metrics: bool) -> ScrapeSource<'static> {
+    ScrapeSource { service: "shop", instance: "shop-1", at_us: 7, open_metrics }
 }
 
 fn read(text: &str) -> Batch<Point> {
@@ -117,7 +117,7 @@ fn names_in_quotes_and_odd_spacing() {
 }
 
 #[test]
-fn bad_lines_are_left_out_and_told() {
+fn bad_lines_are_rejected_with_a_reason() {
     for bad in [
         "novalue",
         "a b",
@@ -147,11 +147,11 @@ fn bad_lines_are_left_out_and_told() {
 
 #[test]
 fn answers_are_bounded() {
-    let many = "a 1\n".repeat(MOST_SAMPLES + 5);
+    let many = "a 1\n".repeat(MAX_SAMPLES + 5);
     let batch = read(&many);
-    assert_eq!((batch.items.len(), batch.n_rejected), (MOST_SAMPLES, 5));
+    assert_eq!((batch.items.len(), batch.n_rejected), (MAX_SAMPLES, 5));
     assert_eq!(read(&format!("a{{x=\"{}\"}} 1", "y".repeat(LONGEST_LINE))).n_rejected, 1);
-    let labels: Vec<_> = (0..=MOST_LABELS).map(|n| format!("l{n}=\"\"")).collect();
+    let labels: Vec<_> = (0..=MAX_LABELS).map(|n| format!("l{n}=\"\"")).collect();
     assert_eq!(read(&format!("a{{{}}} 1", labels.join(","))).n_rejected, 1);
     let long = read(&format!("a{{x=\"{}\"}} 1", "y".repeat(5000)));
     assert!(long.items[0].series.about.iter().any(|(_, value)| value.len() == LONGEST_TEXT));

@@ -1,4 +1,4 @@
-//! Reads what Jaeger answers: the older JSON of `/api/traces`, which its page also saves to files, and the
+//! Decodes Jaeger's responses: the older JSON of `/api/traces`, which its UI also saves to files, and the
 //! newer one of `/api/v3/traces`.
 
 use std::borrow::Cow;
@@ -16,13 +16,13 @@ use crate::interop::{DecodeError, Decoded, Limits};
 
 const JSON: &str = "Jaeger JSON";
 
-/// Reads what `/api/traces` of another Jaeger answers: traces of spans and the processes that made them.
+/// Decodes the response of `/api/traces`: traces of spans and the processes that reported them.
 pub fn read_v1(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
     let answer: Answer<'_> =
         serde_json::from_slice(body).map_err(|error| DecodeError::malformed(JSON, plain(&error)))?;
     let mut out = Decoded::default();
     let mut index = 0;
-    // What a process says of itself is kept with each of its spans: a large one could be made huge.
+    // Process tags are copied to each of its spans: without a budget, many tiny spans could multiply a large one.
     let mut budget = limits.body_bytes.saturating_mul(4);
     for trace in answer.data.into_iter().flatten() {
         for raw in trace.spans.into_iter().flatten() {
@@ -33,7 +33,7 @@ pub fn read_v1(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
             let span = span.and_then(|span| {
                 let process = span.process_id.as_deref().and_then(|id| trace.processes.as_ref()?.get(id));
                 let weight = process.map_or(0, Process::weight);
-                budget = budget.checked_sub(weight).ok_or("its process says too much of itself")?;
+                budget = budget.checked_sub(weight).ok_or("the tags of its process are too large")?;
                 span.read(process, limits)
             });
             out.take(index, span);
@@ -43,7 +43,7 @@ pub fn read_v1(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
     Ok(out)
 }
 
-/// Reads what `/api/v3/traces` of another Jaeger answers: OTLP in a wrapper, one object or one per line.
+/// Decodes the response of `/api/v3/traces`: OTLP in a wrapper, one object or one per line.
 pub fn read_v3(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
     #[derive(Deserialize)]
     struct Answer<'a> {
@@ -59,7 +59,7 @@ pub fn read_v3(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
             return Err(DecodeError::TooLarge { what: "the number of spans", limit: limits.items });
         }
         out.items.append(&mut part.items);
-        // Those that were not told one by one count all the same.
+        // Includes rejections that were not listed.
         out.n_rejected += part.n_rejected - part.rejected.len();
         for rejected in part.rejected {
             out.reject(rejected.index, rejected.reason);
@@ -113,7 +113,7 @@ struct Span<'a> {
     logs: Option<Vec<Log<'a>>>,
     #[serde(rename = "processID", borrow)]
     process_id: Option<Cow<'a, str>>,
-    /// Given instead of its id where a span stands alone.
+    /// Given instead of its id if a span stands alone.
     #[serde(borrow)]
     process: Option<Process<'a>>,
 }
@@ -171,7 +171,7 @@ impl Span<'_> {
             .map(|name| cut(Cow::Borrowed(name), limits).into_owned())
             .unwrap_or_default();
         draft.span.start_us = self.start_time.filter(|us| *us > 0);
-        // Whatever took no time at all is told as 0.
+        // Jaeger reports 0 for durations below a microsecond.
         draft.span.duration_us = self.duration.map(|us| us.max(1));
         draft.span.debug = self.flags.is_some_and(|flags| flags & 2 != 0);
         for tag in self.tags.iter().flatten() {
@@ -199,7 +199,7 @@ impl Span<'_> {
         draft.finish()
     }
 
-    /// Whose child it is; of several, the one in the same trace.
+    /// The parent; of several, the one in the same trace.
     fn parent(&self) -> Option<faultscope_model::SpanId> {
         let trace = read_trace_id(&self.trace_id).ok();
         let in_trace = |reference: &&Reference<'_>| read_trace_id(&reference.trace_id).ok() == trace;
@@ -210,7 +210,7 @@ impl Span<'_> {
     }
 }
 
-/// Kinds and failures stand in tags of their own.
+/// Kind and status are in tags of their own.
 fn read_tag(draft: &mut Draft<'_>, tag: &Tag<'_>) {
     let text = tag.text();
     match (tag.key.as_ref(), text.as_ref()) {
@@ -225,7 +225,7 @@ fn read_tag(draft: &mut Draft<'_>, tag: &Tag<'_>) {
     }
 }
 
-/// An entry of the log becomes an annotation: its event, with its other fields as JSON where it has some.
+/// A log entry becomes an annotation: its event, followed by its other fields as JSON.
 fn read_log(draft: &mut Draft<'_>, log: &Log<'_>) {
     let fields = || log.fields.iter().flatten();
     let event = fields().find(|field| field.key == "event").map(Tag::text).unwrap_or_default();

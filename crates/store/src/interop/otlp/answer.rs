@@ -1,4 +1,4 @@
-//! What a collector answers.
+//! Decodes the response of a collector.
 
 use prost::Message;
 
@@ -16,7 +16,7 @@ struct PartialSuccess {
     error_message: String,
 }
 
-/// How many spans a collector did not take, and why; none where its answer says nothing of it.
+/// How many spans a collector rejected, and why; zero if its response does not say.
 pub fn partial_success(body: &[u8]) -> (u64, String) {
     let answer = Answer::decode(body).unwrap_or_default();
     let PartialSuccess { rejected, error_message } = answer.partial_success.unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Buckets of histograms in one form: bounds, and how many values are not above each.
+//! Histogram buckets in one form: upper bounds with cumulative counts.
 
 use std::collections::BTreeMap;
 
-/// How many buckets of a point are kept.
-const MOST_BUCKETS: usize = 64;
+/// The most buckets of a point.
+const MAX_BUCKETS: usize = 64;
 
-/// Buckets whose bounds the sender chose. The last one, without a bound, is the count of all.
+/// Buckets with explicit bounds. The last one, without a bound, equals the count.
 pub(super) fn explicit(bounds: &[f64], counts: &[u64]) -> Vec<(f64, u64)> {
     if counts.len() != bounds.len() + 1
         || !bounds.is_sorted()
@@ -18,11 +18,11 @@ pub(super) fn explicit(bounds: &[f64], counts: &[u64]) -> Vec<(f64, u64)> {
         below = below.saturating_add(*count);
         (*bound, below)
     };
-    bounds.iter().zip(counts).map(add).take(MOST_BUCKETS).collect()
+    bounds.iter().zip(counts).map(add).take(MAX_BUCKETS).collect()
 }
 
-/// Buckets that grow by a factor. Finer ones are put together to powers of two: senders change their scale as
-/// values come, and bounds that stay can be compared.
+/// Exponential buckets, merged to powers of two: senders change their scale as
+/// values come, and only stable bounds can be compared.
 pub(super) fn exponential(scale: i32, not_above_zero: u64, offset: i32, counts: &[u64]) -> Vec<(f64, u64)> {
     let mut by_power: BTreeMap<i64, u64> = BTreeMap::new();
     for (index, count) in (i64::from(offset)..).zip(counts).filter(|(_, count)| **count > 0) {
@@ -40,9 +40,9 @@ pub(super) fn exponential(scale: i32, not_above_zero: u64, offset: i32, counts: 
         below = below.saturating_add(count);
         ((power as f64).exp2(), below)
     });
-    // Beyond what a number can hold there is no bound to tell.
+    // Beyond the range of a float there is no bound.
     let told = |(bound, _): &(f64, u64)| bound.is_finite() && *bound > 0.0;
-    zero.into_iter().chain(powers.filter(told)).take(MOST_BUCKETS).collect()
+    zero.into_iter().chain(powers.filter(told)).take(MAX_BUCKETS).collect()
 }
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
             scale: i32, zero: u64, offset: i32, counts in prop::collection::vec(any::<u64>(), 0..200)
         ) {
             let buckets = exponential(scale, zero, offset, &counts);
-            prop_assert!(buckets.len() <= MOST_BUCKETS);
+            prop_assert!(buckets.len() <= MAX_BUCKETS);
             prop_assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
         }
     }

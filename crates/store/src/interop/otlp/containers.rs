@@ -1,7 +1,7 @@
-//! The lists around spans and metrics: resources, in them scopes, in them the items.
+//! The lists around spans and metrics: resources, their scopes, and the items in them.
 //!
-//! They are walked without building them, and each item is handed on as it stands. Both signals number
-//! their fields alike, so one walk serves both.
+//! They are walked without building them, and each item is passed on undecoded. Both signals use the same field
+//! numbers, so one walk serves both.
 
 use prost::Message;
 use serde::Deserialize;
@@ -15,15 +15,15 @@ use crate::interop::json::{each_raw, plain};
 use crate::interop::protobuf::Fields;
 use crate::interop::{DecodeError, Limits};
 
-/// What is done with the items.
+/// Receives the items of a walk.
 pub(super) trait Sink {
-    /// All that was taken is forgotten: the body is read once more from its beginning.
+    /// Forgets everything: the body is walked again from its beginning.
     fn restart(&mut self);
-    /// The next items come from this resource.
+    /// Sets the resource of the next items.
     fn resource(&mut self, resource: Resource);
-    /// The next items come from this scope.
+    /// Sets the scope of the next items.
     fn scope(&mut self, scope: Scope);
-    /// An item; an error ends the reading.
+    /// Receives an item; an error ends the walk.
     fn item(&mut self, item: Item<'_>) -> Result<(), DecodeError>;
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Item<'a> {
     Proto(&'a [u8]),
     /// As JSON.
     Json(&'a str),
-    /// Not even that: what is wrong with it or with the list that holds it.
+    /// Undecodable: what is wrong with it or with the list that contains it.
     Wrong(&'a str),
 }
 
@@ -85,7 +85,7 @@ fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], D
     })
 }
 
-/// The message in field 1, which describes the others; it may stand behind them.
+/// The message in field 1, which describes the others; it may come after them.
 fn only<T: Message + Default>(message: &[u8], limits: &Limits) -> Result<T, DecodeError> {
     let Some(bytes) = messages(message, 1).last().transpose()? else { return Ok(T::default()) };
     if bytes.len() > limits.item_bytes {
@@ -125,7 +125,7 @@ struct ScopeJson<'a> {
     metrics: Option<&'a RawValue>,
 }
 
-/// Walks a JSON body; for metrics, or else for traces.
+/// Walks a JSON body of metrics or traces.
 pub(super) fn walk_json(
     body: &[u8],
     metrics: bool,
@@ -180,7 +180,7 @@ fn each<'a>(
     }
 }
 
-/// Derived readers would take an array for an object, by position.
+/// Rejects arrays, which derived decoders would accept as objects by position.
 fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
     if !text.starts_with('{') {
         return Err("expected an object".to_owned());

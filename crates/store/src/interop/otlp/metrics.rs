@@ -1,4 +1,4 @@
-//! Reads OTLP metrics into points.
+//! Decodes OTLP metrics into points.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use crate::interop::{Batch, DecodeError, Limits};
 /// A metric holds many points, so it may be larger than a span.
 const LARGER_THAN_A_SPAN: usize = 8;
 
-/// How many quantiles of a point are kept.
+/// The most quantiles of a point.
 const QUANTILES: usize = 64;
 
-/// The flag of a point that says that there was nothing to record.
+/// The flag of a point without a value.
 const NO_RECORDED_VALUE: u32 = 1;
 
-/// One value of one metric at one moment.
+/// One value of one metric at one time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricPoint {
     /// The metric's name.
     pub name: Arc<str>,
     /// Its unit, such as `By` or `s`.
     pub unit: Arc<str>,
-    /// What it is about, in its order.
+    /// Its attributes, in order.
     pub attributes: Vec<(String, String)>,
-    /// Who reports, in its order: `service.name` and the like.
+    /// The attributes of the resource, in order: `service.name` and the like.
     pub resource: Arc<[(String, String)]>,
-    /// Microseconds since 1970 when counting began; none for values of a moment.
+    /// When counting began in microseconds since 1970; none for gauges.
     pub start_us: Option<u64>,
-    /// Microseconds since 1970 of the value.
+    /// The time of the value in microseconds since 1970.
     pub time_us: u64,
     /// The value.
     pub value: MetricValue,
@@ -40,35 +40,35 @@ pub struct MetricPoint {
 /// The value of a point.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MetricValue {
-    /// As it was at that moment.
+    /// The current value.
     Gauge(f64),
-    /// What was counted.
+    /// A total.
     Sum {
-        /// The count.
+        /// The total.
         value: f64,
         /// Whether it only grows.
         monotonic: bool,
-        /// Since when it was counted.
+        /// What it is relative to.
         temporality: Temporality,
     },
-    /// Many values in short.
+    /// A distribution of values.
     Histogram {
-        /// How many.
+        /// Number of values.
         count: u64,
         /// Their sum.
         sum: Option<f64>,
-        /// The least.
+        /// The smallest value.
         min: Option<f64>,
-        /// The greatest.
+        /// The largest value.
         max: Option<f64>,
-        /// Bounds, and how many values are not above each.
+        /// Upper bounds with cumulative counts.
         buckets: Vec<(f64, u64)>,
-        /// Since when they were counted.
+        /// What the counts are relative to.
         temporality: Temporality,
     },
-    /// Quantiles that the reporter worked out.
+    /// Quantiles computed by the reporter.
     Summary {
-        /// How many.
+        /// Number of values.
         count: u64,
         /// Their sum.
         sum: f64,
@@ -77,15 +77,15 @@ pub enum MetricValue {
     },
 }
 
-/// Since when something was counted.
+/// What a total is relative to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Temporality {
-    /// It is not said.
+    /// Unspecified.
     #[default]
     Unknown,
-    /// Since the point before.
+    /// The point before.
     Delta,
-    /// Since the start.
+    /// The start.
     Cumulative,
 }
 
@@ -110,7 +110,7 @@ struct Reading<'l> {
     resource: Arc<[(String, String)]>,
 }
 
-/// What all kinds of points have.
+/// The fields that all kinds of points have.
 struct Common {
     start_ns: u64,
     time_ns: u64,
@@ -207,7 +207,7 @@ impl Reading<'_> {
         if self.out.items.len() >= self.limits.items {
             return Err(DecodeError::TooLarge { what: "the number of points", limit: self.limits.items });
         }
-        // A point without a value says that the series has ended.
+        // A point without a value marks the end of the series.
         let Some(value) = value.filter(|_| common.flags & NO_RECORDED_VALUE == 0) else { return Ok(()) };
         self.out.items.push(MetricPoint {
             name: name.clone(),

@@ -1,4 +1,4 @@
-//! OpenTelemetry's protocol: traces as protobuf and JSON both ways, metrics inwards.
+//! OpenTelemetry's protocol: traces as protobuf and JSON in both directions, metrics decoded only.
 
 mod answer;
 mod buckets;
@@ -25,17 +25,17 @@ pub use write::{to_json, to_proto};
 const JSON: &str = "OTLP JSON";
 const PROTO: &str = "OTLP protobuf";
 
-/// Tags that hold what a reported span has no place for; they go back where they came from on the way out.
+/// Tags for what a reported span has no field for; they are restored when it is encoded.
 mod tags {
     /// `OK` when the status says so.
     pub(super) const STATUS_CODE: &str = "otel.status_code";
-    /// The status' message, when the tag `error` says something else.
+    /// The status message, if the tag `error` has another text.
     pub(super) const STATUS_DESCRIPTION: &str = "otel.status_description";
     /// The instrumentation scope's name.
     pub(super) const SCOPE_NAME: &str = "otel.scope.name";
     /// Its version.
     pub(super) const SCOPE_VERSION: &str = "otel.scope.version";
-    /// Other spans, as `trace-span`, with commas between them.
+    /// Linked spans as `trace-span`, separated by commas.
     pub(super) const LINKS: &str = "otel.links";
     /// The W3C trace state.
     pub(super) const TRACE_STATE: &str = "w3c.tracestate";

@@ -1,7 +1,7 @@
-//! Reads OTLP traces.
+//! Decodes OTLP traces.
 //!
 //! `service.name` becomes the endpoint, everything else a tag: the span's own attributes first, then its
-//! scope, then its resource. Old and new names of the semantic conventions stay as they were reported.
+//! scope, then its resource. Old and new names of the semantic conventions stay as reported.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -16,10 +16,10 @@ use super::wire::{Event, Link, Resource, Scope, Span, Status};
 use crate::interop::draft::{Draft, cut, set_ip_text};
 use crate::interop::{DecodeError, Decoded, Limits};
 
-/// How many links of a span are kept.
+/// The most links of a span.
 const LINKS: usize = 128;
 
-/// Where the other side's name is found, the best place first.
+/// Attributes with the name of the other side, the best first.
 const PEER_NAMES: [&str; 6] =
     ["peer.service", "server.address", "net.peer.name", "messaging.system", "db.system.name", "db.system"];
 const PEER_ADDRESSES: [&str; 3] = ["network.peer.address", "net.sock.peer.addr", "net.peer.ip"];
@@ -62,7 +62,7 @@ impl<'l> Reading<'l> {
             resource: Vec::new(),
             scope: Vec::new(),
             shared_bytes: 0,
-            // A resource is sent once but kept with each span: a large one could be made huge by tiny spans.
+            // A resource is sent once but stored with each span: without a budget, tiny spans could multiply it.
             budget: limits.body_bytes.saturating_mul(4),
         }
     }
@@ -139,7 +139,7 @@ impl Reading<'_> {
         let (start, end) = (span.start_time_unix_nano, span.end_time_unix_nano);
         draft.span.start_us = Some(start / 1_000).filter(|us| *us > 0);
         draft.span.duration_us = match end.checked_sub(start) {
-            // What ends before it starts lasted nobody knows how long.
+            // The duration of a span that ends before it starts is unknown.
             Some(ns) if start > 0 => Some((ns / 1_000).max(1)),
             _ => None,
         };
@@ -164,7 +164,7 @@ impl Reading<'_> {
     }
 }
 
-/// An id of so many bytes; none when it is empty or zero.
+/// An id of this many bytes; none if it is empty or zero.
 fn id(what: &str, bytes: &[u8], length: usize) -> Result<Option<u128>, String> {
     if !bytes.is_empty() && bytes.len() != length {
         return Err(format!("{what} has {} bytes instead of {length}", bytes.len()));
@@ -173,7 +173,7 @@ fn id(what: &str, bytes: &[u8], length: usize) -> Result<Option<u128>, String> {
     Ok(Some(id).filter(|id| *id != 0))
 }
 
-/// An event becomes an annotation: its name, with its attributes as JSON where it has some.
+/// An event becomes an annotation: its name, followed by its attributes as JSON.
 fn read_event(draft: &mut Draft<'_>, event: &Event) {
     let us = i64::try_from(event.time_unix_nano / 1_000).unwrap_or(i64::MAX);
     let text = if event.attributes.is_empty() {
@@ -198,7 +198,7 @@ fn read_links(draft: &mut Draft<'_>, links: &[Link]) {
     }
 }
 
-/// A failed span also has the tag `error`, which Zipkin's searches and graphs look for.
+/// A failed span also gets the tag `error`, which Zipkin's searches and graphs use.
 fn read_status(draft: &mut Draft<'_>, Status { message, code }: Status) {
     match code {
         1 => draft.tag(Cow::Borrowed(tags::STATUS_CODE), Cow::Borrowed("OK")),
@@ -214,7 +214,7 @@ fn read_status(draft: &mut Draft<'_>, Status { message, code }: Status) {
     }
 }
 
-/// Finds the two sides of a call in what the semantic conventions call them.
+/// Finds the two sides of a call by the attributes of the semantic conventions.
 pub(in crate::interop) fn find_endpoints(span: &mut ReportedSpan) {
     let text = |keys: &[&str]| keys.iter().find_map(|key| span.tag(key)).filter(|text| !text.is_empty());
     let port = |keys: &[&str]| text(keys).and_then(|port| port.parse::<u16>().ok()).filter(|port| *port != 0);

@@ -1,10 +1,10 @@
-//! How OTLP's JSON differs from serde's: ids in hexadecimal, 64-bit numbers as texts, `null` for nothing.
+//! Where OTLP's JSON differs from serde's: hexadecimal ids, 64-bit numbers as texts, `null` for absent.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// `null` is the same as nothing.
+/// Treats `null` as absent.
 pub(super) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -48,7 +48,7 @@ pub(super) mod hex {
     }
 }
 
-/// Unsigned 64-bit numbers: texts, but numbers are taken too.
+/// Unsigned 64-bit numbers: texts or numbers.
 pub(super) mod big {
     use super::{Deserializer, Error, NumberVisitor};
     use serde::Serializer;
@@ -63,7 +63,7 @@ pub(super) mod big {
     }
 }
 
-/// Signed 64-bit numbers: texts, but numbers are taken too.
+/// Signed 64-bit numbers: texts or numbers.
 pub(super) fn signed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     let number = deserializer.deserialize_any(NumberVisitor)?;
     i64::try_from(number).map_err(|_| D::Error::custom("a number is too large"))
@@ -92,7 +92,7 @@ pub(super) fn bigs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64
     Ok(list.into_iter().map(|Inner(number)| number).collect())
 }
 
-/// A fraction: a number, or one of the texts that stand for what JSON cannot write.
+/// A float: a number, or one of the texts for values that JSON cannot represent.
 pub(super) fn double<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     deserializer.deserialize_any(DoubleVisitor)
 }
@@ -130,7 +130,7 @@ impl Visitor<'_> for NumberVisitor {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<i128, E> {
-        // Writers without 64-bit numbers send them as fractions, often as 1.7e18.
+        // Writers without 64-bit integers send floats, often as 1.7e18.
         if number.fract() == 0.0 && number.abs() < 1.9e19 {
             Ok(number as i128)
         } else {
@@ -169,7 +169,7 @@ impl Visitor<'_> for DoubleVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<f64, E> {
-        // `NaN`, `Infinity` and `-Infinity` are read by Rust's parser as well.
+        // Rust also parses `NaN`, `Infinity` and `-Infinity`.
         text.parse().map_err(|_| E::custom("a text holds no number"))
     }
 }

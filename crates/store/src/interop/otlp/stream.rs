@@ -1,6 +1,6 @@
-//! Walks a JSON body in one go, as long as it has the form that exporters send.
+//! Walks a JSON body in one pass, as long as it has the form that exporters send.
 //!
-//! Whatever is unusual ends the walk: a list before the resource that it belongs to, something of the wrong
+//! Anything unusual ends the walk: a list before its resource, or a value of the wrong
 //! type. The careful walk in [`super::containers`] then starts from the beginning.
 
 use std::fmt;
@@ -15,7 +15,7 @@ use super::wire::{Resource, Scope};
 use crate::interop::json::Text;
 use crate::interop::{DecodeError, Limits};
 
-/// How a walk ended early.
+/// Why a walk ended early.
 pub(super) enum Ended {
     /// The body is not of the usual form.
     Unusual,
@@ -23,7 +23,7 @@ pub(super) enum Ended {
     Stopped(DecodeError),
 }
 
-/// Walks the body; for metrics, or else for traces.
+/// Walks a body of metrics or traces.
 pub(super) fn stream_json(
     body: &str,
     metrics: bool,
@@ -59,7 +59,7 @@ struct Walk<'w, S> {
 }
 
 impl<S: Sink> Walk<'_, S> {
-    /// The key of what describes a level, the key of its list, and the level below.
+    /// The key of a level's description, the key of its list, and the level below.
     fn keys(&self) -> (&'static str, &'static str, Level) {
         match (self.level, self.metrics) {
             (Level::Body, false) => ("", "resourceSpans", Level::Resource),

@@ -1,11 +1,11 @@
-//! Points of time series from OTLP metrics.
+//! Converts OTLP metrics to points of time series.
 
 use faultscope_model::metrics::{Kind, Point, TimeSeries};
 
 use super::{MetricPoint, MetricValue, Temporality};
 
-/// The points that one reported metric stands for. A histogram becomes the count and sum of its values, the
-/// least and the greatest, and for each of its buckets the count of values up to its bound, as Prometheus does.
+/// The points of one metric. A histogram becomes the count and sum of its values, the
+/// minimum and maximum, and for each bucket the count of values up to its bound, as in Prometheus.
 pub fn points_of(metric: &MetricPoint) -> Vec<Point> {
     let service = metric.resource.iter().find(|(key, _)| key == "service.name");
     let mut about: Vec<_> = metric.resource.iter().chain(&metric.attributes).cloned().collect();

@@ -1,4 +1,4 @@
-//! Attributes: keys with values of any kind, and their texts.
+//! Attributes: keys with values of any type, and their texts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -122,13 +122,13 @@ fn plain_any(value: Option<&AnyValue>) -> serde_json::Value {
     value.and_then(|value| value.value.as_ref()).map_or(serde_json::Value::Null, plain)
 }
 
-/// The depth is bounded by the readers: 100 messages in protobuf, 128 levels in JSON.
+/// The depth is bounded by the decoders: 100 messages in protobuf, 128 levels in JSON.
 fn plain(value: &Value) -> serde_json::Value {
     match value {
         Value::String(text) => text.clone().into(),
         Value::Bool(truth) => (*truth).into(),
         Value::Int(number) => (*number).into(),
-        // What JSON cannot write becomes its text.
+        // What JSON cannot represent becomes text.
         Value::Double(number) if !number.is_finite() => number.to_string().into(),
         Value::Double(number) => (*number).into(),
         Value::Bytes(bytes) => STANDARD.encode(bytes).into(),

@@ -1,6 +1,6 @@
 //! The messages of OTLP traces: one set of types for protobuf and JSON.
 //!
-//! Only what is kept is named; both formats skip fields that they do not know. Single spans are decoded
+//! Only fields that are kept are declared; both formats skip unknown fields. Single spans are decoded
 //! with these; the lists around them are walked (see [`super::containers`]).
 
 use prost::Message;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::scalars::{big, hex, nullable};
 pub(super) use super::value::{KeyValue, Value};
 
-/// Who reports.
+/// The reporting service.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::interop) struct Resource {
@@ -18,7 +18,7 @@ pub(in crate::interop) struct Resource {
     pub(super) attributes: Vec<KeyValue>,
 }
 
-/// The library that made the spans.
+/// The library that created the spans.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::interop) struct Scope {
@@ -71,7 +71,7 @@ pub(in crate::interop) struct Span {
     pub(super) status: Option<Status>,
 }
 
-/// A moment in a span.
+/// An event in a span.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::interop) struct Event {
@@ -86,7 +86,7 @@ pub(in crate::interop) struct Event {
     pub(super) attributes: Vec<KeyValue>,
 }
 
-/// Another span that has to do with this one.
+/// A link to another span.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::interop) struct Link {
@@ -98,7 +98,7 @@ pub(in crate::interop) struct Link {
     pub(super) span_id: Vec<u8>,
 }
 
-/// How it ended: 0 unset, 1 good, 2 an error.
+/// The status: 0 unset, 1 ok, 2 error.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::interop) struct Status {
@@ -110,7 +110,7 @@ pub(in crate::interop) struct Status {
     pub(super) code: i32,
 }
 
-/// All spans of a body; only written, never read as a whole.
+/// All spans of a body; only encoded, never decoded as a whole.
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::interop) struct TracesData {

@@ -1,4 +1,4 @@
-//! The messages of OTLP metrics: one set of types for protobuf and JSON, only read.
+//! The messages of OTLP metrics: one set of types for protobuf and JSON, only decoded.
 
 use prost::Message;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::scalars::{big, bigs, double, double_or_none, nullable, signed_or_none};
 use super::wire::KeyValue;
 
-/// A metric with its points, which are of one kind.
+/// A metric with its points, which are of one type.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Metric {

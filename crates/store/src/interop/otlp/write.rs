@@ -1,4 +1,4 @@
-//! Writes OTLP traces, for forwarding and for Jaeger's newer clients.
+//! Encodes OTLP traces, for forwarding and for Jaeger's newer clients.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::wire::{
 };
 use crate::interop::draft::{read_span_id, read_trace_id};
 
-/// Tags with these beginnings describe who reports, not what was done.
+/// Prefixes of tags that describe the resource rather than the span.
 const RESOURCE: [&str; 10] = [
     "service.",
     "telemetry.",
@@ -26,7 +26,7 @@ const RESOURCE: [&str; 10] = [
     "process.",
 ];
 
-/// Tags that the semantic conventions want as numbers.
+/// Tags that the semantic conventions define as numbers.
 const NUMBERS: [&str; 11] = [
     "http.response.status_code",
     "http.status_code",
@@ -48,11 +48,11 @@ pub fn to_proto(spans: &[ReportedSpan]) -> Vec<u8> {
 
 /// The spans as an `ExportTraceServiceRequest` in JSON.
 pub fn to_json(spans: &[ReportedSpan]) -> Vec<u8> {
-    // Plain data with text keys always has a JSON form.
+    // Plain data with text keys can always be serialized as JSON.
     serde_json::to_vec(&to_data(spans)).unwrap_or_default()
 }
 
-/// The spans, grouped by who reports them.
+/// The spans, grouped by resource.
 pub(in crate::interop) fn to_data(spans: &[ReportedSpan]) -> TracesData {
     type Key<'a> = Vec<(&'a str, &'a str)>;
     let mut data = TracesData::default();
@@ -162,7 +162,7 @@ fn write_endpoints(span: &ReportedSpan, attributes: &mut Vec<KeyValue>) {
     add("net.host.port", span.local.port.map(|port| port.to_string()));
 }
 
-/// The event that an annotation stands for: its name, and attributes where they follow as JSON.
+/// The event of an annotation: its name, and attributes if JSON follows.
 fn event(us: u64, text: &str) -> Event {
     let mut event =
         Event { time_unix_nano: us.saturating_mul(1_000), name: text.to_owned(), attributes: Vec::new() };

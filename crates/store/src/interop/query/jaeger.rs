@@ -1,23 +1,23 @@
-//! Jaeger's searches: the older `/api/traces` and the newer `/api/v3/traces`.
+//! Parses Jaeger's searches: the older `/api/traces` and the newer `/api/v3/traces`.
 
 use faultscope_model::trace::TraceQuery;
 
-use super::zipkin::MOST_TRACES;
+use super::zipkin::MAX_TRACES;
 use super::{Parameters, QueryError, go_duration_us, rfc3339_us};
 
-/// How many tags a search may ask for.
-const MOST_TAGS: usize = 100;
+/// The most tags of a search.
+const MAX_TAGS: usize = 100;
 
-/// How far older searches look back unless they say it.
+/// The default lookback of the older API.
 const V1_LOOKBACK_US: u64 = 48 * 60 * 60 * 1_000_000;
 
-/// Reads the parameters of `/api/traces`: microseconds, Go durations, `tag=key:value`, `tags={…}`.
+/// Parses the parameters of `/api/traces`: microseconds, Go durations, `tag=key:value`, `tags={…}`.
 pub fn jaeger_v1(parameters: &Parameters, now_us: u64) -> Result<TraceQuery, QueryError> {
     let service = parameters.get("service").ok_or_else(|| QueryError::new("service", "is missing"))?;
     let end_us = parameters.positive("end")?.unwrap_or(now_us);
     let start_us = parameters.positive("start")?.unwrap_or(end_us.saturating_sub(V1_LOOKBACK_US));
     let mut terms = Vec::new();
-    for tag in parameters.all("tag").take(MOST_TAGS) {
+    for tag in parameters.all("tag").take(MAX_TAGS) {
         let (key, value) =
             tag.split_once(':').ok_or_else(|| QueryError::new("tag", "is not of the form key:value"))?;
         terms.push(term(key, value));
@@ -38,7 +38,7 @@ pub fn jaeger_v1(parameters: &Parameters, now_us: u64) -> Result<TraceQuery, Que
     })
 }
 
-/// Reads the parameters of `/api/v3/traces`: moments of RFC 3339, Go durations, attributes as JSON.
+/// Parses the parameters of `/api/v3/traces`: times of RFC 3339, Go durations, attributes as JSON.
 ///
 /// Names come as `query.serviceName`, or in their older form `query.service_name`.
 pub fn jaeger_v3(parameters: &Parameters) -> Result<TraceQuery, QueryError> {
@@ -68,7 +68,7 @@ pub fn jaeger_v3(parameters: &Parameters) -> Result<TraceQuery, QueryError> {
     })
 }
 
-/// Jaeger asks for failures by `error=true`; what reporters write there differs.
+/// Jaeger searches for failures by `error=true`; the values that reporters write differ.
 fn term(key: &str, value: &str) -> (String, Option<String>) {
     let any = key == "error" && value == "true";
     (key.to_owned(), Some(value.to_owned()).filter(|_| !any))
@@ -83,7 +83,7 @@ fn read_object(name: &str, text: &str, terms: &mut Vec<(String, Option<String>)>
             serde_json::Value::Bool(_) | serde_json::Value::Number(_) => value.to_string(),
             _ => return Err(refuse()),
         };
-        if terms.len() >= MOST_TAGS {
+        if terms.len() >= MAX_TAGS {
             return Err(QueryError::new(name, "asks for too many"));
         }
         terms.push(term(&key, &value));
@@ -107,7 +107,7 @@ fn window(start_us: u64, end_us: u64, name: &str) -> Result<u64, QueryError> {
 fn limit(parameters: &Parameters, names: &[&str], default: usize) -> Result<usize, QueryError> {
     for name in names {
         if let Some(n) = parameters.positive(name)? {
-            return Ok(usize::try_from(n).unwrap_or(MOST_TRACES).min(MOST_TRACES));
+            return Ok(usize::try_from(n).unwrap_or(MAX_TRACES).min(MAX_TRACES));
         }
     }
     Ok(default)

@@ -1,4 +1,4 @@
-//! Whether a trace answers a query.
+//! Decides whether a trace matches a query.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,10 @@ use faultscope_model::trace::{ReportedSpan, TraceQuery, trace_start_us};
 
 use crate::interop::draft::lower;
 
-/// Whether the trace answers the query, as Zipkin understands it.
+/// Whether the trace matches the query by Zipkin's rules.
 ///
-/// The trace must start within the query's time. Where a service is given, only what its own spans say
-/// counts; each condition may be met by another of them. Names are compared in lower case.
+/// The trace must start within the query's time window. If a service is given, only its own spans
+/// count; each condition may be met by another of them. Names are compared in lower case.
 pub fn matches(query: &TraceQuery, spans: &[ReportedSpan]) -> bool {
     let Some(start) = trace_start_us(spans) else { return false };
     if !in_time(query, start) {
@@ -33,7 +33,7 @@ pub fn matches(query: &TraceQuery, spans: &[ReportedSpan]) -> bool {
     service && remote && name && duration && terms.into_iter().all(|met| met)
 }
 
-/// Whether one span of the trace answers all of the query, as Jaeger understands it.
+/// Whether one span of the trace meets all conditions, by Jaeger's rules.
 pub fn matches_one_span(query: &TraceQuery, spans: &[ReportedSpan]) -> bool {
     spans.iter().any(|span| {
         span.start_us.is_some_and(|start| in_time(query, start))
@@ -65,7 +65,7 @@ fn has(span: &ReportedSpan, (key, value): &(String, Option<String>)) -> bool {
         None => {
             span.tag(key).is_some()
                 || span.annotations.iter().any(|(_, annotation)| annotation == key)
-                // Spans of OpenTelemetry may say by their status alone that they failed.
+                // OpenTelemetry spans may report a failure by their status alone.
                 || (key == "error" && span.failed)
         }
     }

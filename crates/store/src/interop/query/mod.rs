@@ -1,4 +1,4 @@
-//! What clients ask: parameters of Zipkin's and Jaeger's searches, and whether a trace answers them.
+//! Queries of clients: parameters of Zipkin's and Jaeger's searches, and whether a trace matches them.
 
 mod jaeger;
 mod matches;

@@ -1,15 +1,15 @@
-//! The parameters of a query, as they stand behind the `?`.
+//! The parameters of a query string.
 
-/// How many parameters are read.
+/// The most parameters that are parsed.
 const MOST: usize = 256;
 
-/// A parameter that cannot be what it says.
+/// An invalid parameter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {reason}")]
 pub struct QueryError {
-    /// Its name.
+    /// The name of the parameter.
     pub name: String,
-    /// What is wrong.
+    /// What is wrong, as the rest of the sentence.
     pub reason: String,
 }
 
@@ -19,12 +19,12 @@ impl QueryError {
     }
 }
 
-/// Parameters, in their order.
+/// Parameters, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Parameters(pub Vec<(String, String)>);
 
 impl Parameters {
-    /// Reads what stands behind the `?`: `+` is a blank, `%41` an `A`; bytes that are no text are replaced.
+    /// Parses a query string: `+` is a space, `%41` an `A`; invalid UTF-8 is replaced.
     pub fn parse(query: &str) -> Self {
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).take(MOST);
         Self(

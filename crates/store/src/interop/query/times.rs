@@ -1,6 +1,6 @@
-//! Moments and durations as texts.
+//! Parses times and durations.
 
-/// Microseconds of a duration as Go writes it: `1.5s`, `300ms`, `2h45m`; none when it is not one.
+/// Microseconds of a duration in Go's notation: `1.5s`, `300ms`, `2h45m`; none if it is invalid.
 pub fn go_duration_us(text: &str) -> Option<u64> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
@@ -29,12 +29,12 @@ pub fn go_duration_us(text: &str) -> Option<u64> {
         total += number * scale;
         rest = after;
     }
-    // Saturates; what is far beyond any time is as good as the greatest.
+    // Saturates.
     (total < 9.2e18).then_some(total as u64)
 }
 
-/// Microseconds since 1970 of a moment such as `2024-05-01T12:00:00.5Z` or `…+02:00`; none when it is not
-/// one or lies before 1970.
+/// Microseconds since 1970 of a time such as `2024-05-01T12:00:00.5Z` or `…+02:00`; none if it is invalid
+/// or before 1970.
 pub fn rfc3339_us(text: &str) -> Option<u64> {
     if text.len() > 64 || !text.is_ascii() {
         return None;

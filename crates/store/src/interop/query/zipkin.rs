@@ -1,4 +1,4 @@
-//! Zipkin's searches: `/api/v2/traces`, `/api/v2/dependencies`, `/api/v2/traceMany`.
+//! Parses Zipkin's searches: `/api/v2/traces`, `/api/v2/dependencies`, `/api/v2/traceMany`.
 
 use faultscope_model::TraceId;
 use faultscope_model::trace::TraceQuery;
@@ -6,19 +6,19 @@ use faultscope_model::trace::TraceQuery;
 use super::{Parameters, QueryError};
 use crate::interop::draft::read_trace_id;
 
-/// How far searches look back unless they say it.
+/// The default lookback.
 pub const DEFAULT_LOOKBACK_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// How many traces a search gives unless it says it.
+/// The default number of traces.
 const DEFAULT_LIMIT: usize = 10;
 
-/// How many traces a search gives at most.
-pub(super) const MOST_TRACES: usize = 10_000;
+/// The largest number of traces.
+pub(super) const MAX_TRACES: usize = 10_000;
 
-/// How many terms an annotation query has at most.
-const MOST_TERMS: usize = 100;
+/// The most terms of an annotation query.
+const MAX_TERMS: usize = 100;
 
-/// Reads the parameters of `/api/v2/traces`. The end, unless it is given, is now.
+/// Parses the parameters of `/api/v2/traces`. The default end is now.
 pub fn zipkin_traces(parameters: &Parameters, now_us: u64) -> Result<TraceQuery, QueryError> {
     let name = |name| parameters.get(name).map(str::to_lowercase);
     let least_us = parameters.positive("minDuration")?;
@@ -35,18 +35,18 @@ pub fn zipkin_traces(parameters: &Parameters, now_us: u64) -> Result<TraceQuery,
     Ok(TraceQuery {
         service: name("serviceName"),
         remote_service: name("remoteServiceName"),
-        // The name that Zipkin's own page sends for any.
+        // What Zipkin's UI sends for "any".
         name: name("spanName").filter(|name| name != "all"),
         terms: parameters.get("annotationQuery").map(annotation_query).unwrap_or_default(),
         least_us,
         most_us,
         end_us,
         lookback_us,
-        limit: limit.map_or(DEFAULT_LIMIT, |n| usize::try_from(n).unwrap_or(MOST_TRACES)).min(MOST_TRACES),
+        limit: limit.map_or(DEFAULT_LIMIT, |n| usize::try_from(n).unwrap_or(MAX_TRACES)).min(MAX_TRACES),
     })
 }
 
-/// Reads the parameters of `/api/v2/dependencies`: the end and how far back from there, in microseconds.
+/// Parses the parameters of `/api/v2/dependencies`: the end and the lookback, in microseconds.
 pub fn zipkin_dependencies(parameters: &Parameters) -> Result<(u64, u64), QueryError> {
     if parameters.get("endTs").is_none() {
         return Err(QueryError::new("endTs", "is missing"));
@@ -54,12 +54,12 @@ pub fn zipkin_dependencies(parameters: &Parameters) -> Result<(u64, u64), QueryE
     window(parameters, 0)
 }
 
-/// Reads the ids of `/api/v2/traceMany`: two at least, and none twice.
+/// Parses the ids of `/api/v2/traceMany`: at least two, without duplicates.
 pub fn zipkin_trace_ids(parameters: &Parameters) -> Result<Vec<TraceId>, QueryError> {
     let refuse = |reason: &str| QueryError::new("traceIds", reason);
     let text = parameters.get("traceIds").ok_or_else(|| refuse("is missing"))?;
     let mut ids = Vec::new();
-    for part in text.split(',').take(MOST_TRACES) {
+    for part in text.split(',').take(MAX_TRACES) {
         let id = read_trace_id(part.trim()).map_err(|reason| refuse(&format!("an id {reason}")))?;
         ids.push(id);
     }
@@ -75,13 +75,13 @@ pub fn zipkin_trace_ids(parameters: &Parameters) -> Result<Vec<TraceId>, QueryEr
     Ok(ids)
 }
 
-/// Reads an annotation query such as `http.method=GET and error`.
+/// Parses an annotation query such as `http.method=GET and error`.
 ///
-/// With `=` a tag has that value; without, or with nothing behind it, there is an annotation or a tag of
-/// that name. Of two values for one tag the last counts, and a value counts more than none.
+/// With `=` a tag must have that value; without, or with nothing after it, there must be an annotation or a tag of
+/// that name. Of two values for one tag the last counts, and a value takes precedence over none.
 pub fn annotation_query(text: &str) -> Vec<(String, Option<String>)> {
     let mut terms: Vec<(String, Option<String>)> = Vec::new();
-    for term in text.splitn(MOST_TERMS, " and ") {
+    for term in text.splitn(MAX_TERMS, " and ") {
         let (key, value) = match term.split_once('=') {
             Some((key, value)) => (key.trim(), Some(value.trim()).filter(|value| !value.is_empty())),
             None => (term.trim(), None),
@@ -97,7 +97,7 @@ pub fn annotation_query(text: &str) -> Vec<(String, Option<String>)> {
     terms
 }
 
-/// The end and how far back from there, in microseconds; Zipkin asks in milliseconds.
+/// The end and the lookback in microseconds; Zipkin's parameters are in milliseconds.
 fn window(parameters: &Parameters, now_us: u64) -> Result<(u64, u64), QueryError> {
     let end_us = parameters.positive("endTs")?.map_or(now_us, |ms| ms.saturating_mul(1_000));
     let lookback_ms = parameters.positive("lookback")?.unwrap_or(DEFAULT_LOOKBACK_MS);

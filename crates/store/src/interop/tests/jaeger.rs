@@ -67,7 +67,7 @@ fn one_bad_span_leaves_the_others_alone() {
 }
 
 #[test]
-fn what_is_told_in_the_older_way_is_read_alike() {
+fn the_older_format_is_decoded_alike() {
     let read = jaeger::read_v1(answer().to_string().as_bytes(), &Limits::default()).unwrap().items;
     let told = jaeger::read_v1(&jaeger::v1_traces(&[&read[..]]), &Limits::default()).unwrap().items;
     for (one, other) in read.iter().zip(&told) {

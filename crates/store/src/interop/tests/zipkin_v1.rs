@@ -135,7 +135,7 @@ fn numbers_are_kept_and_other_values_left_out() {
 }
 
 #[test]
-fn v2_on_the_v1_route_is_told() {
+fn v2_on_the_v1_route_is_rejected() {
     let limits = Limits::default();
     for body in [
         r#"[{"traceId":"1","id":"2","localEndpoint":{"serviceName":"x"}}]"#,

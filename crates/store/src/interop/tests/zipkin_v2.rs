@@ -154,7 +154,7 @@ fn good_spans_of_a_bad_batch_are_kept() {
 }
 
 #[test]
-fn what_is_no_list_is_refused() {
+fn bodies_other_than_lists_are_rejected() {
     for bad in [
         "{",
         "[",
@@ -176,7 +176,7 @@ fn what_is_no_list_is_refused() {
 }
 
 #[test]
-fn v1_on_the_v2_route_is_told() {
+fn v1_on_the_v2_route_is_rejected() {
     let v1 = r#"{"traceId":"1","id":"2","binaryAnnotations":[]}"#;
     let v1_too = r#"{"traceId":"1","id":"2","annotations":[{"timestamp":1,"value":"sr","endpoint":{"serviceName":"x"}}]}"#;
     for body in [format!("[{v1}]"), format!("[{v1_too}]"), format!("[{v1},{v1_too}]")] {

@@ -1,4 +1,4 @@
-//! Endpoints in Zipkin's JSON; v1 and v2 write them alike.
+//! Endpoints in Zipkin's JSON, which are the same in v1 and v2.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::interop::Limits;
 use crate::interop::draft::{set_ip_text, set_service};
 use crate::interop::json::{Number, Text};
 
-/// Reads an endpoint, or none where there is `null`. The number is a port that cannot be one.
+/// Decodes an endpoint, or none for `null`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EndpointSeed<'l>(pub(super) &'l Limits);
 
-/// What was read: the endpoint and a port that cannot be one.
+/// The endpoint, and its port if that is invalid.
 pub(super) type EndpointRead = (Option<Endpoint>, Option<i64>);
 
 impl<'de> DeserializeSeed<'de> for EndpointSeed<'_> {
@@ -45,7 +45,7 @@ impl<'de> Visitor<'de> for EndpointSeed<'_> {
                         set_service(&mut endpoint, name, self.0);
                     }
                 }
-                // Either may hold either: the address says which it is.
+                // Either key may have either kind of address.
                 "ipv4" | "ipv6" => {
                     if let Some(Text(ip)) = map.next_value::<Option<Text<'de>>>()? {
                         set_ip_text(&mut endpoint, &ip);

@@ -1,4 +1,4 @@
-//! Zipkin's formats: v2 as JSON and protobuf both ways, v1 as JSON and Thrift inwards.
+//! Zipkin's formats: v2 as JSON and protobuf in both directions, v1 as JSON and Thrift decoded only.
 
 mod endpoint;
 mod thrift;

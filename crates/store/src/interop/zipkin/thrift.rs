@@ -1,4 +1,4 @@
-//! Reads Zipkin v1 spans in Thrift's binary protocol: a list of structs, by hand and bounded.
+//! Decodes Zipkin v1 spans in Thrift's binary protocol: a list of structs, by hand and bounded.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::{V1_THRIFT, too_many};
 use crate::interop::draft::{cut, set_ip_bytes, set_service};
 use crate::interop::{DecodeError, Decoded, Limits};
 
-/// How deep unknown fields may nest.
+/// The deepest nesting of unknown fields.
 const DEPTH: usize = 32;
 
 const STOP: u8 = 0;
@@ -25,7 +25,7 @@ const MAP: u8 = 13;
 const SET: u8 = 14;
 const LIST: u8 = 15;
 
-/// Reads a list of spans.
+/// Decodes a list of spans.
 pub fn v1_thrift(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
     let mut out = Decoded::default();
     if body.is_empty() {
@@ -38,7 +38,7 @@ pub fn v1_thrift(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
         return Err(too_many(limits));
     }
     for index in 0..count {
-        // Structs have no length: after a broken one nothing tells where the next begins.
+        // Structs have no length: after a broken one the next cannot be found.
         match reader.span().map_err(malformed)?.convert(limits) {
             Ok(spans) if out.items.len() + spans.len() > limits.items => return Err(too_many(limits)),
             Ok(mut spans) => out.items.append(&mut spans),
@@ -89,7 +89,7 @@ impl<'a> Reader<'a, '_> {
         self.take(length)
     }
 
-    /// Bytes that are no text are replaced, as Zipkin does.
+    /// Invalid UTF-8 is replaced, as Zipkin does.
     fn text(&mut self) -> Read<Cow<'a, str>> {
         Ok(cut(String::from_utf8_lossy(self.bytes()?), self.limits))
     }
@@ -102,7 +102,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// The length of a list of structs, each of which has a byte at least.
+    /// The length of a list of structs, each of which takes at least a byte.
     fn list(&mut self) -> Read<usize> {
         // Some reporters wrote the type of texts (zipkin-reporter-java issue 133).
         if !matches!(self.byte()?, STRUCT | STRING) {
@@ -172,7 +172,7 @@ impl<'a> Reader<'a, '_> {
         let value = match kind_of_value {
             0 if value == [1] && endpoint.is_some() => None,
             6 => Some(cut(String::from_utf8_lossy(value), self.limits).into_owned()),
-            // Zipkin forgets numbers; as texts they can still be read.
+            // Zipkin drops numbers; as text they stay readable.
             other => match number_text(other, value) {
                 Some(text) => Some(text),
                 None => return Ok(None),

@@ -1,6 +1,6 @@
-//! Zipkin v1 spans, and how they become v2 spans.
+//! Zipkin v1 spans, and their conversion to v2.
 //!
-//! In v1 one span held both sides of a call; annotations said what happened where: `cs`, `cr` at the
+//! In v1 one span has both sides of a call; annotations say what happened where: `cs`, `cr` at the
 //! client, `sr`, `ss` at the server, `ms`, `mr` around a broker, `ws`, `wr` on the wire. Each side becomes
 //! a span of its own here, by the rules of Zipkin's converter.
 
@@ -12,10 +12,10 @@ use faultscope_model::{SpanId, TraceId};
 use crate::interop::Limits;
 use crate::interop::draft::Draft;
 
-/// How many services may have their say in one v1 span.
+/// The most services in one v1 span.
 const SIDES: usize = 64;
 
-/// A v1 span as it was reported; zero stands for what is not known.
+/// A v1 span as reported; zero means unknown.
 #[derive(Debug, Default)]
 pub(super) struct V1Span {
     pub(super) trace_high: u64,
@@ -26,13 +26,13 @@ pub(super) struct V1Span {
     pub(super) start_us: i64,
     pub(super) duration_us: i64,
     pub(super) debug: bool,
-    /// The first thing that was wrong.
+    /// The first problem.
     pub(super) problem: Option<String>,
     annotations: Vec<Annotation>,
     binary_annotations: Vec<BinaryAnnotation>,
 }
 
-/// A moment in a v1 span.
+/// An annotation of a v1 span.
 #[derive(Debug)]
 pub(super) struct Annotation {
     pub(super) us: i64,
@@ -40,7 +40,7 @@ pub(super) struct Annotation {
     pub(super) endpoint: Option<Endpoint>,
 }
 
-/// A tag, or an address when it has no value.
+/// A tag, or an address if it has no value.
 #[derive(Debug)]
 pub(super) struct BinaryAnnotation {
     pub(super) key: String,
@@ -65,7 +65,7 @@ impl V1Span {
         }
     }
 
-    /// The spans it stands for, one per side.
+    /// Converts it to one span per side.
     pub(super) fn convert(mut self, limits: &Limits) -> Result<Vec<ReportedSpan>, String> {
         if let Some(problem) = self.problem.take() {
             return Err(problem);
@@ -90,7 +90,7 @@ impl V1Span {
     }
 }
 
-/// A core annotation: when, and at which side.
+/// A core annotation: its time and side.
 #[derive(Clone, Copy)]
 struct Mark<'s> {
     us: i64,
@@ -109,7 +109,7 @@ struct Marks<'s> {
     wr: Option<Mark<'s>>,
 }
 
-/// The spans that a v1 span becomes; the first takes what has no endpoint.
+/// The spans of a v1 span; the first gets everything without an endpoint.
 struct Sides<'s> {
     source: &'s V1Span,
     limits: &'s Limits,
@@ -121,7 +121,7 @@ impl<'s> Sides<'s> {
     fn read_annotations(&mut self, marks: &mut Marks<'s>) {
         for annotation in &self.source.annotations {
             let side = self.side(annotation.endpoint.as_ref());
-            // Without an endpoint a core annotation says nothing about a side.
+            // Without an endpoint a core annotation belongs to no side.
             let mark = annotation.endpoint.as_ref().map(|at| Mark { us: annotation.us, at });
             let (slot, kind) = match (annotation.value.as_str(), mark.is_some()) {
                 ("cs", true) => (&mut marks.cs, Some(SpanKind::Client)),
@@ -145,12 +145,12 @@ impl<'s> Sides<'s> {
     }
 
     fn settle_calls(&mut self, marks: &mut Marks<'s>) {
-        // Bridges between models may leave out the start: the end then says that the span is meant.
+        // Bridges between models may leave out the start; then the end annotation marks the span.
         marks.cs = marks.cs.or_else(|| self.start_by_end(marks.cr));
         marks.sr = marks.sr.or_else(|| self.start_by_end(marks.ss));
         match (marks.cs, marks.cr, marks.sr, marks.ss) {
             (Some(cs), cr, Some(sr), ss) => {
-                // The client owns the span's times.
+                // The client's annotations define the times of the span.
                 self.time(cs, cr);
                 let client = self.side(Some(cs.at));
                 let server = if cs.at.service == sr.at.service {
@@ -175,7 +175,7 @@ impl<'s> Sides<'s> {
             (Some(begin), Some(end), ..) | (.., Some(begin), Some(end)) => self.time(begin, Some(end)),
             _ => self.settle_incomplete(marks),
         }
-        // v1 had no flag: a server without the span's own times did not start it.
+        // v1 has no flag: a server without the span's own times did not start it.
         if let (None, Some(sr)) = (marks.cs, marks.sr)
             && (self.source.start_us == 0 || (marks.ss.is_some() && self.source.duration_us == 0))
         {
@@ -254,7 +254,7 @@ impl<'s> Sides<'s> {
                 (_, None) => {}
                 (key, Some(value)) => {
                     let side = self.side(endpoint.as_ref());
-                    // An empty `lc` only says which service a local span belongs to.
+                    // An empty `lc` only names the service of a local span.
                     if key != "lc" || !value.is_empty() {
                         self.draft(side).tag(Cow::Borrowed(key), Cow::Borrowed(value));
                     }
@@ -286,7 +286,7 @@ impl<'s> Sides<'s> {
         }
     }
 
-    /// Addresses of a span that has no core annotation.
+    /// Assigns the addresses of a span without core annotations.
     fn place_bare_addresses(&mut self, ca: Option<Endpoint>, sa: Option<Endpoint>) {
         match (ca, sa) {
             (Some(ca), Some(sa)) => self.set_remote(&ca, sa),
@@ -305,7 +305,7 @@ impl<'s> Sides<'s> {
         self.draft(side).span.remote = remote;
     }
 
-    /// The start that an end implies, when it ends where the span says that it ends.
+    /// The start that an end annotation implies, if it coincides with the end of the span.
     fn start_by_end(&self, end: Option<Mark<'s>>) -> Option<Mark<'s>> {
         let V1Span { start_us, duration_us, .. } = *self.source;
         end.filter(|end| {
@@ -314,7 +314,7 @@ impl<'s> Sides<'s> {
         .map(|end| Mark { us: start_us, at: end.at })
     }
 
-    /// Sets a side's times: those of the span where it has both, else those of the annotations.
+    /// Sets the times of a side: those of the span if it has both, otherwise those of the annotations.
     fn time(&mut self, begin: Mark<'s>, end: Option<Mark<'s>>) {
         let V1Span { start_us, duration_us, .. } = *self.source;
         let side = self.side(Some(begin.at));
@@ -330,7 +330,7 @@ impl<'s> Sides<'s> {
         }
     }
 
-    /// The side of an endpoint: sides are told apart by their service.
+    /// The side of an endpoint; sides are distinguished by service.
     fn side(&mut self, endpoint: Option<&Endpoint>) -> usize {
         let Some(endpoint) = endpoint else { return 0 };
         for (index, draft) in self.drafts.iter_mut().enumerate() {
@@ -345,7 +345,7 @@ impl<'s> Sides<'s> {
         self.fork(Some(endpoint))
     }
 
-    /// One more side.
+    /// Adds a side.
     fn fork(&mut self, endpoint: Option<&Endpoint>) -> usize {
         if self.drafts.len() >= SIDES {
             self.n_refused += 1;

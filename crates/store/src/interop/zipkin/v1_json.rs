@@ -1,4 +1,4 @@
-//! Reads Zipkin v1 JSON.
+//! Decodes Zipkin v1 JSON.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use crate::interop::draft::{cut, read_span_id, read_trace_id};
 use crate::interop::json::{Number, Text, each_element};
 use crate::interop::{DecodeError, Decoded, Limits};
 
-/// Reads a list of spans.
+/// Decodes a list of spans.
 ///
-/// Spans that look like v2 are rejected; when nothing else is there, the whole body is.
+/// Spans that look like v2 are rejected; if there are no others, the whole body is.
 pub fn v1_json(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
     let mut out = Decoded::default();
     let mut n_v2 = 0;

@@ -16,24 +16,24 @@ use super::ForwardOptions;
 use crate::interop::otlp::partial_success;
 use crate::serve::grpc;
 
-/// How long a connection and an answer may take.
+/// The time limit for a connection and a response.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most of an answer that is read.
+/// The most bytes of a response that are read.
 const ANSWER_BYTES: usize = 64 << 10;
 
-/// What the other side said about a request.
+/// The response to a request.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// It has the spans, but for these.
-    Taken { rejected: u64, complaint: String },
-    /// It will never take them.
+    /// Accepted, except for some spans.
+    Accepted { rejected: u64, complaint: String },
+    /// Rejected for good.
     Refused(String),
-    /// It may take them later.
+    /// Rejected for now.
     Later { after: Option<Duration>, why: String },
 }
 
-/// The way to the other collector, connected when it is used.
+/// The connection to the other collector, opened on demand.
 #[derive(Debug)]
 pub(super) struct Line {
     host: String,
@@ -43,7 +43,7 @@ pub(super) struct Line {
     headers: HeaderMap,
     is_grpc: bool,
     open: Option<Open>,
-    /// Ends with the line.
+    /// Aborted when this is dropped.
     connections: JoinSet<()>,
 }
 
@@ -65,7 +65,7 @@ impl Line {
             path if path.ends_with("/v1/traces") => path.to_owned(),
             path => format!("{path}/v1/traces"),
         };
-        // HTTP/2 wants all of it, HTTP/1.1 the path alone.
+        // HTTP/2 needs the whole URI, HTTP/1.1 only the path.
         let target = if is_grpc { format!("http://{authority}{path}") } else { path };
         Self {
             host,
@@ -79,7 +79,7 @@ impl Line {
         }
     }
 
-    /// Sends compressed spans and reads the answer.
+    /// Sends compressed spans and reads the response.
     pub(super) async fn send(&mut self, body: &[u8]) -> Answer {
         match tokio::time::timeout(PATIENCE, self.exchange(body)).await {
             Ok(Ok(answer)) => answer,
@@ -97,7 +97,7 @@ impl Line {
     async fn exchange(&mut self, body: &[u8]) -> Result<Answer, String> {
         let request = self.request(body)?;
         let mut kept = self.open.take();
-        // The other side may have closed what was not used for a while.
+        // The other side may have closed an idle connection.
         let is_open = match &mut kept {
             Some(Open::Http(sender)) => sender.ready().await.is_ok(),
             Some(Open::Grpc(sender)) => sender.ready().await.is_ok(),
@@ -161,7 +161,7 @@ async fn read(response: Response<Incoming>, is_grpc: bool) -> Result<Answer, Str
             200..=299 => taken(&body),
             429 | 502 | 503 | 504 => {
                 let text = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-                // Given as a date, it is as good as not given.
+                // A date is ignored.
                 let after = text.and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
                 Answer::Later { after, why: format!("status {status}") }
             }
@@ -174,9 +174,9 @@ async fn read(response: Response<Incoming>, is_grpc: bool) -> Result<Answer, Str
     };
     let message = text("grpc-message").unwrap_or_default();
     Ok(match text("grpc-status").unwrap_or("missing") {
-        // Five bytes tell the length of the one message.
+        // Five bytes precede the message: compression flag and length.
         "0" => taken(body.get(5..).unwrap_or_default()),
-        // Those that OTLP wants to be tried again.
+        // The codes that OTLP declares as retryable.
         code @ ("1" | "4" | "8" | "10" | "11" | "14" | "15") => {
             Answer::Later { after: None, why: format!("gRPC status {code}: {message}") }
         }
@@ -186,10 +186,10 @@ async fn read(response: Response<Incoming>, is_grpc: bool) -> Result<Answer, Str
 
 fn taken(body: &[u8]) -> Answer {
     let (rejected, complaint) = partial_success(body);
-    Answer::Taken { rejected, complaint }
+    Answer::Accepted { rejected, complaint }
 }
 
-/// The beginning of what another program says, without what could disturb a terminal.
+/// The beginning of a message from outside, without control characters.
 fn plain(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).into_owned();
     text.chars().filter(|c| !c.is_control()).take(200).collect()

@@ -1,8 +1,8 @@
-//! Hands on what came in to another collector, by OTLP.
+//! Forwards received spans to another collector, by OTLP.
 //!
-//! Whoever sends spans here never waits for the other side: accepted batches go into a bounded queue, and
-//! what does not fit is dropped and counted. Batches are tried again as OTLP asks for: on 429, 502, 503, 504
-//! and where nobody answers, with growing pauses or after the pause that the other side names.
+//! Senders never wait for the other side: accepted batches go into a bounded queue, and
+//! what does not fit is dropped and counted. Batches are retried as OTLP requires: on 429, 502, 503, 504
+//! and without a response, with growing pauses or after the pause that the other side requests.
 
 mod line;
 
@@ -24,39 +24,39 @@ use crate::interop::otlp;
 use crate::secrets::Redactor;
 use line::{Answer, Line};
 
-/// Spans of one request; larger batches are cut.
+/// Spans per request; larger batches are split.
 const BATCH: usize = 1_000;
 
-/// The first pause before a batch is tried again; it doubles each time.
+/// The first pause before a retry; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest pause, also when the other side asks for a longer one.
+/// The longest pause, even if the other side requests a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Where spans are handed on to, and how patiently.
+/// The destination of forwarded spans, and the limits of the queue.
 #[derive(Debug, Clone)]
 pub struct ForwardOptions {
     /// `http://host:4318`, or `grpc://host:4317`.
     pub endpoint: Uri,
     /// Headers of each request, such as a token.
     pub headers: HeaderMap,
-    /// Spans that may wait.
+    /// The most spans that may wait.
     pub queued_spans: u64,
-    /// Bytes that may wait, encoded.
+    /// The most bytes that may wait, encoded.
     pub queued_bytes: u64,
-    /// For how long one batch is tried again.
+    /// How long one batch is retried.
     pub patience: Duration,
-    /// What leaves this machine is without its secrets.
+    /// What is redacted before it leaves this machine.
     pub secrets: SecretRules,
 }
 
 impl ForwardOptions {
-    /// Forwards to an endpoint with the usual bounds; says why where that is not possible.
+    /// Forwards to an endpoint with default limits; the error completes the sentence "the endpoint ...".
     pub fn to(endpoint: &str) -> Result<Self, &'static str> {
         let endpoint: Uri = endpoint.parse().map_err(|_| "is not a URL")?;
         match endpoint.scheme_str() {
             Some("http" | "grpc") if endpoint.host().is_some() => {}
-            Some("https") => return Err("is encrypted; only http:// and grpc:// are spoken"),
+            Some("https") => return Err("uses TLS; only http:// and grpc:// are supported"),
             _ => return Err("does not begin with http:// or grpc://"),
         }
         Ok(Self {
@@ -70,20 +70,20 @@ impl ForwardOptions {
     }
 }
 
-/// What became of the spans so far.
+/// Counts of forwarded spans.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ForwardCounts {
-    /// Taken by the other side.
+    /// Accepted by the other side.
     pub sent: u64,
-    /// Given up: no room, refused, or tried for too long.
+    /// Dropped: no room, rejected, or retried for too long.
     pub dropped: u64,
-    /// Requests that were made again.
+    /// Requests that were repeated.
     pub retries: u64,
     /// Spans that still wait.
     pub waiting: u64,
 }
 
-/// The queue of what is to be handed on.
+/// The queue of spans to forward.
 #[derive(Debug)]
 pub struct Forward {
     options: ForwardOptions,
@@ -98,7 +98,7 @@ pub struct Forward {
 #[derive(Debug, Default)]
 struct State {
     batches: VecDeque<Batch>,
-    /// Of all that is not yet settled, also what is on its way.
+    /// All spans that are not settled, including those in flight.
     spans: u64,
     bytes: u64,
     closed: bool,
@@ -145,7 +145,7 @@ impl Forward {
         self.wake.notify_one();
     }
 
-    /// What became of the spans so far.
+    /// The counts so far.
     pub fn counts(&self) -> ForwardCounts {
         ForwardCounts {
             sent: self.sent.load(Ordering::Relaxed),
@@ -155,11 +155,11 @@ impl Forward {
         }
     }
 
-    /// Takes spans to be handed on; what does not fit is dropped.
+    /// Queues spans; what does not fit is dropped.
     pub(super) fn offer(&self, mut spans: Vec<ReportedSpan>) {
         for chunk in spans.chunks_mut(BATCH) {
             let n = chunk.len() as u64;
-            // Nothing is encoded that has no room anyway.
+            // Checked before encoding, which costs more.
             let room = |state: &State, bytes: u64| {
                 !state.closed
                     && state.spans + n <= self.options.queued_spans
@@ -200,35 +200,35 @@ impl Forward {
                     return None;
                 }
             }
-            // A permit is kept for whoever comes late, so nothing is missed in between.
+            // The notification stores a permit, so nothing is missed in between.
             self.wake.notified().await;
         }
     }
 
-    /// Sends a batch, again and again if need be; gives the number of spans that were taken.
+    /// Sends a batch, with retries if needed; returns the number of accepted spans.
     async fn deliver(&self, line: &mut Line, batch: &Batch) -> u64 {
         let start = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
             let (after, why) = match line.send(&batch.body).await {
-                Answer::Taken { rejected, complaint } => {
+                Answer::Accepted { rejected, complaint } => {
                     if rejected > 0 {
-                        tracing::warn!(rejected, complaint, "the other collector did not take some spans");
+                        tracing::warn!(rejected, complaint, "the other collector rejected some spans");
                     }
                     return batch.spans - rejected.min(batch.spans);
                 }
                 Answer::Refused(why) => {
-                    tracing::warn!(why, spans = batch.spans, "the other collector refused spans");
+                    tracing::warn!(why, spans = batch.spans, "the other collector rejected a batch");
                     return 0;
                 }
                 Answer::Later { after, why } => (after, why),
             };
             let wait = after.unwrap_or(pause).min(LONGEST_PAUSE);
             if start.elapsed() + wait > self.options.patience {
-                tracing::warn!(why, spans = batch.spans, "spans could not be handed on");
+                tracing::warn!(why, spans = batch.spans, "spans could not be forwarded");
                 return 0;
             }
-            tracing::debug!(why, ?wait, "spans are handed on later");
+            tracing::debug!(why, ?wait, "spans are forwarded later");
             self.retries.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(wait).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

@@ -1,37 +1,37 @@
-//! Series that others tell, joined to moments: what services send by OTLP, what they tell when they are scraped.
+//! Time series that services export, joined to moments: pushed by OTLP or scraped.
 //!
-//! A value goes to an instance only where it is sure whose it is. Several instances of which none is named, or
-//! series that differ in more than the parts of one value, give nothing rather than something wrong.
+//! A value is assigned to an instance only if it is certain which one. Several instances of which none is named, or
+//! series that differ in more than the parts of one value, yield nothing rather than something wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::handler::{Handler, NAMES, comparable};
-use super::known::{KNOWN, Known, plain, whole};
+use super::handler::{Handler, INSTANCE_LABELS, comparable};
+use super::metric_names::{METRIC_NAMES, MetricName, grouping_labels, plain};
 use super::{AsOf, Kind, Metric, Moment, Values, as_of, rate};
 
-/// How old what others tell may be: they send every ten seconds to every minute.
-pub const MOST_TOLD_AGE_US: u64 = 120_000_000;
+/// The oldest exported value that counts. Exporters send every 10 s to 60 s, so this is twice the slowest.
+pub const MAX_REPORTED_AGE_US: u64 = 120_000_000;
 
-/// Values of one report have about the same time.
+/// Values of one export have timestamps within a second.
 const ONE_REPORT_US: u64 = 1_000_000;
 
-/// A line of values.
+/// The points of one exported time series.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct ReportedSeries {
     pub(super) name: String,
     pub(super) plain_name: String,
     pub(super) service: String,
     pub(super) kind: Kind,
     pub(super) unit: String,
     pub(super) labels: BTreeMap<String, String>,
-    /// By time; what came since the value before is added up.
+    /// Sorted by time; deltas are added up to a total.
     pub(super) points: Vec<(u64, f64)>,
-    /// The trial that it was told in, where there was one.
+    /// The run in which it was exported, if any.
     run: Option<String>,
 }
 
-impl Told {
-    /// A line of values with its points, in any order.
+impl ReportedSeries {
+    /// Makes a series from points in any order.
     pub fn new(name: String, service: &str, kind: Kind, mut points: Vec<(u64, f64)>) -> Self {
         points.retain(|(_, value)| value.is_finite());
         points.sort_by_key(|(at_us, _)| *at_us);
@@ -47,68 +47,68 @@ impl Told {
         Self { name, plain_name, service, kind, unit, labels, points, run: None }
     }
 
-    /// The same in a unit.
+    /// Sets the unit.
     #[must_use]
     pub fn in_unit(self, unit: &str) -> Self {
         Self { unit: unit.to_owned(), ..self }
     }
 
-    /// The same with labels: what it is about, and who reports.
+    /// Sets the labels: attributes, and the resource that reports.
     #[must_use]
     pub fn about(self, labels: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { labels: labels.into_iter().collect(), ..self }
     }
 
-    /// The same as told in a trial; instances of one name run side by side in different ones.
+    /// Sets the run: instances of the same name run side by side in different ones.
     #[must_use]
     pub fn in_run(self, run: impl Into<String>) -> Self {
         Self { run: Some(run.into()), ..self }
     }
 
-    /// A label, however its key is written.
+    /// The value of a label, whether its key is spelled with dots or underscores.
     pub(super) fn label(&self, key: &str) -> Option<&str> {
         let same = |found: &str| found == key || plain(found) == plain(key);
         self.labels.iter().find(|(found, _)| same(found)).map(|(_, value)| value.as_str())
     }
 
     fn names(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        NAMES.iter().filter_map(|key| Some((*key, self.label(key)?)))
+        INSTANCE_LABELS.iter().filter_map(|key| Some((*key, self.label(key)?)))
     }
 
-    /// How fast it grew around a moment, for each second.
-    pub(super) fn grows(&self, at_us: u64, most_age_us: u64) -> Option<f64> {
+    /// The growth per second around a moment.
+    pub(super) fn growth_per_second(&self, at_us: u64, most_age_us: u64) -> Option<f64> {
         (self.kind != Kind::Gauge).then(|| rate(&self.points, at_us, most_age_us))?
     }
 }
 
-/// Series of many instances.
+/// Exported time series of many instances.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct ToldHistory {
-    services: BTreeMap<String, Vec<ToldInstance>>,
-    /// Services of which more than one instance takes part.
+pub struct ReportedHistory {
+    services: BTreeMap<String, Vec<ReportedInstance>>,
+    /// Services with more than one instance.
     several: BTreeSet<String>,
 }
 
-/// What is told of one instance.
+/// The exported time series of one instance.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct ToldInstance {
+pub struct ReportedInstance {
     names: BTreeMap<&'static str, String>,
-    pub(super) series: Vec<Told>,
+    pub(super) series: Vec<ReportedSeries>,
 }
 
-impl ToldHistory {
-    /// Puts series in order for the spans of some handlers.
+impl ReportedHistory {
+    /// Assigns series to the instances that handled some spans.
     pub fn new<'h>(
-        series: impl IntoIterator<Item = Told>,
+        series: impl IntoIterator<Item = ReportedSeries>,
         handlers: impl IntoIterator<Item = &'h Handler>,
     ) -> Self {
-        let mut found: BTreeMap<_, ToldInstance> = BTreeMap::new();
-        for told in series.into_iter().filter(|told| !told.points.is_empty()) {
-            let surest = told.names().next().map(|(_, name)| name.to_owned());
-            let key = (told.service.clone(), told.run.clone(), surest);
-            found.entry(key).or_default().series.push(told);
+        let mut found: BTreeMap<_, ReportedInstance> = BTreeMap::new();
+        for line in series.into_iter().filter(|line| !line.points.is_empty()) {
+            let surest = line.names().next().map(|(_, name)| name.to_owned());
+            let key = (line.service.clone(), line.run.clone(), surest);
+            found.entry(key).or_default().series.push(line);
         }
-        let mut services: BTreeMap<String, Vec<ToldInstance>> = BTreeMap::new();
+        let mut services: BTreeMap<String, Vec<ReportedInstance>> = BTreeMap::new();
         for ((service, ..), mut instance) in found {
             instance.names = instance.common_names();
             services.entry(service).or_default().push(instance);
@@ -121,25 +121,25 @@ impl ToldHistory {
         Self { services, several: several.map(|(service, _)| service.to_owned()).collect() }
     }
 
-    /// Whether there is nothing.
+    /// Whether no instance has a series.
     pub fn is_empty(&self) -> bool {
         self.services.is_empty()
     }
 
-    /// What is told of the instance that handled a span; none unless it is sure which one that was.
-    pub fn instance(&self, who: &Handler) -> Option<&ToldInstance> {
-        let mut left: Vec<&ToldInstance> = self.services.get(&who.service)?.iter().collect();
+    /// The series of the instance that handled a span; none unless it is certain which one that was.
+    pub fn instance(&self, who: &Handler) -> Option<&ReportedInstance> {
+        let mut left: Vec<&ReportedInstance> = self.services.get(&who.service)?.iter().collect();
         let mut is_named = false;
         for (key, name) in &who.names {
-            let told = |instance: &&ToldInstance| instance.names.get(key).cloned();
-            // A name that only one side has says nothing.
-            if left.iter().filter_map(told).any(|told| comparable(&told, name)) {
-                left.retain(|instance| told(instance).as_ref() == Some(name));
+            let named = |instance: &&ReportedInstance| instance.names.get(key).cloned();
+            // A name that only one side has cannot contradict.
+            if left.iter().filter_map(named).any(|named| comparable(&named, name)) {
+                left.retain(|instance| named(instance).as_ref() == Some(name));
                 is_named = true;
             }
         }
         if !is_named && let Some(address) = &who.address {
-            let there = |instance: &&ToldInstance| instance.names.values().any(|name| name == address);
+            let there = |instance: &&ReportedInstance| instance.names.values().any(|name| name == address);
             if left.iter().any(there) {
                 left.retain(there);
                 is_named = true;
@@ -150,25 +150,24 @@ impl ToldHistory {
     }
 }
 
-impl ToldInstance {
-    /// Its surest name, if it has one.
+impl ReportedInstance {
+    /// The most specific name of the instance.
     pub fn name(&self) -> Option<&str> {
-        NAMES.iter().find_map(|key| self.names.get(key)).map(String::as_str)
+        INSTANCE_LABELS.iter().find_map(|key| self.names.get(key)).map(String::as_str)
     }
 
-    /// Names that all series which have them agree about.
+    /// The names on which all series agree that have them.
     fn common_names(&self) -> BTreeMap<&'static str, String> {
         let mut names: BTreeMap<&'static str, BTreeSet<&str>> = BTreeMap::new();
-        for (key, name) in self.series.iter().flat_map(Told::names) {
+        for (key, name) in self.series.iter().flat_map(ReportedSeries::names) {
             names.entry(key).or_default().insert(name);
         }
         let agreed = names.into_iter().filter(|(_, names)| names.len() == 1);
         agreed.filter_map(|(key, names)| Some((key, names.first()?.to_string()))).collect()
     }
 
-    /// What it used at a moment, by what it told under names that are known everywhere; the age is that of the
-    /// oldest value.
-    pub fn at(&self, at_us: u64, most_age_us: u64) -> Option<Moment> {
+    /// The usage at a moment, computed from series with well-known names; its age is that of the oldest value.
+    pub fn usage_at(&self, at_us: u64, most_age_us: u64) -> Option<Moment> {
         let mut moment = Moment {
             age_us: 0,
             values: Values::default(),
@@ -197,25 +196,26 @@ impl ToldInstance {
         is_any.then_some(moment)
     }
 
-    /// One of our metrics, by the first of its names that is told in time.
+    /// The value of a platform metric, from the first of its names that was exported in time.
     pub(super) fn known(&self, metric: Metric, at_us: u64, most_age_us: u64) -> Option<AsOfParts> {
-        let names = KNOWN.iter().filter(|known| known.metric == metric);
-        names.filter_map(|known| AsOfParts::of(known, &self.parts(known)?, at_us, most_age_us)).next()
+        let names = METRIC_NAMES.iter().filter(|known| known.metric == metric);
+        names.filter_map(|known| AsOfParts::sum(known, &self.parts(known)?, at_us, most_age_us)).next()
     }
 
-    /// The series that are parts of one value; none where they are more than that.
-    fn parts(&self, known: &Known) -> Option<Vec<&Told>> {
-        let parts: Vec<&Told> = self.series.iter().filter(|series| known.is_told_by(series)).collect();
+    /// The series that are parts of one value; none if they are more than that.
+    fn parts(&self, known: &MetricName) -> Option<Vec<&ReportedSeries>> {
+        let parts: Vec<&ReportedSeries> =
+            self.series.iter().filter(|series| known.matches_series(series)).collect();
         let first = parts.first()?;
-        let same = |other: &&Told| {
+        let same = |other: &&ReportedSeries| {
             (&other.name, &other.unit, other.kind) == (&first.name, &first.unit, first.kind)
-                && whole(other) == whole(first)
+                && grouping_labels(other) == grouping_labels(first)
         };
         parts.iter().all(same).then_some(parts)
     }
 }
 
-/// A value that may have been told in parts.
+/// A value that was exported in parts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct AsOfParts {
     pub(super) value: Option<f64>,
@@ -224,20 +224,21 @@ pub(super) struct AsOfParts {
 }
 
 impl AsOfParts {
-    fn of(known: &Known, parts: &[&Told], at_us: u64, most_age_us: u64) -> Option<Self> {
-        let worth = known.worth_of(&parts.first()?.unit)?;
-        let told: Vec<AsOf> =
+    fn sum(known: &MetricName, parts: &[&ReportedSeries], at_us: u64, most_age_us: u64) -> Option<Self> {
+        let factor = known.factor_for_unit(&parts.first()?.unit)?;
+        let values: Vec<AsOf> =
             parts.iter().filter_map(|part| as_of(&part.points, at_us, most_age_us)).collect();
-        let age_us = told.iter().map(|part| part.age_us).min()?;
-        // A part that is no longer told, such as threads in a state in which none is, counts no more.
-        let last = told.iter().filter(|part| part.age_us - age_us <= ONE_REPORT_US);
+        let age_us = values.iter().map(|part| part.age_us).min()?;
+        // A part that is no longer exported, such as threads in a state that none is in, no longer counts.
+        let last = values.iter().filter(|part| part.age_us - age_us <= ONE_REPORT_US);
         let sum: f64 = last.map(|part| part.value).sum();
-        // What came since the last report is known, what came since the start is not.
+        // Deltas say what was added since the last export, not what the total is.
         let is_whole = parts.iter().all(|part| part.kind != Kind::Delta);
-        let grown: Vec<f64> = parts.iter().filter_map(|part| part.grows(at_us, most_age_us)).collect();
+        let grown: Vec<f64> =
+            parts.iter().filter_map(|part| part.growth_per_second(at_us, most_age_us)).collect();
         Some(Self {
-            value: is_whole.then_some(sum * worth).and_then(|value| known.sense(value)),
-            per_second: (!grown.is_empty()).then(|| grown.iter().sum::<f64>() * worth),
+            value: is_whole.then_some(sum * factor).and_then(|value| known.drop_unlimited(value)),
+            per_second: (!grown.is_empty()).then(|| grown.iter().sum::<f64>() * factor),
             age_us,
         })
     }

@@ -1,12 +1,12 @@
-//! Blanks in the steps of a test: `${name}` stands for what an earlier step saved.
+//! Placeholders in the steps of a test: `${name}` stands for a value that an earlier step saved.
 
-/// A part of a text with blanks.
+/// A piece of a text with placeholders.
 enum Part<'a> {
     Text(&'a str),
     Blank(&'a str),
 }
 
-/// Splits a text; `$${` is a `${` that is no blank.
+/// Splits a text at its placeholders; `$${` is an escaped `${`.
 fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -26,13 +26,13 @@ fn parts(text: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// The names of a text's blanks.
+/// The names of the placeholders in a text.
 ///
 /// ```
-/// use faultscope_model::application::blanks;
-/// assert_eq!(blanks("/orders/${order}?by=${user}&price=$${sum}"), ["order", "user"]);
+/// use faultscope_model::application::placeholders;
+/// assert_eq!(placeholders("/orders/${order}?by=${user}&price=$${sum}"), ["order", "user"]);
 /// ```
-pub fn blanks(text: &str) -> Vec<&str> {
+pub fn placeholders(text: &str) -> Vec<&str> {
     let name = |part| match part {
         Part::Blank(name) => Some(name),
         Part::Text(_) => None,
@@ -40,14 +40,14 @@ pub fn blanks(text: &str) -> Vec<&str> {
     parts(text).into_iter().filter_map(name).collect()
 }
 
-/// Fills the blanks of a text; those without a value stay as they are.
+/// Fills in placeholders; those without a value stay as they are.
 ///
 /// ```
-/// use faultscope_model::application::fill_blanks;
+/// use faultscope_model::application::fill_placeholders;
 /// let value = |name: &str| (name == "a").then(|| "1".to_owned());
-/// assert_eq!(fill_blanks("${a} ${b} $${a}", value), "1 ${b} ${a}");
+/// assert_eq!(fill_placeholders("${a} ${b} $${a}", value), "1 ${b} ${a}");
 /// ```
-pub fn fill_blanks(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
+pub fn fill_placeholders(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let fill = |part| match part {
         Part::Text(text) => text.to_owned(),
         Part::Blank(name) => value(name).unwrap_or_else(|| format!("${{{name}}}")),

@@ -1,10 +1,10 @@
-//! Mistakes in an application file: each names file, line, key and what would be right.
+//! Messages for mistakes in an application file: each names file, line, key and what would be valid.
 
 use insta::assert_snapshot;
 
 use super::Application;
 
-/// What is said of a file, as a terminal shows it.
+/// The message for a file, as a terminal shows it.
 #[track_caller]
 fn complaint(text: &str) -> String {
     let error = Application::read_alone(text, "faultscope.yaml").unwrap_err();
@@ -118,7 +118,7 @@ fn a_test_with_nothing_to_do() {
 }
 
 #[test]
-fn a_failure_that_is_no_pattern() {
+fn an_invalid_failure_pattern() {
     assert_snapshot!(
         complaint("services: { a: { command: [a] } }\ntests:\n  - name: x\n    run: [a]\n    failure: \"(\"\n"), @"error: faultscope.yaml:5: tests.0.failure: not a regular expression: error: unclosed group");
 }
@@ -132,7 +132,7 @@ fn junit_without_a_place_for_the_report() {
 }
 
 #[test]
-fn a_limit_that_is_no_size() {
+fn an_invalid_memory_limit() {
     assert_snapshot!(
         complaint("services:\n  a: { command: [a] }\nfailing:\n  config:\n    a:\n      memory: lots\n"), @"
     error: faultscope.yaml:6: failing.config.a.memory: `lots` is not a size

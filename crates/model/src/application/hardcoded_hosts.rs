@@ -1,38 +1,38 @@
-//! Host names of services where no port can be put in their stead.
+//! Host names of services that `isolation: ports` cannot rewrite.
 //!
 //! Without networks of their own (`isolation: ports`) instances find each other at ports of the host, and addresses
-//! like `stock:8081` in commands and environments are rewritten. A host without its port, or one that is written in
-//! a program, stays as it is and leads nowhere.
+//! like `stock:8081` in commands and environments are rewritten. A host without its port, or one that is hard-coded
+//! in a program, stays as it is and resolves to nothing.
 
 use super::{Application, Service};
 use crate::ids::ServiceName;
 
-/// Variables that hold a host, by a part of their name.
-const HOSTS: [&str; 6] = ["HOST", "ADDR", "SERVER", "ENDPOINT", "BROKER", "URL"];
+/// Variables that usually hold a host name contain one of these.
+const HOST_VARIABLES: [&str; 6] = ["HOST", "ADDR", "SERVER", "ENDPOINT", "BROKER", "URL"];
 
-/// A host name that stays.
+/// A host name that cannot be rewritten.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FixedName {
-    /// Whose.
+pub struct HardcodedHost {
+    /// The service that uses it.
     pub service: ServiceName,
-    /// The name, with the port where it has one.
+    /// The host, with its port where it has one.
     pub host: String,
-    /// The variable or file it stands in.
+    /// The variable or file that contains it.
     pub place: String,
 }
 
 impl Application {
-    /// Host names of other services that would stay, the first of each service. The text of a file, given relative
-    /// to the application's folder, is asked for; there may be none.
-    pub fn fixed_names(&self, read: impl Fn(&str) -> Option<String>) -> Vec<FixedName> {
+    /// Host names of other services that cannot be rewritten, the first in each service. `read` gives the text of a
+    /// file, named relative to the application's folder, if there is one.
+    pub fn hardcoded_hosts(&self, read: impl Fn(&str) -> Option<String>) -> Vec<HardcodedHost> {
         let first = |(name, service): (&ServiceName, &Service)| {
-            let found = self.fixed_in(name, service, &read)?;
-            Some(FixedName { service: name.clone(), host: found.0, place: found.1 })
+            let found = self.hardcoded_host_in(name, service, &read)?;
+            Some(HardcodedHost { service: name.clone(), host: found.0, place: found.1 })
         };
         self.services.iter().filter_map(first).collect()
     }
 
-    fn fixed_in(
+    fn hardcoded_host_in(
         &self,
         own: &ServiceName,
         service: &Service,
@@ -46,7 +46,7 @@ impl Application {
             })
             .collect();
         let by_env = service.env.iter().find_map(|(key, value)| {
-            let key_names_host = HOSTS.iter().any(|part| key.to_ascii_uppercase().contains(part));
+            let key_names_host = HOST_VARIABLES.iter().any(|part| key.to_ascii_uppercase().contains(part));
             let alone = |name: &str| key_names_host && value == name;
             let (name, _) = hosts.iter().find(|(name, _)| alone(name))?;
             Some(((*name).to_owned(), key.clone()))
@@ -58,7 +58,7 @@ impl Application {
                 let text = read(&path)?;
                 let here = |name: &str, other: &Service| {
                     let ports = other.ports.iter().map(|port| format!("{name}:{}", port.port));
-                    ports.chain([format!("//{name}")]).find(|host| stands_in(&text, host))
+                    ports.chain([format!("//{name}")]).find(|host| contains_host(&text, host))
                 };
                 let host = hosts.iter().find_map(|(name, other)| here(name, other))?;
                 Some((host.trim_start_matches('/').to_owned(), path))
@@ -67,8 +67,8 @@ impl Application {
     }
 }
 
-/// Whether a host stands in a text, not as a part of a longer name.
-fn stands_in(text: &str, host: &str) -> bool {
+/// Whether a text contains a host name that is not part of a longer name.
+fn contains_host(text: &str, host: &str) -> bool {
     let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     text.match_indices(host).any(|(at, found)| {
         let (before, after) = (&text[..at], &text[at + found.len()..]);
@@ -90,7 +90,7 @@ mod tests {
 
     fn found(order: &str, file: &str) -> Vec<String> {
         let read = |path: &str| (path == "src/order.py").then(|| file.to_owned());
-        let fixed = application(order).fixed_names(read);
+        let fixed = application(order).hardcoded_hosts(read);
         fixed
             .into_iter()
             .map(|fixed| format!("{} {} in {}", fixed.service, fixed.host, fixed.place))
@@ -109,7 +109,7 @@ mod tests {
         }
         let by_env = order(", env: { STOCK_HOST: stock, NAME: stock }");
         assert_eq!(found(&by_env, ""), ["order stock in STOCK_HOST"]);
-        // With its port it is rewritten; what is no host is none.
+        // With its port it is rewritten, and `QUEUE` is no variable that usually holds a host.
         let rewritten = order(", env: { STOCK_URL: \"http://stock:8081\", QUEUE: stock, HOST: order }");
         assert_eq!(found(&rewritten, ""), [] as [&str; 0]);
     }

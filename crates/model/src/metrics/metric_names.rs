@@ -1,22 +1,22 @@
-//! The names under which the world tells what a process, container or pod uses, and which of our metrics each is.
+//! Names under which exporters publish the usage of processes, containers and pods, mapped to our metrics.
 //!
-//! Checked against OpenTelemetry's conventions (process, container, k8s, jvm, dotnet), its instrumentations for
-//! Python, JavaScript, Go, Java and .NET, the collector's kubelet and Docker receivers, the clients of Prometheus
+//! Checked against OpenTelemetry's conventions (process, container, k8s, jvm, dotnet), its instrumentation for
+//! Python, JavaScript, Go, Java and .NET, the collector's kubelet and Docker receivers, the Prometheus clients
 //! for Python, Node, Go, Java, .NET and Rust, Micrometer, and cAdvisor.
 
 use std::collections::BTreeMap;
 
-use super::{Kind, Metric, Told};
+use super::{Kind, Metric, ReportedSeries};
 
 /// One name of one metric.
-pub(super) struct Known {
+pub(super) struct MetricName {
     pub(super) metric: Metric,
-    /// As [`plain`] writes it; `*` stands for one word.
+    /// In the spelling of [`plain`]; `*` stands for one word.
     name: &'static str,
-    /// Labels of which one must be there with this value; without any every series counts.
+    /// Only series with one of these labels count; without any, every series does.
     only: Option<&'static [(&'static str, &'static str)]>,
-    /// What one is worth where no unit is told.
-    worth: f64,
+    /// Multiplies values of series that have no unit.
+    factor: f64,
 }
 
 const RSS: Option<&[(&str, &str)]> = Some(&[("type", "rss")]);
@@ -25,32 +25,32 @@ const RECEIVED: Option<&[(&str, &str)]> =
 const SENT: Option<&[(&str, &str)]> =
     Some(&[("network_io_direction", "transmit"), ("direction", "transmit")]);
 
-const fn known(metric: Metric, name: &'static str) -> Known {
-    Known { metric, name, only: None, worth: 1.0 }
+const fn known(metric: Metric, name: &'static str) -> MetricName {
+    MetricName { metric, name, only: None, factor: 1.0 }
 }
 
 const fn only(
     metric: Metric,
     name: &'static str,
     only: Option<&'static [(&'static str, &'static str)]>,
-) -> Known {
-    Known { metric, name, only, worth: 1.0 }
+) -> MetricName {
+    MetricName { metric, name, only, factor: 1.0 }
 }
 
-/// All names; of several for one metric the first that is told counts. What is told of a whole container or pod
-/// comes before what is told of one process in it.
+/// All names; of several for one metric the first that is present counts. Metrics of a grouping_labels container or pod
+/// come before those of one process in it.
 #[rustfmt::skip]
-pub(super) const KNOWN: [Known; 67] = [
+pub(super) const METRIC_NAMES: [MetricName; 67] = [
     known(Metric::CpuSeconds, "container_cpu_time"),
     known(Metric::CpuSeconds, "container_cpu_time_seconds"),
     known(Metric::CpuSeconds, "container_cpu_usage_seconds"),
-    Known { metric: Metric::CpuSeconds, name: "container_cpu_usage", only: None, worth: 1e-9 },
+    MetricName { metric: Metric::CpuSeconds, name: "container_cpu_usage", only: None, factor: 1e-9 },
     known(Metric::CpuSeconds, "k8s_pod_cpu_time"),
     known(Metric::CpuSeconds, "k8s_pod_cpu_time_seconds"),
     known(Metric::CpuSeconds, "process_cpu_time"),
     known(Metric::CpuSeconds, "process_cpu_time_seconds"),
     known(Metric::CpuSeconds, "process_cpu_seconds"),
-    Known { metric: Metric::CpuSeconds, name: "process_cpu_time_ns", only: None, worth: 1e-9 },
+    MetricName { metric: Metric::CpuSeconds, name: "process_cpu_time_ns", only: None, factor: 1e-9 },
     known(Metric::CpuSeconds, "dotnet_process_cpu_time"),
     known(Metric::CpuSeconds, "dotnet_process_cpu_time_seconds"),
     known(Metric::CpuSeconds, "jvm_cpu_time"),
@@ -110,7 +110,7 @@ pub(super) const KNOWN: [Known; 67] = [
     known(Metric::OutOfMemoryKills, "container_oom_events"),
 ];
 
-/// Labels that take one value apart: what is wanted is their sum.
+/// Labels that split one value into parts, which are added up.
 const PARTS: [&str; 16] = [
     "state",
     "mode",
@@ -130,39 +130,39 @@ const PARTS: [&str; 16] = [
     "type",
 ];
 
-/// Whether a series tells something that we know under a name of our own.
-pub fn is_known(name: &str) -> bool {
+/// Whether a series is one of our metrics under another name.
+pub fn is_metric_name(name: &str) -> bool {
     let name = plain(name);
-    KNOWN.iter().any(|known| known.is_named(&name))
+    METRIC_NAMES.iter().any(|known| known.is_named(&name))
 }
 
-/// A name as OpenTelemetry's and Prometheus' ways of writing it have in common.
+/// The common spelling of a name in OpenTelemetry and Prometheus.
 pub(super) fn plain(name: &str) -> String {
     let name = name.replace('.', "_");
     name.strip_suffix("_total").map(str::to_owned).unwrap_or(name)
 }
 
-impl Known {
+impl MetricName {
     fn is_named(&self, plain: &str) -> bool {
         let Some((before, after)) = self.name.split_once('*') else { return self.name == plain };
         let word = plain.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
         word.is_some_and(|word| !word.is_empty() && !word.contains('_'))
     }
 
-    /// Whether a series tells this.
-    pub(super) fn is_told_by(&self, series: &Told) -> bool {
-        // A share of a core, or a speed, has the name of a counter in some places.
+    /// Whether a series has this name and its values are of the right kind.
+    pub(super) fn matches_series(&self, series: &ReportedSeries) -> bool {
+        // Some exporters use the name of a counter for a ratio or a rate.
         let counts = series.kind != Kind::Gauge;
         self.is_named(&series.plain_name)
             && (counts || self.metric.kind() != Kind::Counter || self.metric == Metric::Restarts)
             && self.only.is_none_or(|any| any.iter().any(|(key, value)| series.label(key) == Some(*value)))
-            && self.worth_of(&series.unit).is_some()
+            && self.factor_for_unit(&series.unit).is_some()
     }
 
-    /// What one of a unit is worth in the unit of the metric; none when it is something else.
-    pub(super) fn worth_of(&self, unit: &str) -> Option<f64> {
-        let worth = match (self.metric.unit(), unit) {
-            (_, "") => self.worth,
+    /// The factor from a unit to the unit of the metric; none if the unit measures something else.
+    pub(super) fn factor_for_unit(&self, unit: &str) -> Option<f64> {
+        let factor = match (self.metric.unit(), unit) {
+            (_, "") => self.factor,
             ("s", "s" | "seconds") | ("By", "By" | "bytes" | "byte") => 1.0,
             ("s", "ms" | "milliseconds") => 1e-3,
             ("s", "us" | "microseconds") => 1e-6,
@@ -172,19 +172,19 @@ impl Known {
             ("s" | "By", _) => return None,
             _ => 1.0,
         };
-        Some(worth)
+        Some(factor)
     }
 
-    /// The value as platforms would give it.
-    pub(super) fn sense(&self, value: f64) -> Option<f64> {
-        // Where there is no limit, zero or the greatest number of pages is told.
+    /// Drops values that mean "no limit".
+    pub(super) fn drop_unlimited(&self, value: f64) -> Option<f64> {
+        // Without a limit exporters report zero or the largest number of pages.
         let is_none = self.metric == Metric::MemoryLimit && (value <= 0.0 || value > 1e18);
         (!is_none).then_some(value)
     }
 }
 
-/// The labels of a series that must be the same for series to be parts of one value.
-pub(super) fn whole(series: &Told) -> BTreeMap<String, &str> {
+/// The labels of a series except those that split a value: parts of one value agree in all of them.
+pub(super) fn grouping_labels(series: &ReportedSeries) -> BTreeMap<String, &str> {
     let labels = series.labels.iter().map(|(key, value)| (plain(key), value.as_str()));
     labels.filter(|(key, _)| !PARTS.contains(&key.as_str())).collect()
 }

@@ -1,4 +1,4 @@
-//! Secret values that were seen, so that they are found wherever else they turn up.
+//! Secret values that have occurred, so that they are found wherever else they appear.
 
 use std::collections::VecDeque;
 
@@ -6,27 +6,27 @@ use aho_corasick::AhoCorasick;
 
 use super::REDACTED;
 
-/// How many values are remembered, the latest.
+/// How many values are remembered, the latest: each makes the search a little slower.
 const MOST: usize = 256;
 
-/// Shorter values turn up by chance.
+/// Shorter values occur by chance.
 const SHORTEST: usize = 8;
 
-/// Longer ones are remembered by their beginning.
+/// Longer values are remembered by their beginning.
 const LONGEST: usize = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct SecretValues {
     values: VecDeque<Vec<u8>>,
-    /// Made when it is next asked for.
+    /// Built on demand.
     finder: Option<AhoCorasick>,
 }
 
-impl Known {
+impl SecretValues {
     pub(super) fn add(&mut self, value: &[u8]) {
         let value = &value[..value.len().min(LONGEST)];
         let is_plain = value.iter().all(|byte| byte.is_ascii_lowercase()) && value.len() < 12;
-        // `undefined` and the like are words that other texts need.
+        // `undefined` and the like are words that occur in harmless texts.
         if value.len() < SHORTEST || is_plain || self.values.iter().any(|known| known == value) {
             return;
         }
@@ -37,13 +37,13 @@ impl Known {
         self.finder = None;
     }
 
-    /// The bytes without these values; none when none is in them.
+    /// Replaces these values; none if none occurs.
     pub(super) fn replace(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         if self.values.is_empty() || bytes.len() < SHORTEST {
             return None;
         }
         if self.finder.is_none() {
-            // Longest first, so that a value that begins with another is replaced whole.
+            // Longest first, so that a value that begins with another is replaced as a whole.
             let kind = aho_corasick::MatchKind::LeftmostLongest;
             self.finder = AhoCorasick::builder().match_kind(kind).build(&self.values).ok();
         }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_once_is_found_again() {
-        let mut known = Known::default();
+        let mut known = SecretValues::default();
         assert_eq!(known.replace(b"abcd-1234"), None);
         for value in ["abcd-1234", "short", "undefined", "abcd-1234-long", "abcd-1234"] {
             known.add(value.as_bytes());
