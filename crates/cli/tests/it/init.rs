@@ -171,7 +171,7 @@ fn refuses_to_overwrite() {
     error: cannot write faultscope.yaml
       because: File exists (os error 17)
 
-    hint: `--force` writes over it, `-o FILE` writes another
+    hint: `--force` overwrites it, `-o FILE` writes to another one
     ");
     assert_eq!(tool.read("faultscope.yaml"), "mine");
     tool.run(["init", "--force"]).expect(0);

@@ -15,8 +15,8 @@ fn help() {
     --- stdout
     Finds out why a microservice system fails.
 
-    Faultscope deploys an application under a chosen circumstance, drives its tests through a mesh that
-    sees and steers every call, and keeps what happened as runs.
+    Faultscope deploys an application under a chosen circumstance, runs its tests through a mesh that
+    records and steers every call, and stores what happened as runs.
 
     Usage: faultscope [OPTIONS] <COMMAND>
 
@@ -27,22 +27,22 @@ fn help() {
       capture      Fills the failing circumstance from a running or recorded system
       up           Starts an application and keeps it running, recording every call, until Ctrl-C
       debug        Reduces a failing circumstance to the smallest set of deltas that makes the test fail
-      resilience   Perturbs tests that pass: repeats requests, restarts services, loses answers, and
+      resilience   Perturbs passing tests (repeats requests, restarts services, loses responses) and
                    finds every defect
       test         Runs the tests of an application in a fresh deployment
       runs         Lists and shows stored runs
-      report       Shows what a debug or resilience campaign found and how it went, or writes it as a
-                   file
-      repro        Shows the failure of a reproduction bundle again, here and now
-      serve        Keeps what tracers send and answers trace viewers, like Zipkin, Jaeger and an OTLP
-                   collector
+      report       Shows what a debug or resilience campaign found, or writes it as a file
+      repro        Reproduces the failure of a bundle on this machine
+      serve        Stores what tracers send and answers trace viewers, as Zipkin, Jaeger and an OTLP
+                   collector do
       traces       Lists, shows, imports and exports traces that services reported
       services     Lists services that reported spans
-      deps         Shows who called whom, how often and with how many errors, by reported spans
+      deps         Shows which services call each other, how often and with how many errors, from
+                   reported spans
       metrics      Lists and draws metrics of instances and services over time
-      clean        Removes what a killed tool left behind, and old campaigns
+      clean        Removes what a killed faultscope left behind, and old campaigns
       bench        Measures the tool against named peers and goals
-      fetch        Sends one HTTP request and prints the answer; fails when the status is 400 or above
+      fetch        Sends one HTTP request and prints the response; fails if the status is 400 or above
       completions  Prints a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 
@@ -57,10 +57,10 @@ fn help() {
               [possible values: auto, always, never]
 
       -q, --quiet
-              Show no progress
+              Hide progress
 
       -v, --verbose...
-              Say more about what happens inside; repeat for more
+              Log more; repeat for even more
 
       -h, --help
               Print help (see a summary with '-h')
@@ -119,7 +119,7 @@ fn help_of_commands_has_examples() {
 
     Options:
           --folder <FOLDER>
-              The same as FILE, as commands that read what was stored have it
+              The same as FILE, for symmetry with commands that only read the store
 
           --json
               Print results as JSON
@@ -131,16 +131,16 @@ fn help_of_commands_has_examples() {
               [possible values: auto, always, never]
 
           --platform <PLATFORM>
-              What runs the application
+              The platform that runs the application
 
               Possible values:
               - process: Processes on this machine
-              - docker:  Containers of a Docker engine on this machine; `DOCKER_HOST` says which
+              - docker:  Containers of a Docker engine on this machine; uses `DOCKER_HOST` if it is set
 
               [default: process]
 
           --isolation <ISOLATION>
-              How processes are kept apart; as the file says by default
+              How processes are isolated; by default as in the file
 
               Possible values:
               - auto:  Namespaces where possible, otherwise ports
@@ -148,14 +148,14 @@ fn help_of_commands_has_examples() {
               - ports: Ports of the loopback interface
 
       -q, --quiet
-              Show no progress
+              Hide progress
 
           --good <FILE>
               A deployment that works: an application file, a folder, or Compose files (repeat for
               overrides). Every difference to `--bad` is a delta
 
       -v, --verbose...
-              Say more about what happens inside; repeat for more
+              Log more; repeat for even more
 
           --bad <FILE>
               A deployment that fails
@@ -167,7 +167,7 @@ fn help_of_commands_has_examples() {
               Use the failing circumstance of the file instead of the simplest
 
           --delta <NAME>
-              Add one delta, by its name in `faultscope check`
+              Add one delta, named as `faultscope check` lists it
 
           --set <SETTING>
               Change one setting: nodes=3, instances.order=2, config.order.memory=64MiB,
@@ -182,7 +182,7 @@ fn help_of_commands_has_examples() {
               - bodies:  Also the first KiB of each body
 
           --seed <SEED>
-              Decides every random choice
+              Seed of every random choice
 
               [default: 1]
 
@@ -190,12 +190,12 @@ fn help_of_commands_has_examples() {
               Run only this test; repeat for several
 
           --repeat <REPEAT>
-              How many trials, each in a fresh deployment
+              Number of trials, each in a fresh deployment
 
               [default: 1]
 
           --slots <SLOTS>
-              How many trials at the same time
+              Number of trials at the same time
 
               [default: 1]
 
@@ -203,8 +203,7 @@ fn help_of_commands_has_examples() {
               Stop at the first failing trial
 
           --sentinel-every <TRIALS>
-              After how many trials a known one is repeated to see whether the environment is still the
-              same
+              Repeat a known trial after this many others, to notice changes of the environment
 
               [default: 0]
 
