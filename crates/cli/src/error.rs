@@ -183,7 +183,7 @@ impl From<ViewError> for CommandError {
             | ViewError::Ambiguous { subject, .. } => match subject {
                 Subject::Run | Subject::Campaign | Subject::Report => Some("`faultscope runs ls` lists them"),
                 Subject::Trace | Subject::Span => Some("`faultscope traces ls` lists traces"),
-                Subject::Metric => Some("`faultscope metrics ls` lists them; --since takes a wider time"),
+                Subject::Metric => Some("`faultscope metrics ls` lists them; use --since to look further"),
                 Subject::TraceOfRun => None,
             },
         };
@@ -210,7 +210,7 @@ mod tests {
             (
                 not_found(Subject::Metric),
                 "there is no metric `beef` here",
-                "`faultscope metrics ls` lists them; --since takes a wider time",
+                "`faultscope metrics ls` lists them; use --since to look further",
             ),
             (
                 no_store(Subject::Metric),

@@ -114,7 +114,7 @@ mod tests {
         let mut patience = Patience::new(idle.id(), LOOK);
         // Its start may still count.
         while patience.look().is_ok() {}
-        assert_eq!(patience.look(), Err("did nothing for 1s".to_owned()));
+        assert_eq!(patience.look(), Err("was idle for 1s".to_owned()));
         patience.renew();
         end(idle);
 

@@ -111,7 +111,7 @@ fn probe_of_services_that_hand_on_context() {
     3     configuration  config back.env.BROKEN  unset  true <time>
 
     probe: 2 calls seen, outcome pass
-    every service that makes calls hands on trace context (1 service)
+    every service that makes calls propagates trace context (1 service)
     see them with `faultscope runs show <run>.1`
     ");
 }
@@ -149,7 +149,7 @@ fn probe_of_a_failing_application() {
     3     configuration  config back.env.BROKEN  unset  true <time>
 
     probe: 2 calls seen, outcome fail
-    every service that makes calls hands on trace context (1 service)
+    every service that makes calls propagates trace context (1 service)
     see them with `faultscope runs show <run>.1`
     ");
 }

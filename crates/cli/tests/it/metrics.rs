@@ -241,7 +241,7 @@ fn the_store_takes_metrics_in_and_asks_for_them() {
 
     serving.interrupt();
     let talk = serving.wait().expect(0).stderr;
-    assert_eq!(talk.matches("nobody does not tell its metrics").count(), 1, "{talk}");
+    assert_eq!(talk.matches("cannot scrape the metrics of nobody").count(), 1, "{talk}");
     service.kill().unwrap();
     service.wait().unwrap();
 }

@@ -174,5 +174,5 @@ fn spans_are_handed_on_and_sent_again_when_asked_to() {
     );
     running.interrupt();
     let output = running.wait().expect(0);
-    assert!(output.stderr.contains("1 span handed on"), "{}", output.stderr);
+    assert!(output.stderr.contains("1 span forwarded"), "{}", output.stderr);
 }
