@@ -14,11 +14,11 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
+use super::agent_protocol::{MAX_BYTES, Message};
 use super::launch::{MODE_NETNS, MODE_PLAIN};
 use super::link::{self, Link};
 use super::readable::watched;
 use super::reap;
-use super::wire::{MAX_BYTES, Message};
 
 /// How long an agent may take to start, and a plain one to end what it started.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -12,11 +12,11 @@ use faultscope_model::{InstanceId, NodeId, ServiceName};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::agent_protocol::{ListenAt, MAX_FDS, PlaceSpec, Request};
 use super::life::Life;
 use super::ports::Layout;
 use super::slot::Slot;
 use super::stage::Stage;
-use super::wire::{ListenAt, MAX_FDS, PlaceSpec, Request};
 use super::{NAME, bad_plan, trouble};
 use crate::starting::{check_order, start_in_order};
 use crate::{Deployed, Deployment, PlatformError, PlatformErrorKind, Reservation, ReservedListener};

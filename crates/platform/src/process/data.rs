@@ -10,9 +10,9 @@ use std::time::Duration;
 use faultscope_model::InstanceId;
 use rustix::fs::FlockOperation;
 
+use super::agent_protocol::Request;
 use super::slot::Slot;
 use super::stage::Stage;
-use super::wire::Request;
 use super::{bad_plan, farm, files, trouble};
 use crate::{Execution, Place, PlatformError, Snapshot};
 

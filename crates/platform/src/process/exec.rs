@@ -11,11 +11,11 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::agent_protocol::InitSpec;
 use super::life::Life;
 use super::slot::Slot;
 use super::stage::Stage;
 use super::tree::{End, Into, Tree};
-use super::wire::InitSpec;
 use super::{NAME, bad_plan, trouble};
 use crate::log::capture;
 use crate::{Execution, Exit, Place, PlatformError, PlatformErrorKind};

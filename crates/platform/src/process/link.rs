@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::wire::{self, Envelope, Message, Request};
+use super::agent_protocol::{self, Envelope, Message, Request};
 
 /// How a process tree ended, as its parent saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,12 +57,12 @@ impl Link {
             waiting.replies.insert(id, reply);
         }
         let bytes = serde_json::to_vec(&Envelope { id, request })?;
-        if bytes.len() > wire::MAX_BYTES {
+        if bytes.len() > agent_protocol::MAX_BYTES {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a request to the agent is too long"));
         }
         loop {
             let mut guard = self.socket.writable().await?;
-            match guard.try_io(|socket| Ok(wire::send(socket.as_fd(), &bytes, fds)?)) {
+            match guard.try_io(|socket| Ok(agent_protocol::send(socket.as_fd(), &bytes, fds)?)) {
                 Ok(sent) => break sent?,
                 Err(_would_block) => {}
             }
@@ -103,7 +103,7 @@ impl Drop for Link {
 }
 
 async fn read(socket: Arc<AsyncFd<OwnedFd>>, shared: Arc<Mutex<Waiting>>) {
-    let mut buffer = vec![0; wire::MAX_BYTES];
+    let mut buffer = vec![0; agent_protocol::MAX_BYTES];
     while let Ok(Some((length, fds))) = receive(&socket, &mut buffer).await {
         let Ok(message) = serde_json::from_slice(&buffer[..length]) else {
             break;
@@ -138,7 +138,7 @@ pub(crate) async fn receive(
 ) -> io::Result<Option<(usize, Vec<OwnedFd>)>> {
     loop {
         let mut guard = socket.readable().await?;
-        if let Ok(received) = guard.try_io(|socket| Ok(wire::receive(socket.as_fd(), buffer)?)) {
+        if let Ok(received) = guard.try_io(|socket| Ok(agent_protocol::receive(socket.as_fd(), buffer)?)) {
             return received;
         }
     }

@@ -5,6 +5,7 @@
 
 mod addresses;
 mod agent;
+mod agent_protocol;
 mod apply;
 mod cgroup;
 mod data;
@@ -23,17 +24,16 @@ mod specs;
 mod stage;
 mod tree;
 mod usage;
-mod wire;
 
 #[cfg(feature = "docker")]
 pub(crate) mod parts {
     //! What the docker back end shares with this one.
+    pub(crate) use super::agent_protocol::{ListenAt, MAX_FDS, Request};
     pub(crate) use super::apply::drain;
     pub(crate) use super::link::Link;
     pub(crate) use super::ports::name_own;
     pub(crate) use super::readable::watched;
     pub(crate) use super::reap::{claim, is_dead, reap, remove_slot_folder, this_owner};
-    pub(crate) use super::wire::{ListenAt, MAX_FDS, Request};
 }
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -14,12 +14,12 @@ use futures_util::future::join_all;
 use tokio::sync::broadcast;
 
 use super::agent::AgentProcess;
+use super::agent_protocol::{PlaceSpec, Request};
 use super::cgroup::Group;
 use super::data::Layers;
 use super::life::Life;
 use super::specs::AUTHORITY;
 use super::stage::Stage;
-use super::wire::{PlaceSpec, Request};
 use super::{Shared, files, open_files, reap, trouble};
 use crate::{PlatformError, PlatformEvent, SlotSpec, Snapshot};
 

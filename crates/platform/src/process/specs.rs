@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use faultscope_model::InstanceId;
 use faultscope_model::plan::InstancePlan;
 
+use super::agent_protocol::{InitSpec, View};
 use super::cgroup::Group;
 use super::data::Layers;
 use super::life::Life;
 use super::slot::Slot;
 use super::stage::Stage;
-use super::wire::{InitSpec, View};
 use super::{farm, files, open_files, ports, reap};
 use crate::Execution;
 use crate::types::LimitsBy;

@@ -11,9 +11,9 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::addresses::Addresses;
 use super::agent::AgentProcess;
+use super::agent_protocol::Request;
 use super::life::Life;
 use super::ports::Layout;
-use super::wire::Request;
 
 /// Sockets fetched at once. A place that is called often gets twice as many each time, so that most calls need no
 /// round trip to the agent; the many that are hardly called hold few descriptors.

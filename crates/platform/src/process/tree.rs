@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 use super::agent::AgentProcess;
-use super::wire::{InitSpec, Report, Request};
+use super::agent_protocol::{InitSpec, Report, Request};
 
 /// Reports are short; a longer one does not come from our init.
 const LONGEST_REPORT: u64 = 64 << 10;

@@ -15,7 +15,7 @@ use rustix::thread::UnshareFlags;
 use super::network::Networks;
 use super::outer::{die_with_parent, own_program};
 use super::{mounts, namespaces, tree};
-use crate::process::wire::{self, Envelope, Message, Request};
+use crate::process::agent_protocol::{self, Envelope, Message, Request};
 
 /// Serves the tool until it goes away.
 pub(super) fn run(isolated: bool) -> ExitCode {
@@ -71,7 +71,7 @@ impl Agent {
         ended.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, on_signal)?;
         send_message(&Message::Ready, &[])?;
-        let mut buffer = vec![0; wire::MAX_BYTES];
+        let mut buffer = vec![0; agent_protocol::MAX_BYTES];
         loop {
             let stdin = io::stdin();
             let socket = stdin.as_fd();
@@ -88,7 +88,7 @@ impl Agent {
             if !asked {
                 continue;
             }
-            let Some((length, fds)) = wire::receive(socket, &mut buffer)? else {
+            let Some((length, fds)) = agent_protocol::receive(socket, &mut buffer)? else {
                 return Ok(());
             };
             let Ok(Envelope { id, request }) = serde_json::from_slice(&buffer[..length]) else {
@@ -131,7 +131,7 @@ impl Agent {
                 return listeners.iter().map(open).collect();
             }
             Request::Sockets { place, count } => {
-                return self.networks()?.sockets(&place, count.min(wire::MAX_FDS));
+                return self.networks()?.sockets(&place, count.min(agent_protocol::MAX_FDS));
             }
             Request::Spawn { key, place, name } => self.spawn(key, place.as_deref(), &name, fds)?,
             Request::Join { key, into, name } => self.join(key, into, &name, fds)?,
@@ -224,7 +224,7 @@ impl Agent {
 
 fn send_message(message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
-    Ok(wire::send(io::stdin().as_fd(), &bytes, fds)?)
+    Ok(agent_protocol::send(io::stdin().as_fd(), &bytes, fds)?)
 }
 
 fn three(fds: Vec<OwnedFd>) -> io::Result<[OwnedFd; 3]> {

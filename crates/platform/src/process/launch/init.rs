@@ -18,7 +18,7 @@ use signal_hook::iterator::Signals;
 
 use super::outer::{die_with_parent, own_program};
 use super::{mounts, namespaces, tree};
-use crate::process::wire::{InitSpec, Report};
+use crate::process::agent_protocol::{InitSpec, Report};
 
 /// Signals that are forwarded to the program.
 const HANDED_ON: [i32; 6] =

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change, mount_remount};
 
+use crate::process::agent_protocol::View;
 use crate::process::files;
-use crate::process::wire::View;
 
 /// Makes the mounts of this process private.
 pub(super) fn make_private() -> io::Result<()> {

@@ -13,7 +13,7 @@ use rustix::thread::UnshareFlags;
 
 use super::namespaces::{self, unshare};
 use super::netlink::{LOOPBACK, Netlink};
-use crate::process::wire::{ListenAt, PlaceSpec};
+use crate::process::agent_protocol::{ListenAt, PlaceSpec};
 
 /// The default gateway of every place: the mesh.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 1);

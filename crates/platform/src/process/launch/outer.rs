@@ -13,7 +13,7 @@ use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
 use super::{MODE_NETNS, namespaces};
-use crate::process::wire::{self, Message};
+use crate::process::agent_protocol::{self, Message};
 
 /// The result of `launch probe`, as JSON on stdout.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,10 @@ pub(super) fn probe() -> ExitCode {
         // Any exit code is fine: the child ran, so PID namespaces work.
         let _ = status;
         let mut networks = super::network::Networks::new()?;
-        let place = wire::PlaceSpec { name: "probe".into(), address: std::net::Ipv4Addr::new(10, 200, 0, 1) };
+        let place = agent_protocol::PlaceSpec {
+            name: "probe".into(),
+            address: std::net::Ipv4Addr::new(10, 200, 0, 1),
+        };
         networks.make(&place)?;
         Ok(user)
     });
@@ -104,7 +107,7 @@ fn take_namespaces() -> io::Result<bool> {
 
 fn send_message(message: &Message) {
     if let Ok(bytes) = serde_json::to_vec(message) {
-        let _ = wire::send(io::stdin().as_fd(), &bytes, &[]);
+        let _ = agent_protocol::send(io::stdin().as_fd(), &bytes, &[]);
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipprot
 
 use super::netlink::{LOOPBACK, Netlink};
 use super::network::open_listener;
-use crate::process::wire::{self, Envelope, Message, Request};
+use crate::process::agent_protocol::{self, Envelope, Message, Request};
 
 /// Serves the tool behind a socket until it goes away.
 pub(super) fn run(socket: &str) -> ExitCode {
@@ -34,8 +34,8 @@ fn serve(path: &str) -> io::Result<()> {
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::connect(&tool, &SocketAddrUnix::new(path)?)?;
     let mut sidecar = Sidecar { network: Netlink::open()?, listeners: HashMap::new() };
-    let mut buffer = vec![0; wire::MAX_BYTES];
-    while let Some((length, _)) = wire::receive(tool.as_fd(), &mut buffer)? {
+    let mut buffer = vec![0; agent_protocol::MAX_BYTES];
+    while let Some((length, _)) = agent_protocol::receive(tool.as_fd(), &mut buffer)? {
         let Envelope { id, request } = serde_json::from_slice(&buffer[..length])?;
         let (message, fds) = match sidecar.answer(request) {
             Ok(fds) => (Message::Done { id }, fds),
@@ -45,7 +45,7 @@ fn serve(path: &str) -> io::Result<()> {
             }
         };
         let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-        wire::send(tool.as_fd(), &serde_json::to_vec(&message)?, &fds)?;
+        agent_protocol::send(tool.as_fd(), &serde_json::to_vec(&message)?, &fds)?;
     }
     Ok(())
 }
@@ -61,7 +61,9 @@ impl Sidecar {
                 Ok(Vec::new())
             }
             Request::Listen { listeners } => listeners.iter().map(|at| self.listen(at.address)).collect(),
-            Request::Sockets { count, .. } => (0..count.min(wire::MAX_FDS)).map(|_| unconnected()).collect(),
+            Request::Sockets { count, .. } => {
+                (0..count.min(agent_protocol::MAX_FDS)).map(|_| unconnected()).collect()
+            }
             _ => Err(io::Error::new(io::ErrorKind::Unsupported, "a sidecar starts nothing")),
         }
     }

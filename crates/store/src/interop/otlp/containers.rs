@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::messages::{Resource, Scope};
 use super::stream::{Ended, stream_json};
-use super::wire::{Resource, Scope};
 use super::{JSON, PROTO};
 use crate::interop::json::{each_raw, plain};
 use crate::interop::protobuf::Fields;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::buckets;
 use super::containers::{Item, Sink, walk_json, walk_proto};
-use super::wire::{KeyValue, Resource, Scope};
-use super::wire_metrics::{Metric, NumberPoint};
+use super::messages::{KeyValue, Resource, Scope};
+use super::metric_messages::{Metric, NumberPoint};
 use crate::interop::draft::cut;
 use crate::interop::{Batch, DecodeError, Limits};
 

@@ -3,14 +3,14 @@
 mod answer;
 mod buckets;
 mod containers;
+mod messages;
+mod metric_messages;
 mod metrics;
 mod read;
 mod scalars;
 mod stream;
 mod to_points;
 mod value;
-mod wire;
-mod wire_metrics;
 mod write;
 
 pub use answer::partial_success;

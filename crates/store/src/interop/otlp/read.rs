@@ -10,9 +10,9 @@ use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind};
 use faultscope_model::{SpanId, TraceId};
 
 use super::containers::{Item, Sink, walk_json, walk_proto};
+use super::messages::{Event, Link, Resource, Scope, Span, Status};
 use super::tags;
 use super::value::plain_object;
-use super::wire::{Event, Link, Resource, Scope, Span, Status};
 use crate::interop::draft::{Draft, cut, set_ip_text};
 use crate::interop::{DecodeError, Decoded, Limits};
 

@@ -11,7 +11,7 @@ use serde::de::{
 use serde_json::value::RawValue;
 
 use super::containers::{Item, Sink};
-use super::wire::{Resource, Scope};
+use super::messages::{Resource, Scope};
 use crate::interop::json::Text;
 use crate::interop::{DecodeError, Limits};
 

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use faultscope_model::trace::{ReportedSpan, SpanKind};
 use prost::Message;
 
-use super::tags;
-use super::value::from_plain;
-use super::wire::{
+use super::messages::{
     Event, KeyValue, Link, Resource, ResourceSpans, Scope, ScopeSpans, Span, Status, TracesData, Value,
 };
+use super::tags;
+use super::value::from_plain;
 use crate::interop::draft::{read_span_id, read_trace_id};
 
 /// Prefixes of tags that describe the resource rather than the span.

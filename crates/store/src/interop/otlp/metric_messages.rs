@@ -3,8 +3,8 @@
 use prost::Message;
 use serde::Deserialize;
 
+use super::messages::KeyValue;
 use super::scalars::{big, bigs, double, double_or_none, nullable, signed_or_none};
-use super::wire::KeyValue;
 
 /// A metric with its points, which are of one type.
 #[derive(Clone, PartialEq, Message, Deserialize)]
