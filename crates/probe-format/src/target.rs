@@ -531,6 +531,7 @@ pub(crate) mod as_text {
     pub(crate) mod option {
         use super::{Serializer, TargetId};
 
+        #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
         pub(crate) fn serialize<S: Serializer>(
             target: &Option<TargetId>,
             serializer: S,
