@@ -63,12 +63,13 @@ fn missing(
             "{who}: `command` begins with the option `{program}`; write the program before it, or use --platform docker"
         ));
     }
-    let found = if program.contains('/') {
-        is_program(&folder.join(program))
-    } else {
-        let path = env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-        std::env::split_paths(&path).any(|place: PathBuf| is_program(&folder.join(place).join(program)))
-    };
+    if program.contains('/') {
+        let found = is_program(&folder.join(program));
+        return (!found).then(|| format!("{who}: there is no executable file `{program}`"));
+    }
+    let path = env.get("PATH").map(Into::into).or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    let found =
+        std::env::split_paths(&path).any(|place: PathBuf| is_program(&folder.join(place).join(program)));
     (!found).then(|| format!("{who}: `{program}` is not installed on this machine"))
 }
 

@@ -162,6 +162,7 @@ fn says_what_this_machine_lacks() {
   two: { command: ["./serve.sh"], directory: nowhere }
   three: { image: "redis:7", ports: [6379] }
   four: { command: ["sh", "-c", "true"], versions: { new: { command: ["./missing"] } } }
+  five: { image: "mysql:8", command: ["--transaction-isolation=READ-COMMITTED"] }
 tests:
   - { name: hurl, run: ["no-such-tool"] }
 "#,
@@ -169,12 +170,13 @@ tests:
     assert_snapshot!(tool_with(&fixture).run(["check"]).exact(), @"
     exit code 0
     --- stdout
-    application: 4 services, 1 test, 0 deltas between simplest and failing
+    application: 5 services, 1 test, 0 deltas between simplest and failing
     no `failing:` circumstance yet, so there is nothing to reduce
     warning: one: `no-such-program` is not installed on this machine
     warning: two: there is no folder `nowhere`
     warning: three: has no `command`, so it runs on Docker only
-    warning: four, version new: `./missing` is not installed on this machine
+    warning: four, version new: there is no executable file `./missing`
+    warning: five: `command` begins with the option `--transaction-isolation=READ-COMMITTED`; write the program before it, or use --platform docker
     warning: test `hurl`: `no-such-tool` is not installed on this machine
     ");
 }
