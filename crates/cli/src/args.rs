@@ -349,6 +349,9 @@ pub(crate) struct RunsShowArgs {
     /// Number of call trees to show.
     #[arg(long, default_value_t = 3)]
     pub(crate) traces: usize,
+    /// Show everything that services printed, between the calls of the same time.
+    #[arg(long)]
+    pub(crate) logs: bool,
     #[command(flatten)]
     pub(crate) beside: BesideArgs,
 }

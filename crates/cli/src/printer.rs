@@ -1,5 +1,6 @@
 //! Prints results to stdout and messages to stderr.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ impl Printer {
     pub(crate) fn line(&self, text: impl Display) {
         self.answered.store(true, Ordering::Relaxed);
         // A closed pipe (`| head`) ends the output, not the work.
-        let _ = writeln!(io::stdout().lock(), "{text}");
+        let _ = writeln!(io::stdout().lock(), "{}", neutralize(&text.to_string(), self.color_out));
     }
 
     /// Prints the result as JSON.
@@ -58,21 +59,22 @@ impl Printer {
     /// Prints a message to stderr.
     pub(crate) fn talk(&self, text: impl Display) {
         if !self.quiet {
-            let _ = writeln!(io::stderr().lock(), "{text}");
+            let _ = writeln!(io::stderr().lock(), "{}", neutralize(&text.to_string(), self.color_err));
         }
     }
 
     pub(crate) fn warn(&self, text: impl Display) {
         let label = self.err_style("warning:", Style::new().yellow().bold());
-        let _ = writeln!(io::stderr().lock(), "{label} {text}");
+        let text = text.to_string();
+        let _ = writeln!(io::stderr().lock(), "{label} {}", neutralize(&text, false));
     }
 
     pub(crate) fn error(&self, error: &CommandError) {
         let mut out = io::stderr().lock();
         let label = self.err_style("error:", Style::new().red().bold());
-        let _ = writeln!(out, "{label} {}", error.message);
+        let _ = writeln!(out, "{label} {}", neutralize(&error.message, false));
         for cause in &error.causes {
-            let _ = writeln!(out, "  because: {cause}");
+            let _ = writeln!(out, "  because: {}", neutralize(cause, false));
         }
         for line in &error.lines {
             // A service's own words: they must not move the cursor.
@@ -110,5 +112,45 @@ impl Printer {
 
     pub(crate) fn strong(&self, text: &str) -> String {
         self.style(text, Style::new().bold())
+    }
+}
+
+/// Text without what could steer a terminal: services and files may hold anything. Only line ends, tabs and, where
+/// the tool itself uses colours, changes of colour stay.
+fn neutralize(text: &str, colored: bool) -> Cow<'_, str> {
+    let stays = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    if text.chars().all(stays) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let color = if colored { color_code(rest) } else { None };
+        match color {
+            Some(code) => out.push_str(code),
+            None => out.push(if stays(c) { c } else { ' ' }),
+        }
+        rest = &rest[color.map_or(c.len_utf8(), str::len)..];
+    }
+    Cow::Owned(out)
+}
+
+/// The change of colour that a text begins with: `ESC [ 1 ; 31 m`.
+fn color_code(text: &str) -> Option<&str> {
+    let numbers = text.strip_prefix("\u{1b}[")?;
+    let end = numbers.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+    numbers[end..].starts_with('m').then(|| &text[..end + 3])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_colours_steers_the_terminal() {
+        let text = "\u{1b}[1;31mred\u{1b}[0m \u{1b}[2J\u{1b}]0;title\u{7}\r\u{9b}1A\ta\nb\u{1b}[";
+        assert_eq!(neutralize(text, true), "\u{1b}[1;31mred\u{1b}[0m  [2J ]0;title   1A\ta\nb [");
+        assert_eq!(neutralize(text, false), " [1;31mred [0m  [2J ]0;title   1A\ta\nb [");
+        assert!(matches!(neutralize("plain\n\ttext é", false), Cow::Borrowed(_)));
     }
 }

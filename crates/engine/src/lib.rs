@@ -9,6 +9,7 @@ pub mod debug;
 mod drive;
 mod driver;
 mod error;
+mod html;
 pub mod resilience;
 #[cfg(test)]
 mod sample;

@@ -14,6 +14,7 @@ pub mod exit_reason;
 pub mod ids;
 pub mod import;
 pub mod input;
+pub mod log;
 pub mod metrics;
 pub mod not_applied;
 pub mod operation;

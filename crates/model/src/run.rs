@@ -157,9 +157,12 @@ pub struct Evidence {
     /// How often each rule matched and took effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleHits>,
-    /// The last lines of instances that ended, or of all instances of a failing trial.
+    /// The last lines of instances that ended by themselves.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub logs: BTreeMap<InstanceId, Vec<String>>,
+    /// Lines of all instances that were handed to the store.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub log_lines: u64,
 }
 
 /// An instance that ended by itself.
@@ -179,6 +182,10 @@ impl Evidence {
     pub fn start_failure(&self) -> Option<Signature> {
         self.exits.iter().find_map(|exit| Some(Signature::for_start(&exit.instance.service, exit.start?)))
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What a rule did.

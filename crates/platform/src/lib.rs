@@ -34,6 +34,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use faultscope_model::log::InstanceLog;
 use faultscope_model::metrics::Sample;
 use faultscope_model::plan::Plan;
 use faultscope_model::{InstanceId, SlotId};
@@ -89,8 +90,8 @@ pub trait Platform: fmt::Debug + Send + Sync {
     /// Counters decrease only if their instance was restarted.
     async fn metrics(&self, slot: SlotId) -> Result<Vec<Sample>, PlatformError>;
 
-    /// The last lines an instance printed, bounded.
-    async fn logs(&self, slot: SlotId, instance: &InstanceId) -> Result<Vec<String>, PlatformError>;
+    /// The last lines an instance printed, with the times at which they arrived; bounded. A restart keeps them.
+    async fn log(&self, slot: SlotId, instance: &InstanceId) -> Result<InstanceLog, PlatformError>;
 
     /// Takes a snapshot of an instance's durable data.
     async fn snapshot(&self, slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError>;

@@ -10,13 +10,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use faultscope_model::InstanceId;
+use faultscope_model::log::{InstanceLog, LogLine};
 use regex::Regex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Lines kept in memory.
-const MAX_LINES: usize = 200;
+use crate::now_us;
+
+/// Lines kept in memory, and their bytes: what a trial stores of an instance is less.
+const MAX_LINES: usize = 500;
+const MAX_BYTES: usize = 64 << 10;
 /// Bytes kept of one line.
 const LONGEST_LINE: usize = 4096;
 /// The most bytes written to the file in one [`PERIOD`]; the rest of a flood is dropped.
@@ -31,7 +36,11 @@ pub(crate) struct Log {
 
 #[derive(Debug, Default)]
 struct Kept {
-    lines: VecDeque<String>,
+    lines: VecDeque<LogLine>,
+    /// Bytes of `lines`.
+    bytes: usize,
+    /// Lines that had to go.
+    dropped: u64,
     partial: Vec<u8>,
     overlong: bool,
     awaited: Option<(Regex, oneshot::Sender<()>)>,
@@ -47,14 +56,23 @@ impl Log {
     pub(crate) fn last_lines(&self) -> Vec<String> {
         let kept = self.lock();
         let partial = (!kept.partial.is_empty()).then(|| show(&kept.partial));
-        kept.lines.iter().cloned().chain(partial).collect()
+        kept.lines.iter().map(|line| line.text.clone()).chain(partial).collect()
+    }
+
+    /// Everything that is kept of it, as the log of this instance; an unfinished line has arrived just now.
+    pub(crate) fn of_instance(&self, instance: &InstanceId) -> InstanceLog {
+        let kept = self.lock();
+        let partial = || LogLine { at_us: now_us(), text: show(&kept.partial) };
+        let partial = (!kept.partial.is_empty()).then(partial);
+        let lines = kept.lines.iter().cloned().chain(partial).collect();
+        InstanceLog { instance: instance.clone(), lines, dropped: kept.dropped }
     }
 
     /// Resolves when a line matches.
     pub(crate) fn expect(&self, pattern: Regex) -> oneshot::Receiver<()> {
         let (seen, matched) = oneshot::channel();
         let mut kept = self.lock();
-        if kept.lines.iter().any(|line| pattern.is_match(line)) {
+        if kept.lines.iter().any(|line| pattern.is_match(&line.text)) {
             let _ = seen.send(());
         } else {
             kept.awaited = Some((pattern, seen));
@@ -114,10 +132,13 @@ impl Kept {
         {
             let _ = seen.send(());
         }
-        if self.lines.len() == MAX_LINES {
-            self.lines.pop_front();
+        self.bytes += line.len();
+        self.lines.push_back(LogLine { at_us: now_us(), text: line });
+        while self.lines.len() > MAX_LINES || (self.bytes > MAX_BYTES && self.lines.len() > 1) {
+            let Some(oldest) = self.lines.pop_front() else { break };
+            self.bytes -= oldest.text.len();
+            self.dropped += 1;
         }
-        self.lines.push_back(line);
     }
 }
 
@@ -127,6 +148,7 @@ fn tail<'a>(bytes: &'a [u8], kept: &mut Kept) -> &'a [u8] {
     let Some((cut, _)) = ends.nth(MAX_LINES) else {
         return bytes;
     };
+    kept.dropped += bytes[..=cut].iter().filter(|b| **b == b'\n').count() as u64;
     kept.partial.clear();
     kept.overlong = false;
     &bytes[cut + 1..]

@@ -29,7 +29,7 @@ pub mod spans;
 
 pub use campaigns::{
     Campaign, CampaignMeta, CampaignOptions, Edge, EventLog, Events, LoggedEvent, Reader, Retention,
-    RunRecord, SampleWriter, SpanSink, Store, StoredCampaign, StoredLog, StoredReport, StoredRun, joined,
+    RunRecord, SampleWriter, SpanSink, Store, StoredCampaign, StoredReport, StoredRun, joined,
     new_campaign_id,
 };
 pub use error::{StoreError, StoreErrorKind};

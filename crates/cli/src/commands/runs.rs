@@ -4,7 +4,7 @@ use std::path::Path;
 
 use faultscope_engine::views::{self, Archive, CampaignRuns, RunTests, Subject, plain};
 use faultscope_model::Run;
-use faultscope_model::units::show_duration;
+use faultscope_model::units::{count, show_duration};
 
 use super::beside::warn_of_missing;
 use crate::args::{RunsArgs, RunsCommand, RunsKeepArgs, RunsLsArgs, RunsShowArgs};
@@ -129,6 +129,16 @@ fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
     render::map::map(&view.map, usize::MAX, printer);
     render::usage::summaries(&view.metrics, printer);
     render::tree::trees(&view.spans, &view.trees[..view.trees.len().min(args.traces)], printer);
+    if args.logs {
+        render::log::timeline(&view.logs, &view.spans, run.started_us, printer);
+    } else {
+        render::log::excerpts(&view.excerpts, &view.spans, run.started_us, printer);
+        let lines: usize = view.logs.instances.iter().map(|log| log.lines.len()).sum();
+        if lines > 0 {
+            let printed = count(lines, "line");
+            printer.line(printer.dim(&format!("\nservices printed {printed}: see them with --logs")));
+        }
+    }
     Ok(Exit::Done)
 }
 

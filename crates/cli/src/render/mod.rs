@@ -2,6 +2,7 @@
 
 mod branches;
 pub(crate) mod deeper;
+pub(crate) mod log;
 pub(crate) mod map;
 pub(crate) mod report;
 pub(crate) mod resilience;

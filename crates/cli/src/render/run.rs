@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use faultscope_engine::views::{RunTests, plain};
+use faultscope_engine::views::{RunTests, plain, readable_text};
 use faultscope_model::outcome::Ending;
 use faultscope_model::run::InstanceExit;
 use faultscope_model::units::{count, show_duration};
@@ -60,7 +60,7 @@ pub(crate) fn tests(run: &Run, printer: &Printer) {
             // For steps this is the last response; the output of a command is part of its message.
             if matches!(failure.ending, Ending::Step(_)) && !test.output.trim().is_empty() {
                 printer.line("        answer:");
-                for line in test.output.lines().take(ANSWER_LINES) {
+                for line in readable_text(&test.output).lines().take(ANSWER_LINES) {
                     printer.line(format!("        | {}", shorten(&plain(line))));
                 }
             }

@@ -45,6 +45,11 @@ fn draw(spans: &[Span], tree: &CallTree, printer: &Printer) {
     }
 }
 
+/// A call in a line: who called whom, what for, and the answer.
+pub(crate) fn call_line(call: &Span) -> String {
+    format!("{} -> {} {} {}", call.caller, callee(call), call.operation(), status(call)).trim_end().to_owned()
+}
+
 fn bar(tree: &CallTree, call: &Span) -> String {
     let whole = u128::from(tree.duration_us.max(1));
     let place = |us: u64| (u128::from(us) * BAR as u128 / whole).min(BAR as u128) as usize;

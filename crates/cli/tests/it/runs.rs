@@ -1,6 +1,6 @@
 //! `faultscope runs` and `clean`: what is stored, and what goes.
 
-use faultscope_testkit::cells;
+use faultscope_testkit::{cells, python};
 use insta::assert_snapshot;
 
 use crate::{tool, tool_with};
@@ -29,6 +29,46 @@ fn the_folder_is_a_word_or_an_option() {
     assert!(both.contains("cannot be used with"), "{both}");
     let elsewhere = tool.run(["clean", "--folder", "shop", "--keep", "0"]).expect(0).stdout;
     assert!(elsewhere.ends_with("and 3 campaigns\n"), "{elsewhere}");
+}
+
+#[test]
+fn logs_are_shown_beside_the_calls_and_pages_by_their_text() {
+    let program = r#"
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *args): pass
+    def do_GET(self):
+        print("no column price", file=sys.stderr, flush=True)
+        page = b"<!DOCTYPE html>\n<html><head><title>Oops</title></head><body><h1>no such column</h1></body></html>"
+        self.send_response(500)
+        self.send_header("content-length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+print("listening", flush=True)
+http.server.HTTPServer(("0.0.0.0", 8080), Handler).serve_forever()
+"#;
+    let fixture = python().file("page.py", program).application(
+        r#"name: page
+services:
+  page: { command: ["python3", "page.py"], ports: [8080] }
+tests:
+  - { name: page, http: { get: "http://page:8080/" } }
+"#,
+    );
+    let tool = tool_with(&fixture);
+    let tested = tool.run(["test"]).expect(1).stdout;
+    assert!(tested.contains("| Oops\n") && tested.contains("| no such column\n"), "{tested}");
+    let shown = tool.run(["runs", "show"]).expect(0).stdout;
+    let around = shown.split("printed around ").nth(1).expect("an excerpt");
+    assert!(around.starts_with("test-1 -> page-1 GET / 500\n"), "{around}");
+    assert!(around.contains("page-1 | no column price"), "{around}");
+    let all = tool.run(["runs", "show", "--logs"]).expect(0).stdout;
+    let rows: Vec<&str> = all.split("logs and calls\n").nth(1).expect("a time line").lines().collect();
+    let texts: Vec<&str> =
+        rows.iter().filter_map(|row| row.trim().split_once("  ").map(|(_, text)| text)).collect();
+    assert_eq!(texts, ["page-1 | listening", "-> test-1 -> page-1 GET / 500", "page-1 | no column price"]);
+    let json = tool.json(["runs", "show"], 0);
+    assert_eq!(json["logs"][0]["lines"][1]["text"], "no column price");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Stores a trial: redacted texts, last lines, the run.
 
 use faultscope_model::event::Event;
+use faultscope_model::log::{InstanceLog, bound_logs};
 use faultscope_model::outcome::TestResult;
 use faultscope_model::run::{Evidence, Run};
-use faultscope_model::{InstanceId, SlotId};
+use faultscope_model::{Circumstance, InstanceId, SlotId, TrialId};
 use faultscope_store::RunRecord;
 
 use super::Driven;
@@ -12,6 +13,11 @@ use crate::session::{Lease, Session};
 
 /// Lines kept of the log of an instance that ended.
 const LOG_LINES: usize = 50;
+
+/// Bytes stored of the log of one instance, and of all of a trial. A campaign of some hundred trials stays below the
+/// store's bound for all its logs.
+const MOST_OF_INSTANCE: usize = 32 << 10;
+const MOST_OF_TRIAL: usize = 256 << 10;
 
 impl Session {
     /// Redacts the output of tests and instances before it is judged, printed or stored: the same
@@ -48,10 +54,41 @@ impl Session {
 
     /// The last lines that an instance printed, without secrets; none where the platform does not know it any more.
     pub async fn last_lines(&self, slot: SlotId, instance: &InstanceId) -> Vec<String> {
-        let mut lines = self.platform.logs(slot, instance).await.unwrap_or_default();
+        let Ok(InstanceLog { mut lines, .. }) = self.platform.log(slot, instance).await else {
+            return Vec::new();
+        };
         lines.drain(..lines.len().saturating_sub(LOG_LINES));
+        let mut lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
         lines.iter_mut().for_each(|line| self.campaign.redactor().redact(line));
         lines
+    }
+
+    /// Stores what the instances of a trial printed since it began, and says how many lines that are.
+    pub(super) async fn keep_logs(
+        &self,
+        lease: &Lease,
+        trial: TrialId,
+        circumstance: &Circumstance,
+        since_us: u64,
+    ) -> Result<u64, EngineError> {
+        let mut logs = Vec::new();
+        for service in self.application.services.keys() {
+            for ordinal in 1..=circumstance.instances_of(service) {
+                let instance = InstanceId::new(service.clone(), ordinal);
+                // An instance whose start was never reached has none.
+                let Ok(mut log) = self.platform.log(lease.id(), &instance).await else { continue };
+                log.keep_since(since_us);
+                log.keep_last(MOST_OF_INSTANCE);
+                logs.push(log);
+            }
+        }
+        bound_logs(&mut logs, MOST_OF_TRIAL);
+        let mut n_lines = 0;
+        for log in logs.into_iter().filter(|log| !log.lines.is_empty() || log.dropped > 0) {
+            n_lines += log.lines.len() as u64;
+            self.campaign.put_log(trial, log)?;
+        }
+        Ok(n_lines)
     }
 
     /// Stores a run and emits its event.

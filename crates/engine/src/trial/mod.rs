@@ -197,6 +197,7 @@ impl Session {
         evidence.tests = driven.tests;
         keep_reports(&mut evidence, reports);
         self.add_logs(lease, &mut evidence).await;
+        evidence.log_lines = self.keep_logs(lease, trial, &request.circumstance, started_us).await?;
         cost.total = self.platform.virtual_time(lease.id()).unwrap_or_else(|| started.elapsed());
         let run = Run {
             id: self.run_id(trial)?,

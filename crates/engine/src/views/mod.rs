@@ -16,6 +16,7 @@ mod edges;
 mod error;
 mod find;
 mod labels;
+mod logs;
 mod metrics;
 mod report;
 mod reproduce;
@@ -28,6 +29,7 @@ mod tests;
 mod traces;
 mod waterfall;
 
+pub use crate::html::readable_text;
 pub use archive::Archive;
 pub use call_tree::{CallTree, TreeRow, call_trees};
 pub use command_line::{CommandLine, FolderOption, quote};
@@ -36,6 +38,7 @@ pub use edges::{CallerEdges, ServiceMap, group_by_caller, list_edges};
 pub use error::{Subject, ViewError};
 pub use find::{FoundRun, find_campaign, find_campaign_of_run, find_last_run_of, find_run, find_trace};
 pub use labels::{plain, span_label};
+pub use logs::{LogExcerpt, RunLogs, TimedLine};
 pub use metrics::{
     Drawn, MetricLine, MetricScope, MetricSource, Range, SeriesView, list_metrics, show_metric,
 };

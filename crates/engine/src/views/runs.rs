@@ -14,6 +14,7 @@ use super::archive::Archive;
 use super::call_tree::{CallTree, call_trees};
 use super::error::{Subject, ViewError};
 use super::find::{FoundRun, find_run};
+use super::logs::{LogExcerpt, RunLogs};
 use super::span_metrics::{MetricsJoin, MetricsWanted, Missing, SpanMetrics};
 use super::waterfall::{Waterfall, draw_waterfall};
 use crate::stored;
@@ -55,6 +56,12 @@ pub struct RunView {
     pub spans: Vec<Span>,
     /// Spans that instances reported.
     pub reported: Vec<ReportedSpan>,
+    /// What instances printed.
+    #[serde(flatten)]
+    pub logs: RunLogs,
+    /// What was printed around failing calls.
+    #[serde(skip)]
+    pub excerpts: Vec<LogExcerpt>,
     /// The summary of its campaign, if the campaign was named.
     #[serde(skip)]
     pub summary: Option<String>,
@@ -103,7 +110,10 @@ pub fn list_runs(archive: &Archive, limit: usize) -> Result<Vec<CampaignRuns>, V
 pub fn show_run(archive: &Archive, wanted: &str, metrics: &MetricsWanted) -> Result<RunView, ViewError> {
     let Read { found: FoundRun { reader, run, summary }, spans, history, used, join, missing } =
         Read::new(archive, wanted, metrics)?;
+    let logs = RunLogs::read(&reader, &run)?;
     Ok(RunView {
+        excerpts: logs.around_failures(&spans),
+        logs,
         map: reader.edges(Some(run.trial))?,
         metrics: history.summaries(),
         reported: joined(&[], reader.reported_in(run.trial)?),

@@ -10,6 +10,7 @@ mod debugging;
 mod exits;
 mod gates;
 mod greeter;
+mod logs;
 mod people;
 mod perturbed;
 mod processes;

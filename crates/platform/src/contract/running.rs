@@ -28,8 +28,9 @@ impl Case<'_> {
             let port = instance.ports[0].port;
             assert_eq!(self.get(self.slot, &instance.id, port, "/health").await.expect("an answer"), "ok");
         }
-        let lines = self.platform.logs(self.slot, &plan.instances[0].id).await.expect("logs");
-        assert_eq!(lines, ["first line"]);
+        let log = self.platform.log(self.slot, &plan.instances[0].id).await.expect("a log");
+        let lines: Vec<&str> = log.lines.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!((lines, log.dropped), (vec!["first line"], 0));
         let metrics = self.platform.metrics(self.slot).await.expect("metrics");
         assert_eq!(metrics.len(), 3);
         assert!(

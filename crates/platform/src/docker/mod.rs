@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::models::ContainerNetworkStats;
+use faultscope_model::log::InstanceLog;
 use faultscope_model::metrics::{Metric, Sample, Values};
 use faultscope_model::plan::Plan;
 use faultscope_model::{InstanceId, SlotId};
@@ -171,8 +172,8 @@ impl Platform for DockerPlatform {
         Ok(measured.into_iter().flatten().collect())
     }
 
-    async fn logs(&self, slot: SlotId, instance: &InstanceId) -> Result<Vec<String>, PlatformError> {
-        Ok(self.life(slot, instance)?.1.log.last_lines())
+    async fn log(&self, slot: SlotId, instance: &InstanceId) -> Result<InstanceLog, PlatformError> {
+        Ok(self.life(slot, instance)?.1.log.of_instance(instance))
     }
 
     async fn snapshot(&self, _slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {

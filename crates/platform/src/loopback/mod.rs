@@ -64,6 +64,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use faultscope_model::log::InstanceLog;
 use faultscope_model::metrics::Sample;
 use faultscope_model::plan::Plan;
 use faultscope_model::units::ByteSize;
@@ -314,8 +315,8 @@ impl Platform for Loopback {
             .collect())
     }
 
-    async fn logs(&self, slot: SlotId, instance: &InstanceId) -> Result<Vec<String>, PlatformError> {
-        Ok(self.life(slot, instance)?.log.last_lines())
+    async fn log(&self, slot: SlotId, instance: &InstanceId) -> Result<InstanceLog, PlatformError> {
+        Ok(self.life(slot, instance)?.log.of_instance(instance))
     }
 
     async fn snapshot(&self, slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use faultscope_model::log::InstanceLog;
 use faultscope_model::metrics::{Metric, Sample, Values};
 use faultscope_model::plan::{InstancePlan, Plan};
 use faultscope_model::wiring::{Caller, Endpoint};
@@ -295,8 +296,8 @@ impl Platform for MemoryPlatform {
         })
     }
 
-    async fn logs(&self, slot: SlotId, _: &InstanceId) -> Result<Vec<String>, PlatformError> {
-        self.with(slot, |_| Vec::new())
+    async fn log(&self, slot: SlotId, instance: &InstanceId) -> Result<InstanceLog, PlatformError> {
+        self.with(slot, |_| InstanceLog { instance: instance.clone(), lines: Vec::new(), dropped: 0 })
     }
 
     async fn snapshot(&self, _: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {

@@ -43,6 +43,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use faultscope_model::log::InstanceLog;
 use faultscope_model::metrics::Sample;
 use faultscope_model::plan::Plan;
 use faultscope_model::{InstanceId, SlotId};
@@ -248,8 +249,8 @@ impl Platform for ProcessPlatform {
         measuring.await.map_err(|e| trouble("measure instances", e))
     }
 
-    async fn logs(&self, slot: SlotId, instance: &InstanceId) -> Result<Vec<String>, PlatformError> {
-        Ok(self.life(slot, instance)?.1.log.last_lines())
+    async fn log(&self, slot: SlotId, instance: &InstanceId) -> Result<InstanceLog, PlatformError> {
+        Ok(self.life(slot, instance)?.1.log.of_instance(instance))
     }
 
     async fn snapshot(&self, slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {

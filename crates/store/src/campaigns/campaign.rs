@@ -4,14 +4,16 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use faultscope_model::log::InstanceLog;
 use faultscope_model::span::Span;
 use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{CampaignId, InstanceId, RunId, SlotId, TrialId};
 use serde::Serialize;
 
-use super::campaign_writer::{self, CampaignWriter, Entry, weigh_call, weigh_reports};
+use super::campaign_writer::{self, CampaignWriter, Entry, MAX_LOG, weigh_call, weigh_reports};
 use super::event_log::EventLog;
 use super::folder::REPORT;
+use super::log_text::split_log;
 use super::meta::{CampaignFile, CampaignMeta};
 use super::metrics_database::SampleWriter;
 use super::reader::Reader;
@@ -147,9 +149,11 @@ impl Campaign {
         self.flush().await
     }
 
-    /// Stores the output of an instance, cut to its end; it is committed with the next batch.
-    pub fn put_log(&self, trial: TrialId, instance: &InstanceId, text: &str) -> Result<(), StoreError> {
-        self.writer.push(Entry::Log { trial, instance: instance.to_string(), text: text.to_owned() })
+    /// Stores what an instance printed, of long logs the end; it is committed with the next batch.
+    pub fn put_log(&self, trial: TrialId, mut log: InstanceLog) -> Result<(), StoreError> {
+        log.keep_last(MAX_LOG);
+        let (head, text) = split_log(&log);
+        self.writer.push(Entry::Log { trial, instance: log.instance.to_string(), head, text })
     }
 
     /// Waits until everything recorded before is committed; returns an error if some of it could not be.

@@ -20,8 +20,8 @@ const GATHER: Duration = Duration::from_millis(20);
 /// The number of spans that make a batch; beyond it the cost per span no longer drops.
 const ENOUGH: usize = 1000;
 
-/// The most bytes of one log; its end is kept.
-const MAX_LOG: usize = 256 << 10;
+/// The most bytes one log may have; its end is kept.
+pub(super) const MAX_LOG: usize = 256 << 10;
 
 /// The most bytes of all logs of a campaign; later ones are left out.
 const MAX_LOGS: u64 = 64 << 20;
@@ -44,8 +44,8 @@ pub(super) enum Entry {
     Reported { trial: TrialId, slot: SlotId, instance: Option<InstanceId>, spans: Vec<ReportedSpan> },
     /// A run's record.
     Run { trial: TrialId, id: RunId, outcome: String, started_us: u64, duration_us: u64, json: String },
-    /// The output of an instance.
-    Log { trial: TrialId, instance: String, text: String },
+    /// What an instance printed; the head is ours, the text is not.
+    Log { trial: TrialId, instance: String, head: String, text: String },
 }
 
 /// The weight of a call in the queue.
@@ -230,8 +230,8 @@ impl DatabaseState {
                     let trial = trial.key().cast_signed();
                     statements.run.execute((id.as_str(), trial, outcome, started, duration, json))?;
                 }
-                Entry::Log { trial, instance, text } => {
-                    let text = tail(text, MAX_LOG);
+                Entry::Log { trial, instance, head, text } => {
+                    let text = format!("{head}\n{}", tail(text, MAX_LOG));
                     if self.log_bytes + text.len() as u64 <= MAX_LOGS {
                         self.log_bytes += text.len() as u64;
                         statements.log.execute((trial.key().cast_signed(), instance, text))?;
@@ -294,6 +294,10 @@ mod tests {
     use crate::error::StoreErrorKind;
     use crate::writer::{Queue, write_batches};
 
+    fn log_entry(text: String) -> Entry {
+        Entry::Log { trial: TrialId::chosen(1), instance: "a-1".into(), head: String::new(), text }
+    }
+
     /// A disk that is full for the first batch and has room again for the second.
     #[test]
     fn a_full_disk_loses_a_batch_and_not_the_campaign() {
@@ -303,9 +307,7 @@ mod tests {
         let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         let write = |text: &str| {
             let queue = Queue::new(folder.path(), bounds(10, 1000));
-            queue
-                .push(Entry::Log { trial: TrialId::chosen(1), instance: "a-1".into(), text: text.to_owned() })
-                .unwrap();
+            queue.push(log_entry(text.to_owned())).unwrap();
             let ack = queue.flush().unwrap();
             queue.close();
             let sealer = Sealer::new(&crate::secrets::SecretOptions::default()).unwrap();
@@ -328,7 +330,7 @@ mod tests {
         let connection = open_writer(&path).unwrap();
         let sealer = Sealer::new(&crate::secrets::SecretOptions::default()).unwrap();
         let mut writer = CampaignWriter::new(&connection, &path, Redactor::default(), sealer);
-        let log = |text: String| [Entry::Log { trial: TrialId::chosen(1), instance: "a-1".into(), text }];
+        let log = |text: String| [log_entry(text)];
         writer.commit(&mut log("x".to_owned())).unwrap();
         let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         connection.pragma_update(None, "max_page_count", pages).unwrap();

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use faultscope_model::log::InstanceLog;
 use faultscope_model::metrics::{PointsBySeries, Sample};
 use faultscope_model::span::Span;
-use faultscope_model::{InstanceId, RunId, ServiceName, TraceId, TrialId};
+use faultscope_model::{RunId, ServiceName, TraceId, TrialId};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::call_row::{COLUMNS, read_span};
 use super::campaign_writer::trace_key;
+use super::log_text::read_log;
 use super::metrics_database::{EVER, SampleReader};
 use super::schema::{DATABASE, open_reader};
 use crate::error::{StoreError, StoreErrorKind};
@@ -42,17 +44,6 @@ pub struct StoredRun {
     pub duration_us: u64,
     /// The run as JSON.
     pub json: String,
-}
-
-/// The output of an instance in a trial.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredLog {
-    /// The trial.
-    pub trial: TrialId,
-    /// The instance.
-    pub instance: InstanceId,
-    /// The text; of a long one, its end.
-    pub text: String,
 }
 
 /// The calls from one service to another.
@@ -208,16 +199,16 @@ impl Reader {
         count.map(i64::cast_unsigned).map_err(StoreError::sqlite("read", &self.path))
     }
 
-    /// The output of the instances of a trial.
-    pub fn logs_of(&self, trial: TrialId) -> Result<Vec<StoredLog>, StoreError> {
+    /// What the instances of a trial printed.
+    pub fn logs_of(&self, trial: TrialId) -> Result<Vec<InstanceLog>, StoreError> {
         let connection = self.lock();
-        let read = || -> rusqlite::Result<Vec<StoredLog>> {
+        let read = || -> rusqlite::Result<Vec<InstanceLog>> {
             let sql = "SELECT instance, text FROM logs WHERE trial = ?1 ORDER BY rowid";
             let mut statement = connection.prepare_cached(sql)?;
             let logs = statement.query_map([trial.key().cast_signed()], |row| {
                 let instance =
                     row.get::<_, String>(0)?.parse().map_err(|error| damaged_row(format!("{error}")))?;
-                Ok(StoredLog { trial, instance, text: row.get(1)? })
+                Ok(read_log(instance, &row.get::<_, String>(1)?))
             })?;
             logs.collect()
         };

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use faultscope_model::log::{InstanceLog, LogLine};
 use faultscope_model::span::{Payload, Span};
 use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{SecretRules, SlotId, SpanId, TraceId, TrialId};
@@ -61,7 +62,14 @@ async fn calls_are_written_without_their_secrets_and_restored_with_the_key() {
     reported.tags.push(("http.request.header.authorization".into(), "Bearer QSECRET-8-abcdef".into()));
     assert!(campaign.sink().report(TrialId::chosen(1), SlotId(0), None, vec![reported.clone()]).await);
     campaign
-        .put_log(TrialId::chosen(1), &"order-1".parse().unwrap(), "saw QSECRET-2-abcdef, password=QSECRET-9")
+        .put_log(
+            TrialId::chosen(1),
+            InstanceLog {
+                instance: "order-1".parse().unwrap(),
+                lines: vec![LogLine { at_us: 1, text: "saw QSECRET-2-abcdef, password=QSECRET-9".into() }],
+                dropped: 0,
+            },
+        )
         .unwrap();
     let json = r#"{"output":"Cookie: sid=QSECRET-a; and QSECRET-2-abcdef","n":1}"#;
     let run = RunRecord {

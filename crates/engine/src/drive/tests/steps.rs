@@ -13,6 +13,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::STEP_WITHIN;
+use crate::html::readable_text;
 
 /// The largest response that is read.
 const ANSWER_LIMIT: usize = 4 << 20;
@@ -234,7 +235,7 @@ fn shorten(text: &str) -> String {
 }
 
 fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().chars().take(200).collect()
+    readable_text(text).lines().next().unwrap_or_default().chars().take(200).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,100 @@
+//! What instances printed, beside the calls of the same time.
+
+use std::collections::BTreeSet;
+
+use faultscope_model::log::InstanceLog;
+use faultscope_model::{InstanceId, Run, Span, SpanId};
+use faultscope_store::Reader;
+use serde::Serialize;
+
+use super::error::ViewError;
+
+/// How long before the start and after the end of a call a line counts as printed around it: lines arrive a moment
+/// after what they tell of, and a service often logs when it has answered.
+const AROUND_US: u64 = 100_000;
+
+/// Failing calls whose logs are shown unasked, and lines of each.
+const MOST_CALLS: usize = 3;
+const MOST_LINES: usize = 10;
+
+/// What the instances of a run printed.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct RunLogs {
+    /// One for each instance that printed something.
+    #[serde(rename = "logs")]
+    pub instances: Vec<InstanceLog>,
+    /// Whether the store had no room left for them.
+    #[serde(rename = "logs_lost", skip_serializing_if = "std::ops::Not::not")]
+    pub are_lost: bool,
+}
+
+/// A line of an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TimedLine {
+    /// Microseconds since 1970 at which it arrived.
+    pub at_us: u64,
+    /// Who printed it.
+    pub instance: InstanceId,
+    /// Its text; it may hold control characters.
+    pub text: String,
+}
+
+/// What caller and callee printed while a failing call ran.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LogExcerpt {
+    /// The call.
+    pub span: SpanId,
+    /// The last lines, oldest first.
+    pub lines: Vec<TimedLine>,
+}
+
+impl RunLogs {
+    /// Reads what the instances of a run printed.
+    pub fn read(reader: &Reader, run: &Run) -> Result<Self, ViewError> {
+        let instances = reader.logs_of(run.trial)?;
+        let are_lost = instances.is_empty() && run.evidence.log_lines > 0;
+        Ok(Self { instances, are_lost })
+    }
+
+    /// All lines by the time of their arrival.
+    pub fn timeline(&self) -> Vec<TimedLine> {
+        let mut lines: Vec<TimedLine> = self.instances.iter().flat_map(timed).collect();
+        lines.sort_by_key(|line| line.at_us);
+        lines
+    }
+
+    /// What caller and callee of a call printed while it ran, of many lines the last.
+    pub fn around_call(&self, call: &Span, most: usize) -> Vec<TimedLine> {
+        let from = call.start_us.saturating_sub(AROUND_US);
+        let to = call.start_us.saturating_add(call.duration_us).saturating_add(AROUND_US);
+        let is_side = |log: &&InstanceLog| {
+            log.instance == call.caller || Some(&log.instance) == call.callee_instance.as_ref()
+        };
+        let lines = self.instances.iter().filter(is_side).flat_map(timed);
+        let mut lines: Vec<TimedLine> =
+            lines.filter(|line| (from..=to).contains(&line.at_us) && !line.text.trim().is_empty()).collect();
+        lines.sort_by_key(|line| line.at_us);
+        lines.drain(..lines.len().saturating_sub(most));
+        lines
+    }
+
+    /// What was printed around the first failing calls. Of a failure that callers pass on, only the call where it
+    /// began is shown.
+    pub fn around_failures(&self, spans: &[Span]) -> Vec<LogExcerpt> {
+        let passed_on: BTreeSet<SpanId> =
+            spans.iter().filter(|span| span.failed()).filter_map(|span| span.parent).collect();
+        let began = spans.iter().filter(|span| span.failed() && !passed_on.contains(&span.id));
+        let excerpts = began
+            .take(MOST_CALLS)
+            .map(|call| LogExcerpt { span: call.id, lines: self.around_call(call, MOST_LINES) });
+        excerpts.filter(|excerpt| !excerpt.lines.is_empty()).collect()
+    }
+}
+
+fn timed(log: &InstanceLog) -> impl Iterator<Item = TimedLine> + '_ {
+    log.lines.iter().map(|line| TimedLine {
+        at_us: line.at_us,
+        instance: log.instance.clone(),
+        text: line.text.clone(),
+    })
+}
