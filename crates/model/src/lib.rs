@@ -16,6 +16,7 @@ pub mod import;
 pub mod input;
 pub mod log;
 pub mod metrics;
+pub mod mount;
 pub mod not_applied;
 pub mod operation;
 pub mod outcome;

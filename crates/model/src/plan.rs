@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::circumstance::Circumstance;
 use crate::ids::{InstanceId, NodeId, ServiceName};
+use crate::mount::Mount;
 use crate::protocol::Protocol;
 use crate::units::{self, ByteSize};
 use crate::wiring::{ExternalHost, ListenerSpec};
@@ -28,8 +29,6 @@ pub struct Plan {
     pub published: BTreeMap<u16, (ServiceName, u16)>,
     /// Hosts outside the application.
     pub externals: Vec<ExternalHost>,
-    /// Whether instances and data of the previous trial may be reused.
-    pub reset: Reset,
 }
 
 /// A port of a service.
@@ -71,6 +70,12 @@ pub struct InstancePlan {
     /// Time between SIGTERM and SIGKILL when it is stopped.
     #[serde(with = "units::duration")]
     pub stop_within: Duration,
+    /// What it sees at paths of its own.
+    #[serde(default)]
+    pub mounts: Vec<Mount>,
+    /// Whether it may go on, with its data, when the trial before had the same.
+    #[serde(default)]
+    pub reset: Reset,
 }
 
 /// Resource limits of one instance; none means unlimited.
@@ -156,14 +161,17 @@ pub struct Actions {
 impl Plan {
     /// The fewest actions that lead from the running instances to this plan: only what differs is replaced.
     ///
-    /// With [`Reset::Restart`] everything is replaced.
+    /// Instances with [`Reset::Restart`] are always made anew.
     pub fn actions_from(&self, running: &[InstancePlan]) -> Actions {
         let mut actions = Actions::default();
         let wanted: BTreeMap<&InstanceId, &InstancePlan> =
             self.instances.iter().map(|i| (&i.id, i)).collect();
         let mut kept = BTreeSet::new();
         for instance in running {
-            let stays = self.reset == Reset::Keep && wanted.get(&instance.id).is_some_and(|w| *w == instance);
+            // Whether it might have been kept before does not matter.
+            let same =
+                |wanted: &InstancePlan| *wanted == InstancePlan { reset: wanted.reset, ..instance.clone() };
+            let stays = wanted.get(&instance.id).is_some_and(|w| w.reset == Reset::Keep && same(w));
             if stays {
                 kept.insert(&instance.id);
                 actions.keep.push(instance.id.clone());
@@ -239,10 +247,13 @@ mod tests {
             ready: Readiness { probe: Probe::Started, within: Duration::from_secs(1) },
             durable: Vec::new(),
             stop_within: Duration::from_secs(1),
+            mounts: Vec::new(),
+            reset: Reset::default(),
         }
     }
 
     fn plan(instances: Vec<InstancePlan>, reset: Reset) -> Plan {
+        let instances: Vec<_> = instances.into_iter().map(|i| InstancePlan { reset, ..i }).collect();
         let ports = instances.iter().map(|i| (i.id.service.clone(), i.ports.clone())).collect();
         Plan {
             circumstance: Circumstance::default(),
@@ -251,7 +262,6 @@ mod tests {
             aliases: BTreeMap::new(),
             published: BTreeMap::new(),
             externals: Vec::new(),
-            reset,
         }
     }
 
@@ -275,6 +285,17 @@ mod tests {
         let more = plan((1..=3).map(|n| instance(n, None)).collect(), Reset::Keep);
         let actions = more.actions_from(&running);
         assert_eq!((actions.destroy.len(), actions.create.len(), actions.keep.len()), (0, 2, 1));
+    }
+
+    #[test]
+    fn a_service_may_be_kept_where_others_are_not() {
+        let running = vec![instance(1, None), instance(2, None), instance(3, None)];
+        let mut wanted =
+            plan(vec![instance(1, None), instance(2, None), instance(3, Some(9 << 20))], Reset::Keep);
+        wanted.instances[1].reset = Reset::Restart;
+        let actions = wanted.actions_from(&running);
+        assert_eq!(actions.keep, [running[0].id.clone()], "3 has another limit");
+        assert_eq!((actions.destroy.len(), actions.create.len()), (2, 2));
     }
 
     #[test]

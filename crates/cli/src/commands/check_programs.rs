@@ -4,17 +4,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use faultscope_model::application::TestBody;
+use faultscope_model::mount::MountSource;
 
 use crate::args::PlatformChoice;
 use crate::project::Project;
 
 /// Warnings for missing programs and folders, and for services that cannot be started.
 pub(super) fn warnings(project: &Project, platform: PlatformChoice) -> Vec<String> {
-    if platform != PlatformChoice::Process {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
     let application = &project.application;
+    let mut found = missing_mounts(project);
+    if platform != PlatformChoice::Process {
+        return found;
+    }
     for (name, service) in &application.services {
         let versions = service.versions.iter().map(|(version, v)| {
             let directory = v.directory.as_ref().unwrap_or(&service.directory);
@@ -37,6 +38,24 @@ pub(super) fn warnings(project: &Project, platform: PlatformChoice) -> Vec<Strin
         {
             let who = format!("test `{}`", test.name);
             found.extend(missing(&project.root, &who, program, &command.directory, &command.env));
+        }
+    }
+    found
+}
+
+/// Sources of mounts that are not there; `setup` may still make them.
+fn missing_mounts(project: &Project) -> Vec<String> {
+    if project.application.setup.is_some() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (name, service) in &project.application.services {
+        for mount in &service.mounts {
+            if let MountSource::Path(path) = &mount.source
+                && !project.root.join(path).exists()
+            {
+                found.push(format!("{name}: there is no `{path}` to mount at {}", mount.to));
+            }
         }
     }
     found

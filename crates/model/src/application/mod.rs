@@ -11,6 +11,7 @@ mod raw;
 mod raw_record;
 mod read;
 mod read_circumstance;
+mod read_mounts;
 mod read_services;
 mod read_tests;
 mod resilience;
@@ -33,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::circumstance::Circumstance;
 use crate::ids::ServiceName;
 use crate::input::InputFormat;
+use crate::mount::Mount;
 use crate::operation::OperationPattern;
 use crate::plan::{PortPlan, Readiness, Reset};
 use crate::record::Record;
@@ -130,6 +132,12 @@ pub struct Service {
     /// How long it may take to stop after SIGTERM.
     #[serde(with = "crate::units::duration")]
     pub stop_within: Duration,
+    /// What it sees at paths of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<Mount>,
+    /// What happens to it between two trials, where that is not as for the whole application.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset: Option<Reset>,
 }
 
 /// Where a service exposes its own metrics.

@@ -60,7 +60,6 @@ impl Application {
             aliases: aliases.collect(),
             published: self.published(),
             externals: self.externals.clone(),
-            reset: self.reset,
         })
     }
 
@@ -188,6 +187,8 @@ impl Application {
             ready: version.and_then(|v| v.ready.clone()).unwrap_or_else(|| service.ready.clone()),
             durable: service.durable.clone(),
             stop_within: service.stop_within,
+            mounts: service.mounts.clone(),
+            reset: service.reset.unwrap_or(self.reset),
             node,
             id,
         })

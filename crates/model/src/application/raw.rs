@@ -71,6 +71,21 @@ pub(super) struct RawService {
     #[serde(default, with = "units::duration::option")]
     pub(super) stop_within: Option<Duration>,
     pub(super) metrics: Option<RawMetrics>,
+    #[serde(default)]
+    pub(super) mounts: Vec<RawMount>,
+    pub(super) reset: Option<Reset>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawMount {
+    pub(super) from: Option<String>,
+    pub(super) volume: Option<String>,
+    pub(super) tmpfs: Option<String>,
+    pub(super) size: Option<String>,
+    pub(super) content: Option<String>,
+    pub(super) to: Option<String>,
+    pub(super) readonly: Option<bool>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

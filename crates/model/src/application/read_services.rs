@@ -123,6 +123,8 @@ impl Reader<'_> {
             balance: raw.balance.clone().unwrap_or(Balance::RoundRobin),
             versions,
             stop_within: raw.stop_within.unwrap_or(Duration::from_secs(5)),
+            mounts: self.mounts(name, &raw.mounts)?,
+            reset: raw.reset,
         })
     }
 

@@ -85,10 +85,13 @@ impl Case<'_> {
             },
             durable: Vec::new(),
             stop_within: Duration::from_secs(5),
+            mounts: Vec::new(),
+            reset: Reset::default(),
         }
     }
 
     fn plan(&self, instances: Vec<InstancePlan>, reset: Reset) -> Plan {
+        let instances: Vec<_> = instances.into_iter().map(|i| InstancePlan { reset, ..i }).collect();
         let ports = instances.iter().map(|i| (i.id.service.clone(), i.ports.clone())).collect();
         let (aliases, externals) = (BTreeMap::new(), Vec::new());
         Plan {
@@ -98,7 +101,6 @@ impl Case<'_> {
             aliases,
             published: BTreeMap::new(),
             externals,
-            reset,
         }
     }
 

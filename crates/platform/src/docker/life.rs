@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tokio_util::io::StreamReader;
 
 use super::engine::{Ended, Output, as_io, fault, labels};
+use super::mounts::{BAD_PLAN, OwnMounts};
 use super::sidecar::{endpoint, no_log};
 use super::slot::Slot;
 use super::{NAME, bad_plan, image, trouble};
@@ -41,6 +42,7 @@ pub(super) struct Life {
     pub(super) log: Arc<Log>,
     process: Option<OwnedFd>,
     volumes: Vec<(String, String)>,
+    mounts: OwnMounts,
     started: Instant,
     /// Its start in microseconds since 1970.
     pub(super) started_us: u64,
@@ -76,19 +78,33 @@ impl Life {
                 plan.durable.iter().enumerate().map(target).collect()
             }
         };
+        let mounts = match before {
+            Some(life) => life.mounts.clone(),
+            None => {
+                let (slot, plan) = (Arc::clone(slot), plan.clone());
+                let preparing = tokio::task::spawn_blocking(move || OwnMounts::prepare(&slot, &plan));
+                let prepared = preparing.await.map_err(|e| trouble(action.as_str(), e))?;
+                prepared.map_err(|e| match e.kind() {
+                    BAD_PLAN => bad_plan(action.as_str(), e),
+                    _ => trouble(action.as_str(), e),
+                })?
+            }
+        };
         if let Some(host) = &mut body.host_config {
-            let mounts = volumes.iter().map(|(name, target)| image::volume(name, target));
-            host.mounts.get_or_insert_default().extend(mounts);
+            let durable = volumes.iter().map(|(name, target)| image::volume(name, target));
+            host.mounts.get_or_insert_default().extend(durable.chain(mounts.mounts.iter().cloned()));
         }
         let making = slot.making().await;
         let (engine, label) = (slot.engine.clone(), slot.spec.label.clone());
-        let (is_new, names) = (before.is_none(), volumes.clone());
+        let own = volumes.iter().map(|(name, _)| name);
+        let names: Vec<String> = own.chain(&mounts.shared).cloned().collect();
+        let is_new = before.is_none();
         let container_name = format!("faultscope-{label}-{name}-{}", slot.next_key());
         // A task of its own: dropping this future half-way must not leave an unknown container.
         let made = tokio::spawn(async move {
             let _making = making;
             if is_new {
-                for (volume, _) in &names {
+                for volume in &names {
                     engine.make_volume(volume, &label).await?;
                 }
             }
@@ -113,6 +129,7 @@ impl Life {
             process,
             log,
             volumes,
+            mounts,
             started,
             started_us,
             restarts: before.map_or(0, |life| life.restarts + 1),
@@ -221,6 +238,7 @@ impl Life {
                 tracing::warn!(volume, %error, "cannot remove");
             }
         }
+        self.mounts.remove(slot).await;
     }
 
     /// Freezes it or lets it go on.

@@ -10,6 +10,7 @@ mod engine;
 mod exec;
 mod image;
 mod life;
+mod mounts;
 mod project;
 mod sidecar;
 mod slot;

@@ -240,8 +240,8 @@ impl Slot {
         let ended: Vec<_> = lives.into_iter().filter(|life| !kept.contains(&life.plan.id)).collect();
         let destroyed = ended.iter().filter(|life| !life.is_over()).count();
         let end = |life: &Arc<Life>| {
-            // If everything is replaced anyway, a graceful stop has no benefit.
-            let patience = match plan.reset {
+            // An instance that is always replaced gains nothing from a graceful stop.
+            let patience = match life.plan.reset {
                 Reset::Restart => Duration::ZERO,
                 Reset::Keep => life.plan.stop_within,
             };

@@ -129,6 +129,36 @@ pub(crate) struct View {
     pub(crate) user: bool,
     /// Whether its layer must survive a crash of the machine, as a template must.
     pub(crate) lasting: bool,
+    /// What it sees at paths of its own.
+    pub(crate) mounts: Vec<MountSpec>,
+}
+
+/// Something that an instance sees at a path of its own.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct MountSpec {
+    pub(crate) to: PathBuf,
+    pub(crate) readonly: bool,
+    pub(crate) shown: Shown,
+}
+
+/// What a mount shows.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Shown {
+    /// A path of the application, relative to its folder.
+    Path {
+        path: PathBuf,
+    },
+    /// A folder that instances of the trial share.
+    Volume {
+        folder: PathBuf,
+    },
+    Memory {
+        bytes: u64,
+    },
+    Content {
+        text: String,
+    },
 }
 
 /// The reports of an init, one JSON line each.

@@ -1,6 +1,6 @@
 //! A slot: one agent at a time, its plan, its folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use faultscope_model::InstanceId;
-use faultscope_model::plan::{Limits, Plan};
+use faultscope_model::mount::MountSource;
+use faultscope_model::plan::{InstancePlan, Limits, Plan};
 use futures_util::future::join_all;
 use tokio::sync::broadcast;
 
@@ -130,6 +131,11 @@ impl Slot {
         self.folder.join("lives")
     }
 
+    /// Where volumes lie that instances of a trial share.
+    pub(crate) fn volumes_folder(&self) -> PathBuf {
+        self.folder.join("volumes")
+    }
+
     /// The log file of an instance.
     pub(crate) fn log_file(&self, instance: &InstanceId) -> PathBuf {
         self.folder.join("logs").join(format!("{instance}.log"))
@@ -187,7 +193,30 @@ impl Slot {
             stage.lives().remove(&life.plan.id);
             self.discard(life.own.clone());
         }
+        let lives: Vec<Arc<Life>> = stage.lives().values().cloned().collect();
+        self.empty_volumes(lives.iter().map(|life| &life.plan));
         destroyed
+    }
+
+    /// Empties the volumes that none of these instances uses: the next trial finds them fresh.
+    fn empty_volumes<'a>(&self, kept: impl Iterator<Item = &'a InstancePlan>) {
+        let used: BTreeSet<&str> = kept
+            .flat_map(|plan| &plan.mounts)
+            .filter_map(|mount| match &mount.source {
+                MountSource::Volume(name) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect();
+        for entry in fs::read_dir(self.volumes_folder()).into_iter().flatten().flatten() {
+            if used.contains(&*entry.file_name().to_string_lossy()) {
+                continue;
+            }
+            // Out of the way at once, deleted when there is time.
+            let gone = self.folder.join(format!("volume.{}", self.next_key()));
+            if fs::rename(entry.path(), &gone).is_ok() {
+                self.discard(gone);
+            }
+        }
     }
 
     /// Ends everything at once; a new agent takes over.
@@ -199,6 +228,7 @@ impl Slot {
         for life in old.lives().values() {
             self.discard(life.own.clone());
         }
+        self.empty_volumes(std::iter::empty());
         let program = &self.spec.program;
         let agent = AgentProcess::start(program, &self.spec.label, self.isolated).await;
         let stage = Arc::new(Stage::new(agent.map_err(|e| trouble(action(), e))?));

@@ -5,14 +5,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use faultscope_model::InstanceId;
+use faultscope_model::mount::{Mount, MountSource};
 use faultscope_model::plan::InstancePlan;
 
-use super::agent_protocol::{InitSpec, View};
+use super::agent_protocol::{InitSpec, MountSpec, Shown, View};
 use super::cgroup::Group;
 use super::data::Layers;
 use super::life::Life;
 use super::slot::Slot;
 use super::stage::Stage;
+
 use super::{farm, files, open_files, ports, reap};
 use crate::Execution;
 use crate::types::LimitsBy;
@@ -42,7 +44,11 @@ impl Slot {
         let durable =
             plan.durable.iter().map(|d| relative(&plan.directory, d)).collect::<io::Result<Vec<_>>>()?;
         let within = relative(&plan.directory, "")?;
-        let (view, directory) = self.place_data(stage, &plan.id, own, &within, durable)?;
+        let mounts = self.mount_specs(plan)?;
+        let (mut view, directory) = self.place_data(stage, &plan.id, own, &within, durable)?;
+        if let Some(view) = &mut view {
+            view.mounts = mounts;
+        }
         let by_rlimit = self.shared.limiter.by() == LimitsBy::Rlimit;
         Ok(InitSpec {
             name: plan.id.to_string(),
@@ -92,6 +98,29 @@ impl Slot {
         }
     }
 
+    /// What an instance sees at paths of its own; makes the volumes it names.
+    fn mount_specs(&self, plan: &InstancePlan) -> io::Result<Vec<MountSpec>> {
+        if !plan.mounts.is_empty() && !self.isolated {
+            let reason = "`mounts` need namespaces, and processes are kept apart by ports here; use `--isolation netns` \
+                          or `--platform docker`, or let the service read its files below `directory`";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+        }
+        let spec = |mount: &Mount| -> io::Result<MountSpec> {
+            let shown = match &mount.source {
+                MountSource::Path(path) => Shown::Path { path: relative(path, "")? },
+                MountSource::Volume(name) => {
+                    let folder = self.volumes_folder().join(name);
+                    std::fs::create_dir_all(&folder)?;
+                    Shown::Volume { folder }
+                }
+                MountSource::Memory { size } => Shown::Memory { bytes: size.0 },
+                MountSource::Content(text) => Shown::Content { text: text.clone() },
+            };
+            Ok(MountSpec { to: PathBuf::from(&mount.to), readonly: mount.readonly, shown })
+        };
+        plan.mounts.iter().map(spec).collect()
+    }
+
     /// The view of the disk for a place, and its working directory there.
     pub(crate) fn place_data(
         &self,
@@ -133,6 +162,7 @@ impl Slot {
             private_tmp: !self.needs_tmp(),
             user: self.shared.user,
             lasting: !own.starts_with(self.lives_folder()),
+            mounts: Vec::new(),
         };
         Ok((Some(view), directory))
     }

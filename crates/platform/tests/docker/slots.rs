@@ -4,7 +4,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use faultscope_model::SlotId;
+use faultscope_model::mount::{Mount, MountSource};
 use faultscope_model::plan::{Probe, Reset};
+use faultscope_model::units::ByteSize;
 use faultscope_platform::{Action, Execution, Place, Platform, PlatformErrorKind, PlatformEvent};
 use tokio_util::sync::CancellationToken;
 
@@ -70,4 +72,53 @@ async fn exits_are_reported_and_commands_run_inside() {
     let refused = platform.dial(SLOT, &order.id, 8080).await.unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     platform.close_slot(SLOT).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Docker engine: ./test.sh docker"]
+async fn mounts_are_seen_and_no_file_of_the_user_changes() {
+    let (app, platform, cancel) = (App::new(), platform().await, CancellationToken::new());
+    let spec = app.slot(0);
+    std::fs::write(spec.application.join("web.conf"), "listen 80\n").unwrap();
+    platform.open_slot(&spec).await.unwrap();
+    let mount = |to: &str, source, readonly| Mount { to: to.into(), source, readonly };
+    let mut web = instance("web-1", 8080);
+    web.mounts = vec![
+        mount("/etc/web.conf", MountSource::Path("web.conf".into()), true),
+        mount("/etc/own.conf", MountSource::Path("web.conf".into()), false),
+        mount("/etc/app.yaml", MountSource::Content("a: 1\n".into()), true),
+        mount("/var/lib/shared", MountSource::Volume("shared".into()), false),
+        mount("/run/memory", MountSource::Memory { size: ByteSize(1 << 20) }, false),
+    ];
+    let mut worker = instance("worker-1", 8081);
+    worker.mounts = vec![mount("/data", MountSource::Volume("shared".into()), true)];
+    let wanted = plan(vec![web, worker], Reset::Restart);
+    let inside = async |name: &str, script: &str| {
+        let run = Execution {
+            command: ["sh", "-c", script].map(String::from).to_vec(),
+            env: Default::default(),
+            directory: String::new(),
+            within: Duration::from_secs(20),
+            output_limit: 1 << 10,
+            place: Place::Instance(name.parse().unwrap()),
+        };
+        platform.exec(SLOT, &run, &cancel).await.unwrap().stdout
+    };
+    for _ in 0..2 {
+        platform.reserve(SLOT, &wanted).await.unwrap();
+        platform.apply(SLOT, &wanted, &cancel).await.unwrap();
+        let script = "cat /etc/web.conf /etc/own.conf /etc/app.yaml; ls /var/lib/shared /run/memory; \
+                      (echo x >> /etc/web.conf) 2>/dev/null || echo read-only; echo x >> /etc/own.conf; \
+                      echo kept > /var/lib/shared/note; touch /run/memory/y";
+        let seen = inside("web-1", script).await;
+        let expected = "listen 80\nlisten 80\na: 1\n/run/memory:\n\n/var/lib/shared:\nread-only\n";
+        assert_eq!(seen, expected, "every trial begins with the same");
+        assert_eq!(inside("worker-1", "cat /data/note").await, "kept\n");
+        platform.act(SLOT, &"web-1".parse().unwrap(), Action::Restart).await.unwrap();
+        assert_eq!(inside("web-1", "cat /var/lib/shared/note; ls /run/memory").await, "kept\n");
+    }
+    platform.close_slot(SLOT).await.unwrap();
+    assert_eq!(std::fs::read_to_string(spec.application.join("web.conf")).unwrap(), "listen 80\n");
+    let label = format!("label=faultscope.slot={}", spec.label);
+    assert_eq!(docker(&["volume", "ls", "-q", "--filter", &label]), "");
 }

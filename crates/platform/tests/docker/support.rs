@@ -66,10 +66,13 @@ pub(crate) fn instance(id: &str, port: u16) -> InstancePlan {
         },
         durable: Vec::new(),
         stop_within: Duration::from_secs(2),
+        mounts: Vec::new(),
+        reset: Reset::default(),
     }
 }
 
 pub(crate) fn plan(instances: Vec<InstancePlan>, reset: Reset) -> Plan {
+    let instances: Vec<_> = instances.into_iter().map(|i| InstancePlan { reset, ..i }).collect();
     let ports = instances.iter().map(|i| (i.id.service.clone(), i.ports.clone())).collect();
     let (aliases, externals) = (BTreeMap::new(), Vec::new());
     Plan {
@@ -79,6 +82,5 @@ pub(crate) fn plan(instances: Vec<InstancePlan>, reset: Reset) -> Plan {
         aliases,
         published: BTreeMap::new(),
         externals,
-        reset,
     }
 }

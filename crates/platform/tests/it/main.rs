@@ -5,6 +5,7 @@ mod contract;
 mod killed;
 mod loopback;
 mod memory;
+mod mounts;
 mod netns;
 mod support;
 mod timing;

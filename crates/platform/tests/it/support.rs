@@ -92,6 +92,8 @@ pub(crate) fn instance(id: &str, port: u16, orders: &[&str]) -> InstancePlan {
         },
         durable: Vec::new(),
         stop_within: Duration::from_secs(2),
+        mounts: Vec::new(),
+        reset: Reset::default(),
     }
 }
 
@@ -105,6 +107,7 @@ pub(crate) fn shell(id: &str, script: &str, probe: Probe) -> InstancePlan {
 }
 
 pub(crate) fn plan(instances: Vec<InstancePlan>, reset: Reset) -> Plan {
+    let instances: Vec<_> = instances.into_iter().map(|i| InstancePlan { reset, ..i }).collect();
     let ports = instances.iter().map(|i| (i.id.service.clone(), i.ports.clone())).collect();
     let (aliases, externals) = (BTreeMap::new(), Vec::new());
     Plan {
@@ -114,7 +117,6 @@ pub(crate) fn plan(instances: Vec<InstancePlan>, reset: Reset) -> Plan {
         aliases,
         published: BTreeMap::new(),
         externals,
-        reset,
     }
 }
 

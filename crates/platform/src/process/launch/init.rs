@@ -17,7 +17,7 @@ use signal_hook::consts;
 use signal_hook::iterator::Signals;
 
 use super::outer::{die_with_parent, own_program};
-use super::{mounts, namespaces, tree};
+use super::{mounts, namespaces, places, tree};
 use crate::process::agent_protocol::{InitSpec, Report};
 
 /// Signals that are forwarded to the program.
@@ -114,7 +114,11 @@ fn prepare(spec: &InitSpec, alone: bool) -> Result<Signals, Trouble> {
     if let Some(view) = &spec.view {
         let own = UnshareFlags::NEWNS | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
         namespaces::unshare(own).map_err(|e| trouble("take a mount namespace", e))?;
-        mounts::furnish(view).map_err(|e| Trouble { bad_plan: false, reason: e.to_string() })?;
+        mounts::furnish(view).map_err(|e| Trouble {
+            // What the file asks for and this machine cannot have; the rest is the machine's fault.
+            bad_plan: e.kind() == places::BAD_PLAN,
+            reason: e.to_string(),
+        })?;
         rustix::system::sethostname(spec.name.as_bytes()).map_err(|e| trouble("set the host name", e))?;
         // The rights in a user namespace were only needed for the mounts.
         let _ = rustix::thread::clear_ambient_capability_set();

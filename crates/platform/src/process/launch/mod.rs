@@ -10,6 +10,7 @@ mod namespaces;
 mod netlink;
 mod network;
 mod outer;
+mod places;
 #[cfg(feature = "docker")]
 mod sidecar;
 mod tree;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change, mount_remount};
 
+use super::places;
 use crate::process::agent_protocol::View;
 use crate::process::files;
 
@@ -22,6 +23,8 @@ pub(super) fn make_private() -> io::Result<()> {
 pub(super) fn furnish(view: &View) -> io::Result<()> {
     make_private().map_err(|e| named("keep mounts private", &e))?;
     fs::create_dir_all(&view.own).map_err(|e| named("make its folder", &e))?;
+    // Before the hosts file is put in place: a layer over `/etc` would cover it.
+    let sources = places::prepare(view)?;
     let (hosts, resolver) = (view.own.join("hosts"), view.own.join("resolv.conf"));
     fs::write(&hosts, &view.hosts).map_err(|e| named("write the hosts file", &e))?;
     // Without a resolver nothing listens there: unknown names fail at once rather than after a time-out.
@@ -45,6 +48,8 @@ pub(super) fn furnish(view: &View) -> io::Result<()> {
     if view.private_tmp {
         let _ = mount("none", "/tmp", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=1777");
     }
+    // After everything that could cover them, and while `/proc` still knows this process by its number.
+    places::mount_all(view, &sources)?;
     // Refused if the outer `/proc` is masked; process ids look odd then, but everything else works.
     let _ = mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None);
     Ok(())

@@ -1,0 +1,145 @@
+//! What instances see at paths of their own, and that nobody else sees it.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use faultscope_model::SlotId;
+use faultscope_model::mount::{Mount, MountSource};
+use faultscope_model::plan::{InstancePlan, Probe, Reset};
+use faultscope_model::units::ByteSize;
+use faultscope_platform::{Action, Place, Platform, PlatformErrorKind, ProcessPlatform, WantedIsolation};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{App, PROGRAM, id, message, plan, platform, program, run, shell};
+
+const SLOT: SlotId = SlotId(0);
+
+fn mount(to: &str, source: MountSource, readonly: bool) -> Mount {
+    Mount { to: to.into(), source, readonly }
+}
+
+fn path(path: &str) -> MountSource {
+    MountSource::Path(path.into())
+}
+
+fn with_mounts(name: &str, mounts: Vec<Mount>) -> InstancePlan {
+    InstancePlan { mounts, ..shell(name, "exec sleep 1000", Probe::Started) }
+}
+
+async fn inside(platform: &ProcessPlatform, instance: &str, script: &str) -> String {
+    let mut inside = run(script);
+    inside.place = Place::Instance(id(instance));
+    let exit = platform.exec(SLOT, &inside, &CancellationToken::new()).await.unwrap();
+    exit.stdout + &exit.stderr
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_texts_volumes_and_memory_are_seen_and_no_file_of_the_user_changes() {
+    let app = App::new();
+    fs::create_dir(app.path().join("data")).unwrap();
+    fs::write(app.path().join("web.conf"), "listen 80\n").unwrap();
+    fs::write(app.path().join("data/first"), "1\n").unwrap();
+    let platform = platform(WantedIsolation::Netns);
+    platform.open_slot(&app.slot(0)).await.unwrap();
+    let web = with_mounts(
+        "web-1",
+        vec![
+            mount("/etc/fs-test/web.conf", path("web.conf"), true),
+            mount("/etc/fs-test.yaml", MountSource::Content("a: 1\n".into()), false),
+            mount("/usr/share/fs-test", path("data"), false),
+            mount("/var/lib/fs-test", MountSource::Volume("shared".into()), false),
+            mount("/mnt", MountSource::Memory { size: ByteSize(1 << 20) }, false),
+            mount("/mnt/deep/web.conf", path("web.conf"), false),
+        ],
+    );
+    let worker =
+        with_mounts("worker-1", vec![mount("/var/lib/other", MountSource::Volume("shared".into()), true)]);
+    let wanted = plan(vec![web, worker], Reset::Restart);
+    let cancel = CancellationToken::new();
+    platform.apply(SLOT, &wanted, &cancel).await.unwrap();
+    let seen = inside(
+        &platform,
+        "web-1",
+        "cat /etc/fs-test/web.conf /etc/fs-test.yaml /usr/share/fs-test/first /mnt/deep/web.conf; grep -c web-1 /etc/hosts
+         (echo x >> /etc/fs-test/web.conf) 2>/dev/null || echo read-only
+         echo 2 >> /usr/share/fs-test/first; echo b >> /etc/fs-test.yaml; echo kept > /var/lib/fs-test/note
+         echo y > /mnt/y; head -c 2M /dev/zero 2>/dev/null > /mnt/large || echo full",
+    );
+    assert_eq!(seen.await, "listen 80\na: 1\n1\nlisten 80\n1\nread-only\nfull\n");
+    let other = "cat /var/lib/other/note; touch /var/lib/other/x 2>/dev/null || echo read-only; test -e /etc/fs-test.yaml || echo private";
+    assert_eq!(inside(&platform, "worker-1", other).await, "kept\nread-only\nprivate\n");
+    platform.act(SLOT, &id("web-1"), Action::Restart).await.unwrap();
+    let after = "cat /var/lib/fs-test/note; ls /mnt; cat /usr/share/fs-test/first";
+    assert_eq!(
+        inside(&platform, "web-1", after).await,
+        "kept\ndeep\n1\n",
+        "data that is not durable is fresh"
+    );
+    // The next trial.
+    platform.reserve(SLOT, &wanted).await.unwrap();
+    platform.apply(SLOT, &wanted, &cancel).await.unwrap();
+    assert_eq!(inside(&platform, "web-1", "ls -A /var/lib/fs-test; cat /etc/fs-test.yaml").await, "a: 1\n");
+    platform.close_slot(SLOT).await.unwrap();
+    assert_eq!(fs::read_to_string(app.path().join("web.conf")).unwrap(), "listen 80\n");
+    assert_eq!(fs::read_to_string(app.path().join("data/first")).unwrap(), "1\n");
+    for gone in ["/etc/fs-test", "/etc/fs-test.yaml", "/usr/share/fs-test", "/var/lib/fs-test", "/mnt/y"] {
+        assert!(!Path::new(gone).exists(), "{gone} is on this machine");
+    }
+}
+
+/// The same as nobody, from a folder that nobody may read.
+#[test]
+fn mounts_without_privileges() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let (test, launch) = (folder.path().join("test"), folder.path().join("launch"));
+    fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
+    fs::copy(program(), &launch).unwrap();
+    let mut command = if rustix::process::geteuid().is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(test);
+        command
+    } else {
+        Command::new(test)
+    };
+    let name = "mounts::files_texts_volumes_and_memory_are_seen_and_no_file_of_the_user_changes";
+    command.args(["--exact", name, "--nocapture"]).current_dir("/");
+    let output = command.env("HOME", "/").env(PROGRAM, launch).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_mounted_is_named() {
+    let app = App::new();
+    fs::write(app.path().join("file"), "").unwrap();
+    let cancel = CancellationToken::new();
+    for (isolation, mounts, reason) in [
+        (
+            WantedIsolation::Netns,
+            mount("/etc/x", path("no/such"), true),
+            "`no/such` does not exist below the folder",
+        ),
+        (
+            WantedIsolation::Netns,
+            mount("/etc", path("file"), true),
+            "one of the two is a folder and the other a file",
+        ),
+        (
+            WantedIsolation::Netns,
+            mount("/no-such-folder/x", path("file"), true),
+            "there is no such path on this machine",
+        ),
+        (WantedIsolation::Ports, mount("/etc/x", path("file"), true), "use `--isolation netns`"),
+    ] {
+        let platform = platform(isolation);
+        platform.open_slot(&app.slot(0)).await.unwrap();
+        let wanted = plan(vec![with_mounts("web-1", vec![mounts])], Reset::Restart);
+        let error = platform.apply(SLOT, &wanted, &cancel).await.unwrap_err();
+        assert_eq!(error.kind, PlatformErrorKind::BadPlan, "{error:?}");
+        assert!(message(&error).contains(reason), "{}", message(&error));
+        platform.close_slot(SLOT).await.unwrap();
+    }
+}
