@@ -39,7 +39,9 @@ struct State {
     /// The total time of finished trials, and their number.
     took: (Duration, u32),
     search: Option<SearchStands>,
-    /// What the search reduces: deltas, or parts of an input.
+    /// Repetitions of an answer that have finished, and how many it takes.
+    confirming: Option<(usize, usize)>,
+    /// What a search looks for.
     unit: &'static str,
 }
 
@@ -60,7 +62,7 @@ impl Progress {
             async move {
                 let mut state = State { unit, ..State::default() };
                 let start = Instant::now();
-                let mut plain = Plain { last: None, at: start };
+                let mut plain = Plain { last: None, confirming: None, at: start };
                 loop {
                     let event = match events.recv().await {
                         Ok(event) => event,
@@ -112,12 +114,23 @@ impl Drop for Progress {
 /// Decides when a plain line is printed.
 struct Plain {
     last: Option<SearchStands>,
+    confirming: Option<(usize, usize)>,
     at: Instant,
 }
 
 impl Plain {
     /// Whether the search made progress, or nothing was printed for long.
     fn wants(&mut self, state: &State) -> bool {
+        if let Some((done, _)) = state.confirming {
+            // Its beginning is news; then it takes as long as it takes.
+            let wants = self.confirming.is_none() || self.at.elapsed() >= PLAIN_EVERY;
+            if wants && self.confirming.is_none_or(|(before, _)| before != done) {
+                (self.confirming, self.at) = (state.confirming, Instant::now());
+                return true;
+            }
+            return false;
+        }
+        self.confirming = None;
         let Some(now) = state.search else { return false };
         let further = self.last.is_none_or(|last| (last.left, last.causes) != (now.left, now.causes));
         let waited = self.last != Some(now) && self.at.elapsed() >= PLAIN_EVERY;
@@ -149,12 +162,21 @@ impl State {
                 self.running.remove(trial);
                 self.cancelled += 1;
             }
-            Event::SearchStands(stands) => self.search = Some(*stands),
+            Event::SearchStands(stands) => (self.search, self.confirming) = (Some(*stands), None),
+            Event::Confirming { done, planned } => self.confirming = Some((*done, *planned)),
             _ => {}
         }
     }
 
     fn line(&self) -> String {
+        if let Some((done, planned)) = self.confirming.filter(|(done, planned)| done < planned) {
+            let mut parts = vec![format!("confirming the cause   {done} of {planned} repetitions done")];
+            let slots = self.search.map_or(1, |search| search.slots);
+            let left = (planned - done) as f64;
+            parts
+                .extend(self.time_for(left, slots).map(|time| format!("about {} left", show_duration(time))));
+            return parts.join("   ");
+        }
         if let Some(search) = &self.search {
             return self.searching(search);
         }
@@ -206,12 +228,17 @@ impl State {
 
     /// The estimated time that is left, at the pace of the trials so far.
     fn time_left(&self, search: &SearchStands) -> Option<Duration> {
+        self.time_for(search.remaining, search.slots)
+    }
+
+    /// What some trials will take on some slots, at the pace of the trials so far.
+    fn time_for(&self, remaining: f64, slots: usize) -> Option<Duration> {
         let (took, trials) = self.took;
-        if trials == 0 || search.remaining < 0.5 {
+        if trials == 0 || remaining < 0.5 {
             return None;
         }
-        let at_once = (search.slots as f64).min(search.remaining).max(1.0);
-        let seconds = (took.as_secs_f64() / f64::from(trials) * search.remaining / at_once).round().max(1.0);
+        let at_once = (slots as f64).min(remaining).max(1.0);
+        let seconds = (took.as_secs_f64() / f64::from(trials) * remaining / at_once).round().max(1.0);
         Duration::try_from_secs_f64(seconds).ok()
     }
 }
@@ -261,7 +288,7 @@ mod tests {
     #[test]
     fn plain_lines_come_when_the_search_gets_further() {
         let mut state = State::default();
-        let mut plain = Plain { last: None, at: Instant::now() };
+        let mut plain = Plain { last: None, confirming: None, at: Instant::now() };
         assert!(!plain.wants(&state), "nothing is searched yet");
         state.apply(&stands(12, 0, 8.0));
         assert!(plain.wants(&state));

@@ -75,6 +75,7 @@ fn facts(document: &Document) -> Markup {
         div.facts {
             div { b { (report.deltas) } (nouns(&report.deltas, "delta")) }
             div { b { (total.finished) } (nouns(&total.finished, "trial")) " finished" }
+            div { b { (report.trials.confirmations) } (nouns(&report.trials.confirmations, "confirmation")) }
             div { b { (total.cancelled) } "cancelled" }
             div { b { (report.trials.unresolved) } "unresolved" }
             div { b { (slots.len()) } (nouns(&slots.len(), "slot")) }
@@ -85,11 +86,11 @@ fn facts(document: &Document) -> Markup {
 
 fn cause_part(shown: &CauseView<'_>, number: usize, report: &DebugReport) -> Markup {
     let cause = shown.cause;
-    let title = match (report.causes.len(), cause.minimal) {
-        (1, true) => "Minimal cause".to_owned(),
-        (1, false) => "Cause".to_owned(),
-        (several, _) => format!("Cause {number} of {several}: enough alone"),
+    let title = match report.causes.len() {
+        1 => cause.title().to_owned(),
+        several => format!("{} {number} of {several}: enough alone", cause.title()),
     };
+    let title = title + &cause.confirmation.title_note();
     html! {
         h2 { (title) }
         div.sheet.cause {
@@ -101,6 +102,8 @@ fn cause_part(shown: &CauseView<'_>, number: usize, report: &DebugReport) -> Mar
                 p.soft { "The failing trial also had " (count(shown.implied, "pair"))
                     " of calls that these imply." }
             }
+            @if let Some(tied) = cause.describe_tied() { p.soft { (tied) "." } }
+            p.soft { (cause.confirmation.describe()) "." }
             @for otherwise in &cause.otherwise { p { (otherwise.tell()) } }
             @if let Some(hint) = cause.hint() { p.soft { (hint) } }
             @if let Some(run) = &cause.run { p { "Failing run " code { (run) } } }
@@ -179,6 +182,7 @@ fn evidence(difference: &Difference) -> Markup {
             div.sheet {
                 p { b.bad { "failing" } " run " code { (difference.failing) } }
                 pre { (failing) }
+                @if let Some(failed) = difference.further_call() { p.soft { "then" } pre { (failed) } }
                 (tree(&difference.failing_tree))
             }
             div.sheet {

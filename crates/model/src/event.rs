@@ -47,6 +47,13 @@ pub enum Event {
     },
     /// Where the search stands.
     SearchStands(SearchStands),
+    /// How far the confirmation of what the search found is.
+    Confirming {
+        /// Trials that have finished.
+        done: usize,
+        /// Trials that it takes.
+        planned: usize,
+    },
     /// A trial got a slot.
     TrialStarted {
         /// The trial.

@@ -44,11 +44,13 @@ pub enum TrialRole {
     Again,
     /// Runs a test without perturbations to learn which calls can be perturbed.
     Baseline,
+    /// Repeats what an answer rests on, before it is called proven.
+    Confirm,
 }
 
 impl TrialRole {
     /// All roles; the position of each is its code in stored rows, so new ones go to the end.
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Search,
         Self::Sentinel,
         Self::CheckSimplest,
@@ -57,6 +59,7 @@ impl TrialRole {
         Self::Input,
         Self::Again,
         Self::Baseline,
+        Self::Confirm,
     ];
 
     /// The prefix of run names; runs that a search chose have only a number.
@@ -70,6 +73,7 @@ impl TrialRole {
             Self::Input => "input",
             Self::Again => "again",
             Self::Baseline => "baseline",
+            Self::Confirm => "confirm",
         }
     }
 
@@ -81,7 +85,7 @@ impl TrialRole {
     /// Whether a budget of trials counts it. Checks make an answer possible at all, and sentinels guard
     /// it: users do not want to limit either.
     pub fn is_budgeted(self) -> bool {
-        matches!(self, Self::Search | Self::Boundary | Self::Input)
+        matches!(self, Self::Search | Self::Boundary | Self::Input | Self::Confirm)
     }
 
     /// Whether a run from before an interruption can answer it. A sentinel shows that the environment is unchanged

@@ -10,6 +10,7 @@
 
 mod bayes;
 mod boundary;
+mod confirm;
 mod ddmin;
 mod ddmin_par;
 mod fixed;
@@ -22,6 +23,7 @@ mod tuning;
 
 pub use bayes::{Bayes, BayesOptions};
 pub use boundary::{Boundary, FoundBoundary, Line, Side, Steps};
+pub use confirm::{Confirm, ConfirmPlan, Tally};
 pub use ddmin::Ddmin;
 pub use ddmin_par::DdminPar;
 pub use fixed::Fixed;

@@ -101,6 +101,45 @@ impl Problem {
         set
     }
 
+    /// The sets that show whether all of a set is needed: what is deployed when one delta is left out, or, where
+    /// others bring it back, when it is left out together with those.
+    pub fn neighbours(&self, set: &DeltaSet) -> Vec<DeltaSet> {
+        let mut neighbours = Vec::new();
+        let mut tied = Vec::new();
+        for delta in set.iter() {
+            match self.one_less(set, delta) {
+                Some(less) => neighbours.push(less),
+                None => tied.push(delta),
+            }
+        }
+        if !tied.is_empty() {
+            let alone = |delta| self.close(&std::iter::once(delta).collect());
+            let closed: Vec<(usize, Option<DeltaSet>)> =
+                set.iter().map(|delta| (delta, alone(delta))).collect();
+            for delta in tied {
+                let brings = |(_, closed): &&(usize, Option<DeltaSet>)| {
+                    closed.as_ref().is_none_or(|closed| !closed.contains(delta))
+                };
+                let rest: DeltaSet = closed.iter().filter(brings).map(|(other, _)| *other).collect();
+                let Some(less) = self.close(&rest).filter(|less| less.is_subset(set) && less != set) else {
+                    continue;
+                };
+                // Where one of those can be left out alone, that says more.
+                if !less.contains(delta) && !neighbours.iter().any(|other| less.is_subset(other)) {
+                    neighbours.push(less);
+                }
+            }
+        }
+        neighbours
+    }
+
+    /// What is deployed when a delta is left out; none when that is impossible or changes nothing.
+    pub fn one_less(&self, set: &DeltaSet, delta: usize) -> Option<DeltaSet> {
+        let mut less = set.clone();
+        less.remove(delta);
+        self.close(&less).filter(|closed| closed != set)
+    }
+
     /// The deltas that all together fail. Others come in only where closing a set brings them along.
     pub fn full(&self) -> DeltaSet {
         self.whole.clone()

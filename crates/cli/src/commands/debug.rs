@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use faultscope_engine::debug::{self, DebugOptions, DebugReport, Flaky, FoundCause, Strategy, Verdict};
 use faultscope_engine::views::{CauseTarget, reproduce_cause};
-use faultscope_model::units::{count, nouns, show_duration};
+use faultscope_model::units::{nouns, show_duration};
 use faultscope_store::Store;
 
 use super::debug_args::{Budget, DebugArgs, FlakyArg, StrategyArg};
@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project::Project;
 use crate::render::report::text;
-use crate::shell::{self, quote};
+use crate::shell::{self, FolderOption, quote};
 
 pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let mut project = Project::open(&args.target, printer)?;
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
     if printer.json {
         printer.result(&report)?;
     } else {
-        show(&report, &args, printer);
+        show(&report, &args, &shell::at(&project.root), printer);
         for bundle in bundles {
             printer.line(format!("Elsewhere with `faultscope repro {}`", bundle.display()));
         }
@@ -104,6 +104,7 @@ fn chosen(args: &DebugArgs) -> DebugOptions {
             FlakyArg::Off => Flaky::Off,
             FlakyArg::Rate(rate) => Flaky::Rate(rate),
         },
+        confidence: args.confidence,
         repeat: args.repeat,
         boundary: args.boundary,
         input: args.input,
@@ -146,17 +147,17 @@ fn bundles(
     Ok(bundles.into_iter().map(|(file, _)| file).collect())
 }
 
-fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
+fn show(report: &DebugReport, args: &DebugArgs, at: &FolderOption, printer: &Printer) {
     text::failure(report, printer);
     if report.verdict != Verdict::Reduced {
         printer.line(report.summary());
     }
-    if let Some(hint) = hint(report, args) {
+    if let Some(hint) = hint(report, args, at) {
         printer.line(hint);
     }
-    text::found(report, &shell::at(&args.target.file), printer);
+    text::found(report, at, printer);
     let trials = &report.trials;
-    let mut parts = vec![format!("{} finished", count(trials.finished, "trial"))];
+    let mut parts = vec![trials.describe()];
     for (count, what) in [
         (trials.deeper, "for boundaries and input".to_owned()),
         (trials.unresolved, "unresolved".to_owned()),
@@ -174,10 +175,9 @@ fn show(report: &DebugReport, args: &DebugArgs, printer: &Printer) {
     printer.line(printer.dim(&parts.join(", ")));
 }
 
-/// What to do next if no cause was found.
-fn hint(report: &DebugReport, args: &DebugArgs) -> Option<String> {
+/// What to do next, where the answer is not the cause.
+fn hint(report: &DebugReport, args: &DebugArgs, at: &FolderOption) -> Option<String> {
     let campaign = report.campaign.split('-').next().unwrap_or_default();
-    let at = shell::at(&args.target.file);
     match &report.verdict {
         Verdict::Stopped | Verdict::OutOfBudget => Some(format!("Go on with `{}`", shell::resume(campaign))),
         Verdict::OtherTestsFail { failing, .. } if failing.len() > 1 => {
@@ -190,7 +190,7 @@ fn hint(report: &DebugReport, args: &DebugArgs) -> Option<String> {
             Some(format!("See its calls with `faultscope runs show {campaign}.check-simplest{at}`"))
         }
         Verdict::Unresolved { .. } => Some(format!(
-            "See its last lines with `faultscope test {} --failing`, or all that ran with `faultscope runs ls`",
+            "See its last lines with `faultscope test {} --failing`, or all that ran with `faultscope runs ls{at}`",
             args.target.words().iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
         )),
         Verdict::NotReproduced => {

@@ -70,7 +70,7 @@ pub(crate) async fn run(
         let (asked, within) = (args.reproduce.clone(), args.within);
         let work = async |session: &_| resilience::reproduce(session, &test, asked, within, &stop).await;
         let again = campaign.run(work, |_| "one trial".into()).await?;
-        return shown_again(again, printer);
+        return shown_again(again, &folder_option(&args, &project), printer);
     }
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     let chosen = chosen(&args, names);
@@ -96,7 +96,7 @@ pub(crate) async fn run(
         for warning in &report.warnings {
             printer.warn(warning);
         }
-        hint(&report, &args, printer);
+        hint(&report, &folder_option(&args, &project), printer);
     }
     Ok(exit_of(&report))
 }
@@ -151,7 +151,12 @@ fn only_test(application: &Application, names: &[String]) -> Result<String, Comm
     }
 }
 
-fn shown_again(run: Option<Run>, printer: &Printer) -> Result<Exit, CommandError> {
+/// What leads other commands to where this one stores; nothing for a command that is tried here.
+fn folder_option(args: &ResilienceArgs, project: &Project) -> FolderOption {
+    if args.command.is_some() { FolderOption::default() } else { shell::at(&project.root) }
+}
+
+fn shown_again(run: Option<Run>, at: &FolderOption, printer: &Printer) -> Result<Exit, CommandError> {
     let Some(run) = run else { return Ok(Exit::Interrupted) };
     if printer.json {
         printer.result(&run)?;
@@ -169,7 +174,7 @@ fn shown_again(run: Option<Run>, printer: &Printer) -> Result<Exit, CommandError
         for missed in perturbed.map(|p| p.missed.as_slice()).unwrap_or_default() {
             printer.line(format!("  not applied: {} ({})", missed.perturbation, missed.why));
         }
-        printer.line(printer.dim(&format!("see the calls with `faultscope runs show {}`", run.id)));
+        printer.line(printer.dim(&format!("see the calls with `faultscope runs show {}{at}`", run.id)));
     }
     Ok(match run.outcome {
         Outcome::Pass => Exit::Done,
@@ -185,16 +190,14 @@ fn reproduce(defect: &Defect, test: &str, within: Option<Duration>, args: &Resil
     reproduce_defect(defect, &DefectTarget { command, file: &file, test, settings, within }).to_string()
 }
 
-/// What to do next if not everything was tried.
-fn hint(report: &ResilienceReport, args: &ResilienceArgs, printer: &Printer) {
+/// What to do next, where not everything was tried.
+fn hint(report: &ResilienceReport, at: &FolderOption, printer: &Printer) {
     let campaign = report.campaign.split('-').next().unwrap_or_default();
     if matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget) {
         printer.line(format!("Go on with `{}`", shell::resume(campaign)));
     }
     let fails = |test: &&TestReport| test.verdict == Verdict::FailsAlready;
     if report.tests.iter().any(|test| fails(&test)) {
-        let at =
-            if args.command.is_some() { FolderOption::default() } else { shell::at(&args.target().file) };
         printer.line(format!("See its calls with `faultscope runs show {campaign}.check-simplest{at}`"));
     }
 }

@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project::Project;
 use crate::render;
+use crate::shell::{self, FolderOption};
 
 /// The JSON output of `test`.
 #[derive(Debug, Serialize)]
@@ -58,7 +59,7 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
     if printer.json {
         printer.result(&tested)?;
     } else {
-        show(&tested, printer);
+        show(&tested, &shell::at(&project.root), printer);
     }
     Ok(exit_of(&tested))
 }
@@ -72,7 +73,7 @@ fn exit_of(tested: &Tested) -> Exit {
     }
 }
 
-fn show(tested: &Tested, printer: &Printer) {
+fn show(tested: &Tested, at: &FolderOption, printer: &Printer) {
     for run in &tested.runs {
         render::run::tests(run, printer);
         render::run::endings(run, render::run::MESSAGE_LINES, printer);
@@ -86,7 +87,7 @@ fn show(tested: &Tested, printer: &Printer) {
     }
     let interesting = tested.runs.iter().find(|r| r.outcome != Outcome::Pass).or(tested.runs.first());
     if let Some(run) = interesting {
-        printer.line(printer.dim(&format!("see the calls with `faultscope runs show {}`", run.id)));
+        printer.line(printer.dim(&format!("see the calls with `faultscope runs show {}{at}`", run.id)));
     }
     if tested.stopped {
         printer.line("interrupted: what had finished is stored");

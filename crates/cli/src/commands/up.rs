@@ -84,11 +84,13 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
             }
         }
     };
-    let id = campaign.session.id().to_string();
+    let (id, at) = (campaign.session.id().to_string(), crate::shell::at(&project.root));
     campaign.close(&"ended").await?;
     let calls = joined(ended)?.map_or(0, |run| run.evidence.spans);
-    printer
-        .talk(format!("{} recorded; see them with `faultscope runs show {id}`", units::count(calls, "call")));
+    printer.talk(format!(
+        "{} recorded; see them with `faultscope runs show {id}{at}`",
+        units::count(calls, "call")
+    ));
     Ok(Exit::Done)
 }
 

@@ -1,12 +1,21 @@
 //! From what a search stands at to what people are told.
 
-use faultscope_model::{DeltaSet, Outcome, Run, Space};
-use faultscope_search::{Cause, Search, TaskEnd};
+use std::sync::Arc;
 
-use super::{DebugReport, FoundCause, NamedDelta, Otherwise, Rest, table};
+use faultscope_model::space::Dimension;
+use faultscope_model::{DeltaSet, Outcome, Run, Space};
+use faultscope_search::{Cause, Problem, Search, Standing, TaskEnd};
+
+use super::{Confirmation, DebugReport, FoundCause, NamedDelta, Otherwise, Rest, table};
 
 /// Puts what a search has found into the report.
-pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search, runs: &[Run]) {
+pub(super) fn fill(
+    report: &mut DebugReport,
+    space: &Arc<Space>,
+    search: &dyn Search,
+    (runs, seen): (&[Run], &[Run]),
+) {
+    let problem = Problem::of(space);
     let standing = search.standing();
     let named = |set: &DeltaSet| -> Vec<NamedDelta> {
         let mut deltas: Vec<_> = set.iter().map(|d| NamedDelta::of(&space.deltas[d])).collect();
@@ -16,7 +25,7 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
     // What fails only at times passes at times.
     let failed = |run: &&Run| matches!(run.outcome, Outcome::Fail { .. });
     let run_of =
-        |set: &DeltaSet| runs.iter().filter(failed).find(|run| &run.deltas == set).map(|run| run.id.clone());
+        |set: &DeltaSet| seen.iter().filter(failed).find(|run| &run.deltas == set).map(|run| run.id.clone());
     let cause = |cause: &Cause| FoundCause {
         deltas: named(if cause.core.is_empty() { &cause.witness } else { &cause.core }),
         witness: named(&cause.witness),
@@ -24,17 +33,14 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
             cause.proof,
             faultscope_search::Proof::Minimal | faultscope_search::Proof::MinimalDespiteUnresolved
         ),
-        confirmations: cause.confirmations.max(1),
+        not_reduced: is_unreduced(&problem, &cause.witness, seen),
+        tied: tied(&problem, space, &cause.witness),
+        confirmation: Confirmation::default(),
         run: run_of(&cause.witness),
-        otherwise: otherwise(space, &cause.witness, runs),
+        otherwise: otherwise(space, &cause.witness, seen),
         reproduce: None,
     };
-    report.causes = standing.causes.iter().map(cause).collect();
-    if report.causes.is_empty() && search.is_done() {
-        // A search for one cause answers with the smallest set that failed.
-        let only = Cause { witness: standing.best.clone(), proof: standing.proof, ..Cause::default() };
-        report.causes.push(cause(&only));
-    }
+    report.causes = found(search).iter().map(cause).collect();
     report.best = named(&standing.best);
     report.none_left = standing.none_left;
     report.rounds = table::rounds_of(search.rounds());
@@ -43,6 +49,37 @@ pub(super) fn fill(report: &mut DebugReport, space: &Space, search: &dyn Search,
     report.trials.reused = search.rounds().iter().map(|round| round.count(TaskEnd::Reused)).sum();
     report.trials.unresolved =
         runs.iter().filter(|r| matches!(r.outcome, Outcome::Unresolved { .. })).count();
+}
+
+/// The causes that a search has found. A search for one cause answers with the smallest set that failed.
+fn found(search: &dyn Search) -> Vec<Cause> {
+    let Standing { causes, best, proof, .. } = search.standing();
+    if causes.is_empty() && search.is_done() {
+        return vec![Cause { witness: best, proof, ..Cause::default() }];
+    }
+    causes
+}
+
+/// The failing sets of those causes.
+pub(super) fn causes(search: &dyn Search) -> Vec<DeltaSet> {
+    found(search).into_iter().map(|cause| cause.witness).collect()
+}
+
+/// Whether no smaller set of several deltas was seen to pass, because something else happened in all of them.
+fn is_unreduced(problem: &Problem, witness: &DeltaSet, runs: &[Run]) -> bool {
+    let neighbours = problem.neighbours(witness);
+    let unresolved = |set: &DeltaSet| {
+        let mut own = runs.iter().filter(|run| run.deltas == *set).peekable();
+        own.peek().is_some() && own.all(|run| matches!(run.outcome, Outcome::Unresolved { .. }))
+    };
+    neighbours.len() > 1 && neighbours.iter().all(unresolved)
+}
+
+/// The deltas that cannot be left out alone, since others bring them back. Pairs of calls are told apart by the core.
+fn tied(problem: &Problem, space: &Space, witness: &DeltaSet) -> Vec<String> {
+    let is_tied = |delta: &usize| problem.one_less(witness, *delta).is_none();
+    let named = witness.iter().filter(is_tied).filter_map(|delta| space.deltas.get(delta));
+    named.filter(|delta| delta.dimension != Dimension::Sequence).map(|delta| delta.name.clone()).collect()
 }
 
 /// What else was seen where one delta of a failing set was left out.
@@ -59,6 +96,12 @@ fn otherwise(space: &Space, witness: &DeltaSet, runs: &[Run]) -> Vec<Otherwise> 
         })
     };
     witness.iter().filter_map(one).collect()
+}
+
+/// All deltas that no cause needs, as they are deployed together; none where they cannot be or where there are none.
+pub(super) fn rest_of(space: &Space, causes: &[DeltaSet]) -> Option<DeltaSet> {
+    let found = causes.iter().fold(DeltaSet::new(), |all, cause| all.union(cause));
+    space.close(&space.full().difference(&found)).ok().filter(|rest| !rest.is_empty())
 }
 
 /// Why the deltas that no cause needs do not show that no further cause is left.

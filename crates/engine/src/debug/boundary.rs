@@ -2,9 +2,9 @@
 
 use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
-use faultscope_model::outcome::Signature;
+use faultscope_model::outcome::{Signature, Unresolved};
 use faultscope_model::space::Axis;
-use faultscope_model::{DeltaSet, Run, RunId, Space, TrialRole};
+use faultscope_model::{DeltaSet, Outcome, Run, RunId, Space, TrialRole};
 use faultscope_search::{Boundary, FoundBoundary, Line, Side};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,12 @@ pub struct ValueBoundary {
     /// Values between the two that could not be judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<String>,
+    /// What was seen at one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unresolved_seen: Option<Unresolved>,
+    /// Whether passing means that everything came up, because there is no test that could have passed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_comes_up: bool,
     /// Values on the failing side that pass all the same: there is more than one boundary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub odd_passes: Vec<String>,
@@ -50,11 +56,12 @@ impl ValueBoundary {
     pub fn tell(&self) -> String {
         let name = self.delta.strip_prefix("config ").unwrap_or(&self.delta);
         let (side, far) = if self.passes_above { ("below", "up to") } else { ("above", "down to") };
+        let passing = if self.only_comes_up { "comes up" } else { "passes" };
         let mut text = match &self.passes {
             Some(passes) if self.passes_above => {
-                format!("{name}: fails at {} and {side}, passes from {passes}", self.fails)
+                format!("{name}: fails at {} and {side}, {passing} from {passes}", self.fails)
             }
-            Some(passes) => format!("{name}: fails from {}, passes at {passes} and below", self.fails),
+            Some(passes) => format!("{name}: fails from {}, {passing} at {passes} and below", self.fails),
             None => format!("{name}: fails {far} {}, no passing value was found", self.fails),
         };
         if self.passes.is_some() && !self.sharp {
@@ -62,6 +69,9 @@ impl ValueBoundary {
         }
         if !self.unresolved.is_empty() {
             text.push_str(&format!("; between them {} could not be judged", self.unresolved.join(", ")));
+            if let Some(seen) = &self.unresolved_seen {
+                text.push_str(&format!(" ({})", seen.to_string().replace('\n', " ")));
+            }
         }
         if !self.odd_passes.is_empty() || !self.odd_fails.is_empty() {
             let say = |values: &[String], what: &str| {
@@ -78,8 +88,13 @@ impl ValueBoundary {
 /// What all trials of a boundary search share.
 pub(super) struct Setting<'a> {
     pub(super) space: &'a Space,
+    /// A passing value must pass them, also where the failure is that a service does not come up.
     pub(super) tests: &'a [TestCase],
+    /// The only test that decides, where one was named.
+    pub(super) judged: Option<&'a str>,
     pub(super) wanted: &'a Signature,
+    /// What was tried before.
+    pub(super) seen: &'a [&'a Run],
     /// How many passing trials make a value pass.
     pub(super) repeats: u32,
 }
@@ -95,7 +110,7 @@ impl Setting<'_> {
     ) -> Result<Ended, EngineError> {
         for delta in cause.iter() {
             let Some(axis) = self.space.axis(delta) else { continue };
-            for line in lines(&axis) {
+            for line in lines(&axis, self.has_passed_without(cause, delta)) {
                 let text = format!("looking for the boundary of {}", self.space.deltas[delta].name);
                 driver.session().events().emit(Event::Note { text });
                 let mut values = Values {
@@ -105,12 +120,12 @@ impl Setting<'_> {
                     axis: &axis,
                     search: Boundary::new(line, self.repeats),
                     runs: Vec::new(),
+                    unresolved: Vec::new(),
                 };
                 let ended = driver.run(&mut values).await?;
                 let boundary = values.describe(line);
                 // A value that nobody has set is looked for on both sides, and is on one of them.
-                if boundary.passes.is_some() || matches!(line.other, Side::Passing(_)) || axis.unlimited_above
-                {
+                if boundary.passes.is_some() || axis.simple.is_some() || axis.unlimited_above {
                     found.push(boundary);
                 }
                 if ended != Ended::Done {
@@ -120,15 +135,25 @@ impl Setting<'_> {
         }
         Ok(Ended::Done)
     }
+
+    /// Whether the cause without one delta was seen to pass the tests; that a service came up is not enough.
+    fn has_passed_without(&self, cause: &DeltaSet, delta: usize) -> bool {
+        let mut less = cause.clone();
+        less.remove(delta);
+        let tested = |run: &Run| self.tests.is_empty() || !run.evidence.tests.is_empty();
+        self.seen.iter().any(|run| run.deltas == less && run.outcome == Outcome::Pass && tested(run))
+    }
 }
 
-/// The lines to search: between both ends, or outwards where the simplest end has no value.
-fn lines(axis: &Axis) -> Vec<Line> {
+/// The lines to search: between both ends, towards the simplest where that was not seen to pass, or outwards where
+/// it has no value.
+fn lines(axis: &Axis, has_passed: bool) -> Vec<Line> {
     let relative = axis.scale.relative;
     let line = |other: Side| Line { failing: axis.failing, other, relative };
     match axis.simple {
         Some(simple) if simple == axis.failing => Vec::new(),
-        Some(simple) => vec![line(Side::Passing(simple))],
+        Some(simple) if has_passed => vec![line(Side::Passing(simple))],
+        Some(simple) => vec![line(Side::Towards(simple))],
         None if axis.unlimited_above => vec![line(Side::Towards(axis.highest))],
         None => {
             let ends = [axis.lowest, axis.highest].into_iter().filter(|end| *end != axis.failing);
@@ -144,6 +169,7 @@ struct Values<'a> {
     axis: &'a Axis,
     search: Boundary,
     runs: Vec<(i64, RunId)>,
+    unresolved: Vec<(i64, Unresolved)>,
 }
 
 impl Values<'_> {
@@ -157,7 +183,10 @@ impl Values<'_> {
         let towards = match line.other {
             Side::Passing(place) | Side::Towards(place) => place,
         };
+        let seen = self.unresolved.iter().find(|(place, _)| unresolved.contains(place));
         ValueBoundary {
+            unresolved_seen: seen.map(|(_, reason)| reason.clone()),
+            only_comes_up: self.setting.tests.is_empty(),
             delta: self.setting.space.deltas[self.delta].name.clone(),
             fails: show(fails),
             passes: passes.map(show),
@@ -183,7 +212,10 @@ impl Asks for Values<'_> {
             let request = TrialRequest {
                 deltas: self.cause.clone(),
                 circumstance: self.setting.space.circumstance_at(self.cause, self.delta, &value)?,
-                drive: Tests::new(self.setting.tests.to_vec()),
+                drive: Tests::judged_by(
+                    self.setting.tests.to_vec(),
+                    self.setting.judged.map(ToOwned::to_owned),
+                ),
                 wanted: Some(self.setting.wanted.without_numbers()),
             };
             let role = TrialRole::Boundary;
@@ -196,8 +228,11 @@ impl Asks for Values<'_> {
     fn answer(&mut self, ticket: Ticket, trial: FinishedTrial) -> Result<(), EngineError> {
         let run = trial.run;
         let place = value_of(&run, self.setting.space, self.delta, self.axis);
-        self.runs.extend(place.map(|place| (place, run.id)));
         self.search.record(ticket, &run.outcome);
+        if let (Some(place), Outcome::Unresolved { reason }) = (place, &run.outcome) {
+            self.unresolved.push((place, reason.clone()));
+        }
+        self.runs.extend(place.map(|place| (place, run.id)));
         Ok(())
     }
 
@@ -223,6 +258,8 @@ mod tests {
             passes_above: above,
             sharp: true,
             unresolved: Vec::new(),
+            unresolved_seen: None,
+            only_comes_up: false,
             odd_passes: Vec::new(),
             odd_fails: Vec::new(),
             trials: 3,

@@ -1,6 +1,5 @@
 //! How often the failure shows where its cause is there.
 
-use faultscope_model::{Outcome, Run};
 use serde::{Deserialize, Serialize};
 
 /// How often a stable test fails where its cause is there: once in fifty something else is in the way.
@@ -10,17 +9,11 @@ const STABLE: f64 = 0.98;
 const ENOUGH_FAILURES: u32 = 5;
 
 /// After so many tries the estimate is taken as it is.
-const MOST_TRIES: u32 = 24;
+pub(super) const MOST_TRIES: u32 = 24;
 
 /// How often the failing circumstance may pass before the failure counts as not reproduced: one that shows
 /// in 30 % of its runs stays away so often once in three hundred times.
 const MOST_MISSES: u32 = 16;
-
-/// How many failures more must come in a row where a test that counts as stable is doubted.
-pub(super) const DOUBTED: u32 = 6;
-
-/// A cause of more deltas than this is rarely one: passes that were chance look the same.
-const MANY: usize = 3;
 
 /// How often the failing circumstance was tried and failed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -60,6 +53,11 @@ pub(super) fn decide(failed: u32, tried: u32, repeat: u32) -> Next {
     }
 }
 
+/// What some tries say, however few.
+pub(super) fn reckon(failed: u32, tried: u32) -> Calibration {
+    Calibration { failed, tried, rate: estimate(failed, tried) }
+}
+
 /// The rate to reckon with: one standard deviation below what was seen, because a rate that is thought too
 /// high ends a search too early, while one that is thought too low only costs trials.
 fn estimate(failed: u32, tried: u32) -> f64 {
@@ -76,17 +74,6 @@ pub(super) fn simplest_tries(rate: f64) -> u32 {
     }
     let tries = (0.05_f64.ln() / (1.0 - rate).ln()).ceil();
     (tries as u32).clamp(2, 10)
-}
-
-/// Whether the answer of a search that took every outcome as certain looks like chance: the cause is large,
-/// or a set passed although a part of it failed. Then another look at the failing circumstance is due.
-pub(super) fn looks_like_chance(causes: &[usize], runs: &[Run]) -> bool {
-    let sets = |wanted: fn(&Outcome) -> bool| runs.iter().filter(move |run| wanted(&run.outcome));
-    let contradicted = sets(|outcome| *outcome == Outcome::Pass).any(|passed| {
-        sets(|outcome| matches!(outcome, Outcome::Fail { .. }))
-            .any(|failed| failed.deltas.is_subset(&passed.deltas))
-    });
-    contradicted || causes.iter().any(|&size| size > MANY)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Start-up checks: nothing may fail without deltas, and the failure must come with all of them.
 
+use std::sync::Arc;
+
 use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::{Signature, Unresolved};
@@ -46,6 +48,8 @@ pub(super) struct Checker<'a> {
     pub(super) count: usize,
     /// What the tries of the failing circumstance have shown.
     pub(super) tally: Tally,
+    /// How often the simplest circumstance was tried without the failure.
+    pub(super) n_simplest: u32,
 }
 
 /// What trying the failing circumstance came to.
@@ -88,22 +92,11 @@ impl Checker<'_> {
         if let Some(verdict) = refuse_simplest(&simplest, &wanted) {
             return Ok(Checked::Refused(verdict, Some(wanted)));
         }
+        self.n_simplest = 1;
         match self.look_for_flaky_failures(&wanted, calibration.rate, driver).await? {
             None => Ok(Checked::Stopped),
             Some(true) => Ok(Checked::Refused(Verdict::FailsAtTimes, Some(wanted))),
             Some(false) => Ok(Checked::Fine(Box::new(Ends { simplest, failing, wanted, calibration }))),
-        }
-    }
-
-    /// Looks again whether the failure always shows, longer than at first; none when it was stopped.
-    pub(super) async fn look_again(
-        &mut self,
-        driver: &mut Driver,
-    ) -> Result<Option<Calibration>, EngineError> {
-        self.tally.settled = true;
-        match self.calibrate(Vec::new(), self.tally.tried + calibrate::DOUBTED, driver).await? {
-            Calibrated::Known(calibration) => Ok(Some(calibration)),
-            Calibrated::Refused(_) | Calibrated::Stopped => Ok(None),
         }
     }
 
@@ -170,24 +163,25 @@ impl Checker<'_> {
     }
 
     /// Whether a failure that comes at times comes without any delta too; none when it was stopped.
-    async fn look_for_flaky_failures(
+    pub(super) async fn look_for_flaky_failures(
         &mut self,
         wanted: &Signature,
         rate: f64,
         driver: &mut Driver,
     ) -> Result<Option<bool>, EngineError> {
-        // The first one was part of the check of both ends.
-        let mut left = calibrate::simplest_tries(rate).saturating_sub(1) as usize;
+        let mut left = calibrate::simplest_tries(rate).saturating_sub(self.n_simplest) as usize;
         while left > 0 {
             let batch = left.min(driver.n_slots());
             left -= batch;
             let checks = vec![TrialRole::CheckSimplest; batch];
             let Some(runs) = self.carry_out(checks, driver).await? else { return Ok(None) };
-            let is_wanted =
-                |run: &Run| failures(driver.session(), run).iter().any(|s| s.is_about_same(wanted));
+            let is_wanted = |run: &Run| {
+                failures(driver.session(), run, self.named).iter().any(|s| s.is_about_same(wanted))
+            };
             if runs.iter().any(is_wanted) {
                 return Ok(Some(true));
             }
+            self.n_simplest += u32::try_from(runs.len()).unwrap_or(u32::MAX);
         }
         Ok(Some(false))
     }
@@ -205,43 +199,50 @@ impl Checker<'_> {
         Ok(Some(finished.into_iter().map(|trial| trial.run).collect()))
     }
 
+    /// All tests; where one is named, the others only run beside it.
+    fn drive(&self) -> Arc<Tests> {
+        Tests::judged_by(self.tests.to_vec(), self.named.map(ToOwned::to_owned))
+    }
+
     fn request(&self, role: TrialRole) -> Result<TrialRequest, EngineError> {
         let deltas = if role == TrialRole::CheckFailing { self.space.full() } else { DeltaSet::new() };
         let circumstance = self.space.circumstance(&deltas)?;
         // Any failure is looked for: which one it is shows only here.
-        Ok(TrialRequest { circumstance, deltas, drive: Tests::new(self.tests.to_vec()), wanted: None })
+        Ok(TrialRequest { circumstance, deltas, drive: self.drive(), wanted: None })
     }
 }
 
 /// What the tries of the failing circumstance have shown.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    failed: u32,
-    tried: u32,
+    pub(super) failed: u32,
+    pub(super) tried: u32,
     /// All of them, also those that could not be judged.
     seen: u32,
     pub(super) failure: Option<(Run, Signature)>,
-    /// Whether that failure is searched already, so that no other one can take its place.
-    settled: bool,
 }
 
 impl Tally {
+    /// How often all deltas failed and passed.
+    pub(super) fn judged(&self) -> faultscope_search::Tally {
+        let passed = self.tried - self.failed;
+        faultscope_search::Tally { failed: self.failed, passed, unresolved: 0 }
+    }
+
     fn add(&mut self, session: &Session, run: Run, named: Option<&str>) -> Result<(), Box<Verdict>> {
         self.seen += 1;
         let start = run.evidence.start_failure();
         if matches!(run.outcome, Outcome::Unresolved { .. }) && start.is_none() {
             return Ok(());
         }
-        let failures = failures(session, &run);
+        let failures = failures(session, &run, named);
         let looks_for_start = self.failure.as_ref().is_some_and(|(_, wanted)| wanted.service().is_some());
         match &mut self.failure {
             _ if failures.is_empty() => self.tried += 1,
-            // It came up, which is all that counts.
-            _ if self.settled && looks_for_start && start.is_none() => self.tried += 1,
             Some((_, wanted)) if start.is_some() || !looks_for_start => {
                 let [found] = failures.as_slice() else { return Ok(()) };
                 let mut same = wanted.matches_failure(found);
-                if let (false, false, Some(common)) = (same, self.settled, wanted.common(found)) {
+                if let (false, Some(common)) = (same, wanted.common(found)) {
                     let text = "what the test says differs from run to run, so only what stays counts".into();
                     session.events().emit(Event::Note { text });
                     *wanted = common;
@@ -278,12 +279,17 @@ fn wanted(signatures: &[Signature], named: Option<&str>) -> Result<Signature, Bo
     }
 }
 
-/// What failed in a run: tests, or a service that did not come up, so that no test was run.
-fn failures(session: &Session, run: &Run) -> Vec<Signature> {
+/// What failed in a run: tests, or a service that did not come up, so that no test was run. Where a test is named
+/// and fails, others do not count.
+fn failures(session: &Session, run: &Run, named: Option<&str>) -> Vec<Signature> {
     if let Some(start) = run.evidence.start_failure() {
         return vec![start];
     }
-    failures_of(&session.application().tests, &run.evidence.tests)
+    let mut failures = failures_of(&session.application().tests, &run.evidence.tests);
+    if let Some(own) = failures.iter().find(|failure| Some(failure.test.as_str()) == named).cloned() {
+        failures = vec![own];
+    }
+    failures
 }
 
 fn refuse_simplest(simplest: &Run, wanted: &Signature) -> Option<Verdict> {

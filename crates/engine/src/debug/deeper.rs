@@ -2,7 +2,7 @@
 
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::outcome::Signature;
-use faultscope_model::{Circumstance, DeltaSet, Outcome, Space, TrialRole};
+use faultscope_model::{Circumstance, DeltaSet, Outcome, Run, Space, TrialRole};
 
 use super::boundary::Setting;
 use super::input::Reduction;
@@ -20,7 +20,13 @@ pub(super) struct Ground<'a> {
     pub(super) options: &'a DebugOptions,
     pub(super) space: &'a Space,
     pub(super) tests: &'a [TestCase],
+    /// Also those that no trial ran because a service did not come up.
+    pub(super) all_tests: &'a [TestCase],
+    /// The only test that decides, where one was named.
+    pub(super) judged: Option<&'a str>,
     pub(super) wanted: &'a Signature,
+    /// What was tried before.
+    pub(super) seen: &'a [&'a Run],
     /// How often the failure shows where its cause is there.
     pub(super) rate: f64,
 }
@@ -46,7 +52,14 @@ impl Ground<'_> {
         let causes: Vec<DeltaSet> = report.causes.iter().map(|cause| self.set_of(&cause.witness)).collect();
         if self.options.boundary {
             let repeats = repeats(self.rate);
-            let setting = Setting { space: self.space, tests: self.tests, wanted: self.wanted, repeats };
+            let setting = Setting {
+                space: self.space,
+                tests: self.all_tests,
+                judged: self.judged,
+                wanted: self.wanted,
+                repeats,
+                seen: self.seen,
+            };
             for cause in &causes {
                 let ended = setting.search_boundaries(driver, cause, &mut report.boundaries).await?;
                 if ended != Ended::Done {
@@ -125,7 +138,16 @@ pub(super) async fn input_alone(
             return Ok(());
         }
     };
-    let ground = Ground { options, space, tests, wanted: &wanted, rate: 1.0 };
+    let ground = Ground {
+        options,
+        space,
+        tests,
+        all_tests: tests,
+        judged: None,
+        wanted: &wanted,
+        rate: 1.0,
+        seen: &[],
+    };
     let before = driver.n_finished();
     let ended;
     (report.input, ended) = ground.reduce_input(driver, &deltas, &circumstance).await?;

@@ -1,49 +1,111 @@
-//! Evidence for a cause: the first call in which the failing run differs from the nearest passing one.
+//! Evidence for a cause: the call that made the test fail, and the first call in which the failing run differs from
+//! the nearest passing one. What differs between runs of one circumstance is chance, and no evidence.
 
-use faultscope_model::{DeltaSet, Outcome, Run, Space, Span, SpanId};
+use faultscope_model::application::{TestBody, test_named};
+use faultscope_model::outcome::Ending;
+use faultscope_model::{DeltaSet, Outcome, Run, ServiceName, Space, Span, SpanId};
 
-use super::report::{DebugReport, Difference, TreeCall};
+use super::noise::{self, Alignment};
+use super::report::{Difference, TreeCall};
 use crate::error::EngineError;
 use crate::session::Session;
 
-/// Compares the smallest failing run with the passing run that differs from it in the fewest deltas.
-pub(super) async fn first_difference(
+/// Runs of one circumstance that are compared to see what chance changes; three tell most of it.
+const MOST_EQUAL: usize = 3;
+
+/// Compares a failing run with the passing run that differs from it in the fewest deltas.
+pub(super) async fn find_difference(
     session: &Session,
     space: &Space,
     runs: &[&Run],
-    report: &DebugReport,
+    failing: &Run,
 ) -> Result<Option<Difference>, EngineError> {
-    let Some(witness) = report.causes.first().and_then(|cause| cause.run.clone()) else { return Ok(None) };
-    let Some(failing) = runs.iter().find(|run| run.id == witness) else { return Ok(None) };
     let nearest = nearest_passing(failing, runs);
     let Some(passing) = nearest.first() else { return Ok(None) };
-    // A second passing run shows which differences are chance.
-    let again = match nearest.get(1) {
-        Some(run) => Some(session.spans_of(run.trial).await?),
-        None => None,
-    };
-    let (bad, good) = (session.spans_of(failing.trial).await?, session.spans_of(passing.trial).await?);
-    let (bad_spans, good_spans) = (bad, good);
+    let equal = |run: &&Run| run.deltas == failing.deltas && run.id != failing.id;
+    let failed = |run: &&Run| matches!(run.outcome, Outcome::Fail { .. });
+    let failing_again: Vec<&Run> = runs.iter().copied().filter(equal).filter(failed).collect();
+    let mut passing_again: Vec<&Run> =
+        nearest.iter().skip(1).copied().filter(|run| run.deltas == passing.deltas).collect();
+    if passing_again.is_empty() {
+        // The next passing run has other deltas, but what it does not agree on is not needed to pass.
+        passing_again.extend(nearest.get(1));
+    }
+    let (bad_spans, good_spans) =
+        (session.spans_of(failing.trial).await?, session.spans_of(passing.trial).await?);
     let (bad, good) = (story(&bad_spans), story(&good_spans));
-    let again = again.as_deref().map(story);
-    let steady = again.and_then(|again| first_steady(&bad, &good, &again));
-    let at = steady.or_else(|| first(&bad, &good));
+    let bad_again = stories(session, &failing_again).await?;
+    let good_again = stories(session, &passing_again).await?;
+    let at = first_difference((&bad, &bad_again), (&good, &good_again));
     let missing = failing.deltas.difference(&passing.deltas);
-    let call = |list: &[Told], other: &[Told], at: usize| Some(list.get(at)?.show(other.get(at)));
-    let tree = |spans: &[Span], list: &[Told], at: usize| {
-        // Where one of the two has no such call any more, the trace of the other says which one to show.
-        let root = list.get(at).or_else(|| list.last()).map_or(0, |told| told.root);
-        tree(spans, root, list.get(at).map(|told| told.span))
+    let tree = |spans: &[Span], list: &[Told], at: Option<usize>| {
+        // Where one of the two has no such call, the last one says which trace to show.
+        let told = at.and_then(|at| list.get(at));
+        let root = told.or_else(|| list.last()).map_or(0, |told| told.root);
+        tree(spans, root, told.map(|told| told.span))
     };
-    Ok(at.map(|at| Difference {
+    let failed_call = failed_call(session, failing, &bad_spans, &bad).map(|told| told.show(None));
+    let Some((in_bad, in_good)) = at else {
+        return Ok(failed_call.map(|failed_call| Difference {
+            failing: failing.id.clone(),
+            passing: passing.id.clone(),
+            without: names(space, &missing),
+            failed_call: Some(failed_call),
+            failing_call: None,
+            passing_call: None,
+            failing_tree: Vec::new(),
+            passing_tree: Vec::new(),
+        }));
+    };
+    let (one, other) = (in_bad.and_then(|at| bad.get(at)), in_good.and_then(|at| good.get(at)));
+    Ok(Some(Difference {
         failing: failing.id.clone(),
         passing: passing.id.clone(),
-        without: missing.iter().filter_map(|d| space.deltas.get(d)).map(|d| d.name.clone()).collect(),
-        failing_call: call(&bad, &good, at),
-        passing_call: call(&good, &bad, at),
-        failing_tree: tree(&bad_spans, &bad, at),
-        passing_tree: tree(&good_spans, &good, at),
+        without: names(space, &missing),
+        failed_call,
+        failing_call: one.map(|told| told.show(other)),
+        passing_call: other.map(|told| told.show(one)),
+        failing_tree: tree(&bad_spans, &bad, in_bad),
+        passing_tree: tree(&good_spans, &good, in_good),
     }))
+}
+
+fn names(space: &Space, deltas: &DeltaSet) -> Vec<String> {
+    deltas.iter().filter_map(|delta| space.deltas.get(delta)).map(|delta| delta.name.clone()).collect()
+}
+
+async fn stories(session: &Session, runs: &[&Run]) -> Result<Vec<Vec<Told>>, EngineError> {
+    let mut stories = Vec::new();
+    for run in runs.iter().take(MOST_EQUAL) {
+        stories.push(story(&session.spans_of(run.trial).await?));
+    }
+    Ok(stories)
+}
+
+/// The call from outside that made the test fail: that of the failing step, or the last one that went wrong where a
+/// command looks at the answers.
+fn failed_call<'t>(session: &Session, run: &Run, spans: &[Span], story: &'t [Told]) -> Option<&'t Told> {
+    let Outcome::Fail { signature } = &run.outcome else { return None };
+    let is_test = |span: &&Span| span.caller.service.as_str() == ServiceName::TEST;
+    let outside: Vec<&Span> = roots(spans).into_iter().filter(is_test).collect();
+    let span = match signature.ending {
+        Ending::Step(number) => {
+            let test = test_named(&session.application().tests, &signature.test)?;
+            let TestBody::Steps(steps) = &test.body else { return None };
+            let step = steps.iter().find(|step| step.number == number)?;
+            let is_step = |span: &&&Span| span.method == step.method && step.url.ends_with(&span.path);
+            // A variable in the URL hides its path; the test ended with its last call then.
+            outside.iter().rev().find(is_step).or_else(|| outside.iter().rev().find(|span| is_bad(span)))
+        }
+        _ => outside.iter().rev().find(|span| is_bad(span)),
+    }?;
+    story.iter().find(|told| told.span == span.id)
+}
+
+fn is_bad(span: &Span) -> bool {
+    span.error.is_some()
+        || span.status.is_some_and(|status| status >= 400)
+        || span.grpc_status.is_some_and(|code| code != 0)
 }
 
 /// Passing runs, those first that differ from a failing one in the fewest deltas. One that has all of its deltas
@@ -57,31 +119,74 @@ pub fn nearest_passing<'a>(failing: &Run, runs: &[&'a Run]) -> Vec<&'a Run> {
     nearest
 }
 
-/// The first call whose answer differs, byte for byte, while two passing runs agree on it. Behind the first call
-/// that is there only once there is nothing to compare.
-fn first_steady(bad: &[Told], good: &[Told], again: &[Told]) -> Option<usize> {
-    let same_calls = bad.iter().zip(good).take_while(|(bad, good)| bad.what == good.what).count();
-    (0..same_calls).find(|&i| {
-        let steady = again.get(i).is_some_and(|a| a.what == good[i].what && a.exact == good[i].exact);
-        steady && bad[i].exact != good[i].exact
-    })
-}
-
-/// The first call that is there only once, or ended otherwise. An answer of another content before it, in
-/// the same call from outside, comes nearer to the cause; where all calls agree, the first other answer is it.
-fn first(bad: &[Told], good: &[Told]) -> Option<usize> {
-    let otherwise =
-        (0..bad.len().max(good.len())).find(|&i| bad.get(i).map(|c| &c.what) != good.get(i).map(|c| &c.what));
-    let told = |at: usize| bad.get(at).or(good.get(at));
-    let (from, to) = match otherwise {
-        None => (0, bad.len()),
-        Some(at) => {
-            let root = told(at).map_or(0, |told| told.root);
-            let from = bad.iter().position(|told| told.root == root).unwrap_or(at);
-            (from.min(at), at)
-        }
+/// The places of the first call that differs. Where equal runs show what chance changes, that is left out. Otherwise the
+/// first call counts that is there only once or ended otherwise, or an answer of another content before it in the same
+/// call from outside: it comes nearer to the cause.
+fn first_difference(
+    (bad, bad_again): (&[Told], &[Vec<Told>]),
+    (good, good_again): (&[Told], &[Vec<Told>]),
+) -> Option<(Option<usize>, Option<usize>)> {
+    let keys = |story: &[Told]| -> Vec<String> { story.iter().map(|told| told.call.clone()).collect() };
+    let pairs = noise::align(&keys(bad), &keys(good)).merge();
+    if bad_again.is_empty() && good_again.is_empty() {
+        let differs = |&(one, other): &(Option<usize>, Option<usize>)| match (one, other) {
+            (Some(one), Some(other)) => bad[one].ending != good[other].ending,
+            _ => true,
+        };
+        let otherwise = pairs.iter().position(differs);
+        let until = otherwise.unwrap_or(pairs.len());
+        let root_of = |&(one, other): &(Option<usize>, Option<usize>)| {
+            one.map(|at| bad[at].root).or(other.map(|at| good[at].root))
+        };
+        let root = otherwise.and_then(|at| root_of(&pairs[at]));
+        let answers = pairs[..until].iter().find(|pair| {
+            let (Some(one), Some(other)) = **pair else { return false };
+            (root.is_none() || root == Some(bad[one].root)) && bad[one].answer != good[other].answer
+        });
+        return answers.or(otherwise.map(|at| &pairs[at])).copied();
+    }
+    let others = |own: &[Told], again: &[Vec<Told>]| -> Vec<Alignment> {
+        again.iter().map(|other| noise::align(&keys(own), &keys(other))).collect()
     };
-    (from..to).find(|&i| bad[i].answer != good[i].answer).or(otherwise)
+    let (bad_places, good_places) = (others(bad, bad_again), others(good, good_again));
+    let (bad_in_good, good_in_bad) = (others(bad, good_again), others(good, bad_again));
+    let never =
+        |at: usize, places: &[Alignment]| places.iter().all(|alignment| alignment.place(at).is_none());
+    let like = |at: usize, places: &[Alignment], again: &'_ [Vec<Told>]| -> Vec<Option<(String, String)>> {
+        let pick = |(alignment, story): (&Alignment, &Vec<Told>)| {
+            let told = &story[alignment.place(at)?];
+            Some((told.ending.clone(), told.exact.clone()))
+        };
+        places.iter().zip(again).map(pick).collect()
+    };
+    pairs.into_iter().find(|&(one, other)| {
+        let bads = one.map(|at| like(at, &bad_places, bad_again));
+        let goods = other.map(|at| like(at, &good_places, good_again));
+        match (one, other) {
+            (Some(one), Some(other)) => {
+                let (bads, goods) = (bads.unwrap_or_default(), goods.unwrap_or_default());
+                let steady = |ending: &str, again: &[Option<(String, String)>]| {
+                    again.iter().all(|seen| seen.as_ref().is_some_and(|(seen, _)| seen == ending))
+                };
+                let (one, other) = (&bad[one], &good[other]);
+                if one.ending != other.ending {
+                    return steady(&one.ending, &bads) && steady(&other.ending, &goods);
+                }
+                let exact = |again: &[Option<(String, String)>]| -> Vec<String> {
+                    again.iter().flatten().map(|(_, exact)| exact.clone()).collect()
+                };
+                noise::differs((&one.exact, &exact(&bads)), (&other.exact, &exact(&goods)))
+            }
+            // A call that only one side has must be in all runs of that side, and in none of the other.
+            (Some(one), None) => {
+                bads.is_some_and(|again| again.iter().all(Option::is_some)) && never(one, &bad_in_good)
+            }
+            (None, Some(other)) => {
+                goods.is_some_and(|again| again.iter().all(Option::is_some)) && never(other, &good_in_bad)
+            }
+            (None, None) => false,
+        }
+    })
 }
 
 /// Where to begin with an answer, so that what differs from another one is seen.
@@ -93,8 +198,9 @@ fn shown_from(answer: &str, other: &str) -> usize {
 
 #[derive(Debug)]
 struct Told {
-    /// What must agree: who called whom for what, and how it ended.
-    what: String,
+    /// Who called whom for what.
+    call: String,
+    ending: String,
     /// The beginning of the answer without ids and times.
     answer: String,
     /// The beginning of the answer as it is.
@@ -163,6 +269,10 @@ fn tree(spans: &[Span], root: usize, marked: Option<SpanId>) -> Vec<TreeCall> {
 }
 
 fn ending(span: &Span) -> String {
+    // The HTTP status of a gRPC call that failed is 200.
+    if let Some(code) = span.grpc_status.filter(|code| *code != 0) {
+        return format!("gRPC status {code}");
+    }
     match (&span.error, span.status) {
         (Some(error), _) => error.to_string(),
         (None, Some(status)) => status.to_string(),
@@ -190,7 +300,7 @@ fn tell(span: &Span, spans: &[Span], (root, depth): (usize, usize), told: &mut V
     }
     let ending = ending(span);
     let operation = faultscope_model::outcome::normalise(&span.operation());
-    let what = format!("{} {} {operation} {ending}", span.caller.service, span.callee);
+    let call = format!("{} {} {operation}", span.caller.service, span.callee);
     let instance = span.callee_instance.as_ref().map_or_else(|| span.callee.to_string(), ToString::to_string);
     let body = span
         .payload
@@ -205,7 +315,7 @@ fn tell(span: &Span, spans: &[Span], (root, depth): (usize, usize), told: &mut V
         one_line(&ending, SHOWN_CALL),
     );
     let exact = body.chars().take(EXACT).collect();
-    told.push(Told { what, answer, exact, shown, root, span: span.id });
+    told.push(Told { call, ending, answer, exact, shown, root, span: span.id });
 }
 
 /// Whatever a service sends as part of one line: what ends a line or moves a cursor is escaped.
@@ -264,7 +374,7 @@ mod tests {
     }
 
     fn names(spans: &[Span]) -> Vec<String> {
-        story(spans).into_iter().map(|told| told.what).collect()
+        story(spans).into_iter().map(|told| format!("{} {}", told.call, told.ending)).collect()
     }
 
     #[test]
@@ -334,19 +444,46 @@ mod tests {
         assert_eq!(one_line("plain text, ümlaut", 120), "plain text, ümlaut");
     }
 
-    fn told(root: usize, what: &str, answer: &str) -> Told {
-        let (what, answer, exact) = (what.to_owned(), answer.to_owned(), answer.to_owned());
-        Told { what, answer, exact, shown: String::new(), root, span: SpanId(1) }
+    fn told(root: usize, call: &str, ending: &str, answer: &str) -> Told {
+        let (call, ending) = (call.to_owned(), ending.to_owned());
+        let (answer, exact) = (answer.to_owned(), answer.to_owned());
+        Told { call, ending, answer, exact, shown: String::new(), root, span: SpanId(1) }
     }
 
     #[test]
-    fn what_two_passing_runs_agree_on_is_no_chance() {
-        let good = [told(0, "x", "id 1"), told(0, "pay", "10"), told(1, "b", "")];
-        let again = [told(0, "x", "id 7"), told(0, "pay", "10"), told(1, "b", "")];
-        let bad = [told(0, "x", "id 3"), told(0, "pay", "0")];
-        assert_eq!(first_steady(&bad, &good, &again), Some(1));
-        assert_eq!(first_steady(&good, &good, &again), None);
-        assert_eq!(first_steady(&bad, &good, &[]), None, "nothing to compare with");
+    fn what_equal_runs_do_not_agree_on_is_no_evidence() {
+        let good = [told(0, "ship", "200", "track 17"), told(0, "pay", "200", "10 of 10")];
+        let again = vec![told(0, "ship", "200", "track 99"), told(0, "pay", "200", "10 of 10")];
+        let bad = [told(0, "ship", "200", "track 5"), told(0, "pay", "500", "0 of 10")];
+        let both = Some((Some(1), Some(1)));
+        assert_eq!(first_difference((&bad, &[]), (&good, &[again])), both);
+        let bad_again = vec![told(0, "ship", "200", "track 6"), told(0, "pay", "500", "0 of 10")];
+        assert_eq!(
+            first_difference((&bad, &[bad_again]), (&good, &[])),
+            both,
+            "the failing side shows it, too"
+        );
+        assert_eq!(first_difference((&good, &[]), (&good, &[])), None);
+    }
+
+    #[test]
+    fn a_call_that_comes_by_chance_is_no_evidence() {
+        let good = [told(0, "poll", "200", ""), told(0, "pay", "200", "")];
+        let good_again = vec![told(0, "pay", "200", "")];
+        let bad = [told(0, "pay", "500", "")];
+        let found = first_difference((&bad, &[]), (&good, &[good_again]));
+        assert_eq!(found, Some((Some(0), Some(1))), "not the poll that came once");
+        let gone = first_difference((&[], &[Vec::new()]), (&bad, &[]));
+        assert_eq!(gone, Some((None, Some(0))), "a call that never comes is one");
+    }
+
+    #[test]
+    fn a_failed_grpc_call_is_no_200() {
+        let mut call = call(1, None, "a", 0, 100, 200);
+        call.grpc_status = Some(13);
+        assert_eq!(ending(&call), "gRPC status 13");
+        call.grpc_status = Some(0);
+        assert_eq!(ending(&call), "200");
     }
 
     #[test]
@@ -359,11 +496,20 @@ mod tests {
 
     #[test]
     fn another_answer_before_the_other_ending_comes_nearer_to_the_cause() {
-        let good = [told(0, "x", "1"), told(1, "a", "locked"), told(1, "b", ""), told(1, "end 423", "")];
-        let bad = [told(0, "x", "2"), told(1, "a", "free"), told(1, "b", ""), told(1, "end 200", "")];
-        assert_eq!(first(&bad, &good), Some(1), "what came before in another call is chance");
-        assert_eq!(first(&bad[..3], &good[..3]), Some(0), "nothing ended otherwise: the first answer");
+        let story = |one: &str, answer: &str, end: &str| {
+            [
+                told(0, "x", "200", one),
+                told(1, "a", "200", answer),
+                told(1, "b", "200", ""),
+                told(1, "end", end, ""),
+            ]
+        };
+        let (good, bad) = (story("1", "locked", "423"), story("2", "free", "200"));
+        let first = |bad: &[Told], good: &[Told]| first_difference((bad, &[]), (good, &[]));
+        let at = |place| Some((Some(place), Some(place)));
+        assert_eq!(first(&bad, &good), at(1), "what came before in another call is chance");
+        assert_eq!(first(&bad[..3], &good[..3]), at(0), "nothing ended otherwise: the first answer");
         assert_eq!(first(&good, &good), None);
-        assert_eq!(first(&good[..3], &good), Some(3), "a call that is missing");
+        assert_eq!(first(&good[..3], &good), Some((None, Some(3))), "a call that is missing");
     }
 }

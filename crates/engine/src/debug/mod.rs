@@ -5,19 +5,23 @@ mod boundary;
 pub mod bundle;
 mod calibrate;
 mod checks;
+mod confirm;
 mod costs;
 mod deeper;
 mod difference;
 mod document;
 mod input;
+mod noise;
 mod options;
 mod orders;
+mod reasoning;
 mod report;
 mod start;
 mod table;
 
 pub use boundary::ValueBoundary;
 pub use calibrate::Calibration;
+pub use confirm::{Confirmation, ConfirmationStatus};
 pub use costs::Costs;
 pub use difference::nearest_passing;
 pub use document::Document;
@@ -34,19 +38,20 @@ use std::sync::Arc;
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
-use faultscope_model::{Application, CampaignId, CampaignKind, DeltaSet, Outcome, Run, Space, TrialRole};
+use faultscope_model::{Application, CampaignId, CampaignKind, DeltaSet, Outcome, Run, Space};
 use faultscope_search::{Bayes, BayesOptions, Ddmin, DdminPar, Problem, Search};
 use faultscope_store::Store;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::Tests;
-use crate::driver::{Budget, Driver, Ended, Foundations, Meaning, SearchAsks, find_unfinished};
+use crate::driver::{Budget, Driver, Ended, Foundations, Meaning, find_unfinished};
 use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::TrialRequest;
 use checks::{Checked, Checker, Ends};
 use deeper::Ground;
+use reasoning::{Answered, Reasoning};
 
 /// Reduces the failing circumstance of a session's application to a minimal cause.
 pub async fn debug(
@@ -111,10 +116,11 @@ async fn reduce(
         options,
         count: 0,
         tally: checks::Tally::default(),
+        n_simplest: 0,
     };
     let checked = checker.check(driver).await?;
     report.trials.checks = checker.count;
-    let Ends { simplest, failing, wanted, mut calibration } = match checked {
+    let Ends { simplest, failing, wanted, calibration } = match checked {
         Checked::Fine(ends) => *ends,
         Checked::Refused(verdict, signature) => {
             (report.verdict, report.signature) = (verdict, signature);
@@ -132,59 +138,69 @@ async fn reduce(
         }
     };
     report.signature = Some(wanted.clone());
+    let judged = named.clone().filter(|_| wanted.service().is_none());
+    let all_tests = tests.clone();
     // Whether a service comes up is known before any test is run.
     let tests = if wanted.service().is_some() { Vec::new() } else { tests.clone() };
     let learnt = Arc::new(orders::learn_orders(&session, space.clone(), &simplest).await?);
     // The order of the calls may turn out to be nearer to the failing one than was thought.
     let failing = Run { deltas: learnt.full(), ..failing };
     report.deltas = failing.deltas.len();
-    let mut deltas = Deltas { space: learnt.clone(), tests: tests.clone(), wanted: Some(wanted.clone()) };
-    let (mut runs, mut n_earlier) = (Vec::new(), 0);
-    let (search, ended) = loop {
-        let mut search = strategy(&session, options, &learnt, calibration.rate);
-        driver.watch(deltas.known_ends(calibration.rate)?);
-        let mut asks =
-            SearchAsks::new(&mut *search, &mut deltas, TrialRole::Search).after(runs, n_earlier).recalling();
-        let ended = driver.run(&mut asks).await?;
-        (runs, n_earlier) = (asks.runs, asks.n_earlier);
-        let causes: Vec<usize> = search.standing().causes.iter().map(|cause| cause.witness.len()).collect();
-        let certain = calibration.rate >= 1.0 && options.flaky == Flaky::Auto && ended == Ended::Done;
-        if certain && calibrate::looks_like_chance(&causes, &runs) {
-            match checker.look_again(driver).await? {
-                Some(again) if again.rate < 1.0 => {
-                    let text = "the failure does not always show after all: the search goes on with its rate";
-                    session.events().emit(Event::Note { text: text.into() });
-                    calibration = again;
-                    continue;
-                }
-                Some(again) => calibration = again,
-                None => {}
-            }
-        }
-        break (search, ended);
+    let deltas = Deltas {
+        space: learnt.clone(),
+        tests: tests.clone(),
+        judged: judged.clone(),
+        wanted: Some(wanted.clone()),
     };
+    let mut reasoning = Reasoning::new(options, deltas, failing.deltas.clone(), calibration);
+    let answered = reasoning.search_and_confirm(driver, &mut checker).await?;
+    let Reasoning { runs, repetitions, n_earlier, calibration, confirmations, .. } = reasoning;
+    report.trials.confirmations = repetitions.len();
     (report.calibration, report.trials.checks) = (Some(calibration), checker.count);
-    answer::fill(report, &learnt, &*search, &runs);
+    let (search, ended) = match answered {
+        Answered::Answer(search, ended) => (search, ended),
+        Answered::FailsAtTimes => {
+            report.verdict = Verdict::FailsAtTimes;
+            report.trials.finished = runs.len();
+            return Ok(());
+        }
+    };
+    let seen: Vec<Run> = runs.iter().chain(&repetitions).cloned().collect();
+    answer::fill(report, &learnt, &*search, (&runs, &seen));
+    for (cause, confirmation) in report.causes.iter_mut().zip(confirmations) {
+        cause.confirmation = confirmation;
+    }
     report.trials.earlier = n_earlier;
     (report.trials.sentinels, report.trials.cancelled) = (driver.n_sentinels(), driver.n_cancelled());
-    report.searched = ended == Ended::Done;
+    report.searched = search.is_done();
     if options.all && report.searched && !report.none_left {
         report.rest = answer::rest(&learnt, &search.standing().causes, &runs);
     }
     report.verdict = ended.into();
-    let compared: Vec<&Run> = runs.iter().chain([&simplest, &failing]).collect();
+    let compared: Vec<&Run> = seen.iter().chain([&simplest, &failing]).collect();
     if wanted.service().is_some() {
         let witness = report.causes.first().and_then(|cause| cause.run.as_ref());
         let shown = compared.iter().find(|run| Some(&run.id) == witness).copied().unwrap_or(&failing);
         report.start = start::told(&learnt, shown, &compared);
     } else {
-        report.difference = difference::first_difference(&session, &learnt, &compared, report).await?;
+        let witness = report.causes.first().and_then(|cause| cause.run.as_ref());
+        if let Some(shown) = compared.iter().find(|run| Some(&run.id) == witness) {
+            report.difference = difference::find_difference(&session, &learnt, &compared, shown).await?;
+        }
     }
     costs.learn(&learnt, &simplest, &runs[n_earlier.min(runs.len())..]);
     costs.save();
     if report.verdict == Verdict::Reduced {
-        let ground =
-            Ground { options, space: &learnt, tests: &tests, wanted: &wanted, rate: calibration.rate };
+        let ground = Ground {
+            options,
+            space: &learnt,
+            tests: &tests,
+            all_tests: &all_tests,
+            judged: judged.as_deref(),
+            wanted: &wanted,
+            rate: calibration.rate,
+            seen: &compared,
+        };
         ground.look_deeper(driver, report).await?;
     }
     Ok(())
@@ -195,6 +211,8 @@ async fn reduce(
 struct Deltas {
     space: Arc<Space>,
     tests: Vec<TestCase>,
+    /// The only test that decides, where one was named.
+    judged: Option<String>,
     wanted: Option<Signature>,
 }
 
@@ -203,7 +221,7 @@ impl Deltas {
         Ok(TrialRequest {
             deltas: set.clone(),
             circumstance: self.space.circumstance(set)?,
-            drive: Tests::new(self.tests.clone()),
+            drive: Tests::judged_by(self.tests.clone(), self.judged.clone()),
             wanted: self.wanted.clone(),
         })
     }

@@ -56,6 +56,8 @@ pub struct DebugOptions {
     pub only_failing_test: bool,
     /// How often the failure shows.
     pub flaky: Flaky,
+    /// With which probability chance would have shown before an answer counts as confirmed.
+    pub confidence: f64,
     /// How often the failing circumstance is tried before a test that always failed counts as stable.
     pub repeat: u32,
     /// Find where the failure starts for every number in the cause.
@@ -80,6 +82,7 @@ impl Default for DebugOptions {
             test: None,
             only_failing_test: false,
             flaky: Flaky::default(),
+            confidence: 0.99,
             repeat: 3,
             boundary: false,
             input: false,

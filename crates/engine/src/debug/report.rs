@@ -10,7 +10,9 @@ use faultscope_search::Proof;
 use serde::{Deserialize, Serialize};
 
 use super::table::RoundCounts;
-use super::{Calibration, InputReport, StartReport, Strategy, ValueBoundary};
+use super::{
+    Calibration, Confirmation, ConfirmationStatus, InputReport, StartReport, Strategy, ValueBoundary,
+};
 use crate::session::Session;
 
 /// What a debug campaign found.
@@ -141,7 +143,7 @@ impl NamedDelta {
 }
 
 /// A cause that was found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FoundCause {
     /// The deltas that are needed.
     pub deltas: Vec<NamedDelta>,
@@ -149,8 +151,15 @@ pub struct FoundCause {
     pub witness: Vec<NamedDelta>,
     /// Whether every smaller set was shown not to fail.
     pub minimal: bool,
-    /// How often exactly these deltas were seen to fail.
-    pub confirmations: u32,
+    /// Whether none of the smaller sets could be judged, so that nothing could be left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_reduced: bool,
+    /// Deltas of the witness that constraints tie to others, so that they were only tried together with those.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tied: Vec<String>,
+    /// Whether it was repeated until chance was excluded.
+    #[serde(default)]
+    pub confirmation: Confirmation,
     /// The run that failed with it.
     pub run: Option<RunId>,
     /// Where leaving one of its deltas out makes neither this failure nor none.
@@ -190,6 +199,21 @@ impl Otherwise {
 }
 
 impl FoundCause {
+    /// What it is called: how much is known about it.
+    pub fn title(&self) -> &'static str {
+        match (self.not_reduced, self.minimal) {
+            (true, _) => "Cause, not reduced",
+            (false, true) => "Minimal cause",
+            (false, false) => "Cause",
+        }
+    }
+
+    /// For people: which of its deltas could not be tried alone.
+    pub fn describe_tied(&self) -> Option<String> {
+        let tied = self.tied.join(" and ");
+        (!tied.is_empty()).then(|| format!("constraints allow {tied} only together with others of these"))
+    }
+
     /// What to do where other failures were seen that may be the same one to people.
     pub fn hint(&self) -> Option<&'static str> {
         self.otherwise.iter().any(Otherwise::is_failure).then_some(
@@ -243,6 +267,9 @@ pub struct Difference {
     pub passing: RunId,
     /// The deltas that the passing run lacks.
     pub without: Vec<String>,
+    /// The call from outside that made the test fail, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_call: Option<String>,
     /// The call in the failing run, for people.
     pub failing_call: Option<String>,
     /// The call in its place in the passing run.
@@ -256,6 +283,16 @@ pub struct Difference {
 }
 
 impl Difference {
+    /// Whether a call differs in more than chance; otherwise only the failed call is known.
+    pub fn is_found(&self) -> bool {
+        self.failing_call.is_some() || self.passing_call.is_some()
+    }
+
+    /// The failed call, where it is not the one that differs.
+    pub fn further_call(&self) -> Option<&str> {
+        self.failed_call.as_deref().filter(|failed| Some(*failed) != self.failing_call.as_deref())
+    }
+
     /// The failing and the passing call, for people.
     pub fn calls(&self) -> (&str, &str) {
         let nothing = "no such call";
@@ -287,6 +324,9 @@ pub struct Trials {
     /// Trials for boundaries and smaller inputs that finished now.
     #[serde(default)]
     pub deeper: usize,
+    /// Repetitions of what the answer rests on.
+    #[serde(default)]
+    pub confirmations: usize,
     /// Start-up checks.
     pub checks: usize,
     /// Finished trials that are from before an interruption.
@@ -299,6 +339,17 @@ pub struct Trials {
     pub cancelled: usize,
     /// Finished ones that showed something else than passing or this failure.
     pub unresolved: usize,
+}
+
+impl Trials {
+    /// For people: `6 trials`, or `6 trials, 14 confirmations`.
+    pub fn describe(&self) -> String {
+        let trials = count(self.finished, "trial");
+        match self.confirmations {
+            0 => trials,
+            n => format!("{trials}, {}", count(n, "confirmation")),
+        }
+    }
 }
 
 impl DebugReport {
@@ -354,16 +405,35 @@ impl DebugReport {
         }
     }
 
+    /// Whether every cause was confirmed.
+    pub fn is_confirmed(&self) -> bool {
+        self.causes.iter().all(|cause| cause.confirmation.is_confirmed())
+    }
+
+    /// `the cause is found`, and how far its confirmation is where that is not over.
+    fn found(&self) -> String {
+        let of = |count: fn(&Confirmation) -> usize| -> usize {
+            self.causes.iter().map(|cause| count(&cause.confirmation)).sum()
+        };
+        let unfinished = |cause: &FoundCause| cause.confirmation.status == ConfirmationStatus::Unfinished;
+        if self.causes.iter().any(unfinished) {
+            let (finished, planned) = (of(|c| c.finished), of(|c| c.planned));
+            return format!("the cause is found, but not confirmed ({finished} of {planned})");
+        }
+        "the cause is found".into()
+    }
+
     /// The report in one line.
     pub fn summary(&self) -> String {
         match &self.verdict {
             Verdict::Reduced => {
                 let sizes: Vec<_> = self.causes.iter().map(|c| c.deltas.len().to_string()).collect();
                 format!(
-                    "reduced {} to {} in {}",
+                    "reduced {} to {} in {}{}",
                     count(self.deltas, "delta"),
                     sizes.join(" and "),
-                    count(self.trials.finished, "trial")
+                    self.trials.describe(),
+                    if self.is_confirmed() { "" } else { ", not confirmed" }
                 )
             }
             Verdict::NoDeltas => "simplest and failing circumstance are the same".into(),
@@ -399,10 +469,10 @@ impl DebugReport {
                 format!("{failing} at times, also in the simplest circumstance: look inside the service")
             }
             Verdict::Stopped if self.searched => {
-                "the cause is found; stopped before all that was asked about it was".into()
+                format!("{}; stopped before the rest was done", self.found())
             }
             Verdict::OutOfBudget if self.searched => {
-                "the cause is found; the budget is used up before all that was asked about it was".into()
+                format!("{}; the budget is used up before the rest was done", self.found())
             }
             Verdict::Stopped if self.best.is_empty() => "stopped before the search began".into(),
             Verdict::OutOfBudget if self.best.is_empty() => {

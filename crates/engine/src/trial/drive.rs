@@ -25,7 +25,12 @@ pub trait Drive: fmt::Debug + Send + Sync {
         0
     }
 
-    /// Whether calls get stable names, and their spans are kept in memory.
+    /// The only test that is judged, where others merely run beside it; none when all are.
+    fn judged_test(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether calls get names that are the same in every run, and their spans are kept at hand.
     fn names_calls(&self) -> bool {
         false
     }

@@ -28,20 +28,11 @@ pub struct CauseView<'r> {
     pub cause: &'r FoundCause,
     /// Deltas of the failing trial that the cause implies.
     pub implied: usize,
-    /// How certain it is, if the failure is flaky.
-    pub certainty: Option<Certainty>,
+    /// How probable it is in the eyes of the search, from 0 to 1, where the failure shows only at times and passes
+    /// that were chance could hide one of several deltas.
+    pub belief: Option<f64>,
     /// The command that shows the failing run.
     pub show_run: Option<CommandLine>,
-}
-
-/// How certain a cause is.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Certainty {
-    /// A single delta that failed once is the cause.
-    Certain,
-    /// One of several deltas could be superfluous if a pass was chance: the belief of the search, 0 to 1.
-    Believed(f64),
 }
 
 /// The smallest failing set of a search that was stopped.
@@ -62,10 +53,7 @@ impl<'r> DebugView<'r> {
         let cause_view = |cause: &'r FoundCause| CauseView {
             cause,
             implied: cause.witness.len().saturating_sub(cause.deltas.len()),
-            certainty: flaky.map(|_| match cause.deltas.len() {
-                0 | 1 => Certainty::Certain,
-                _ => Certainty::Believed(report.belief),
-            }),
+            belief: flaky.filter(|_| cause.deltas.len() > 1).map(|_| report.belief),
             show_run: cause.run.as_ref().map(|run| CommandLine::show_run(run, folder)),
         };
         let is_stopped = matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget);

@@ -33,7 +33,7 @@ pub use crate::html::readable_text;
 pub use archive::Archive;
 pub use call_tree::{CallTree, TreeRow, call_trees};
 pub use command_line::{CommandLine, FolderOption, quote};
-pub use debug_report::{CauseView, Certainty, DebugView, SmallestSet};
+pub use debug_report::{CauseView, DebugView, SmallestSet};
 pub use edges::{CallerEdges, ServiceMap, group_by_caller, list_edges};
 pub use error::{Subject, ViewError};
 pub use find::{FoundRun, find_campaign, find_campaign_of_run, find_last_run_of, find_run, find_trace};

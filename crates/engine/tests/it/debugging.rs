@@ -118,12 +118,12 @@ async fn a_budget_counts_boundaries_and_inputs_and_neither_is_tried_twice() {
     let case = deep();
     let whole = case.debug(options(None)).await;
     assert_eq!(whole.verdict, Verdict::Reduced);
-    let (alone, deeper) = (whole.trials.finished, whole.trials.deeper);
+    let (alone, confirmed, deeper) = (whole.trials.finished, whole.trials.confirmations, whole.trials.deeper);
     assert_eq!(deeper, looked_deeper(&case.state()).len());
     assert!(deeper > 3, "{deeper} trials for boundaries and inputs");
 
     let case = deep();
-    let report = case.debug(options(Some(alone + 2))).await;
+    let report = case.debug(options(Some(alone + confirmed + 2))).await;
     assert_eq!(report.verdict, Verdict::OutOfBudget);
     assert_eq!((report.trials.finished, report.trials.deeper), (alone, 2));
     assert_eq!(causes(&report), causes(&whole), "the cause was found before");
@@ -251,7 +251,7 @@ async fn a_flaky_failure_is_calibrated_and_reduced() {
         let rate = report.calibration.unwrap().rate;
         assert!((0.1..0.6).contains(&rate), "seed {seed}: {rate}");
         assert_eq!(causes(&report), [["config d.memory"]], "seed {seed}");
-        assert!(report.causes[0].confirmations >= 1, "seed {seed}");
+        assert!(report.causes[0].confirmation.is_confirmed(), "seed {seed}");
     }
 }
 
@@ -288,6 +288,11 @@ async fn ends_that_are_not_as_they_should_be() {
     let report = case.debug(DebugOptions::default()).await;
     let failing = vec!["pay".to_owned(), "list".to_owned()];
     assert_eq!(report.verdict, Verdict::OtherTestsFail { named: None, failing });
+    // Who names one of them is not stopped by the other.
+    let named = DebugOptions { test: Some("list".into()), ..DebugOptions::default() };
+    let report = case.debug(named).await;
+    assert_eq!((report.verdict.clone(), causes(&report)), (Verdict::Reduced, vec![vec!["instance c"]]));
+    assert_eq!(report.signature.unwrap().test, "list");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 mod bed;
 mod campaigns;
 mod cases;
+mod confirming;
 mod debugging;
 mod discovery;
 mod leases;

@@ -1,7 +1,10 @@
 //! Services that do not come up, as the failure that is debugged.
 
+use std::sync::Arc;
+
 use faultscope_engine::debug::{DebugOptions, Verdict};
 use faultscope_engine::stored;
+use faultscope_model::Circumstance;
 use faultscope_model::outcome::StartEnding;
 use faultscope_platform::memory::{Condition, Effect, Fault};
 use faultscope_store::Store;
@@ -82,4 +85,40 @@ async fn starts_that_fail_at_times_or_always() {
         tests += usize::from(is_test);
     }
     assert!(tests > 0, "the seeds must let it come up");
+}
+
+/// The memory limit of a service in MiB; none where there is no limit.
+fn memory_of(circumstance: &Circumstance, service: &str) -> Option<f64> {
+    let value = circumstance.config.get(service)?.get("memory")?;
+    match value.strip_suffix("MiB") {
+        Some(number) => number.parse().ok(),
+        None => value.strip_suffix("GiB")?.parse().ok().map(|number: f64| number * 1024.0),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_passes_where_the_tests_do_not_where_the_service_merely_comes_up() {
+    let within = |from: f64, below: f64| {
+        Condition::Custom(Arc::new(move |circumstance: &Circumstance| {
+            memory_of(circumstance, "d").is_some_and(|memory| (from..below).contains(&memory))
+        }))
+    };
+    let dies = Effect::NotReady {
+        service: "d".parse().unwrap(),
+        ending: StartEnding::OutOfMemory,
+        last_lines: Vec::new(),
+    };
+    let case = Case::new(vec![fault(within(0.0, 96.0), dies), fault(within(96.0, 300.0), fails("too slow"))]);
+    let report = case.debug(DebugOptions { boundary: true, ..DebugOptions::default() }).await;
+    assert_eq!(causes(&report), [["config d.memory"]]);
+    let [boundary] = &report.boundaries[..] else { panic!("{:#?}", report.boundaries) };
+    let runs = stored::runs(&Store::open(case.state()).unwrap().campaigns().unwrap()[0].reader().unwrap());
+    let passing =
+        runs.unwrap().into_iter().find(|run| Some(&run.id) == boundary.passing_run.as_ref()).unwrap();
+    assert!(memory_of(&passing.circumstance, "d").unwrap() >= 300.0, "{}", boundary.tell());
+    assert!(
+        passing.evidence.tests.iter().all(|test| test.failure.is_none())
+            && !passing.evidence.tests.is_empty()
+    );
+    assert!(boundary.tell().contains("could not be judged (another failure: pay:"), "{}", boundary.tell());
 }

@@ -127,9 +127,7 @@ impl Bayes {
 
     /// What is deployed when a delta is left out; none when that is impossible or changes nothing.
     fn one_less(&self, set: &DeltaSet, delta: usize) -> Option<DeltaSet> {
-        let mut less = set.clone();
-        less.remove(delta);
-        self.problem.close(&less).filter(|closed| closed != set)
+        self.problem.one_less(set, delta)
     }
 
     /// Learns an outcome, whether it was asked for or not.

@@ -17,16 +17,12 @@ impl Bayes {
     /// What must not fail for the best set to be the answer: the one-smaller sets, and the set without
     /// all deltas that cannot be left out one by one, as settings that must change together cannot.
     fn smaller(&self) -> Vec<DeltaSet> {
-        let mut sets = Vec::new();
+        let mut sets = self.problem.neighbours(&self.best);
         let mut bound = DeltaSet::new();
-        for delta in self.best.iter() {
-            let Some(set) = self.one_less(&self.best, delta) else {
-                continue;
-            };
-            if self.ledger.get(&set) == Some(Verdict::Unresolved) {
-                bound.insert(delta);
+        for set in &sets {
+            if self.ledger.get(set) == Some(Verdict::Unresolved) {
+                bound = bound.union(&self.best.difference(set));
             }
-            sets.push(set);
         }
         if bound.len() > 1 && bound.len() < self.best.len() && !self.is_flaky() {
             let without = self.problem.close(&self.best.difference(&bound));
@@ -64,9 +60,9 @@ impl Bayes {
 
     pub(super) fn proof(&self) -> Proof {
         let unresolved = self
-            .best
-            .iter()
-            .filter_map(|delta| self.one_less(&self.best, delta))
+            .problem
+            .neighbours(&self.best)
+            .into_iter()
             .any(|set| self.ledger.get(&set) == Some(Verdict::Unresolved));
         if unresolved { Proof::MinimalDespiteUnresolved } else { Proof::Minimal }
     }

@@ -26,6 +26,7 @@ pub(super) fn render(document: &Document) -> String {
         for delta in &cause.deltas {
             let _ = writeln!(text, "{} {}: {} -> {}", delta.dimension, delta.name, delta.from, delta.to);
         }
+        let _ = writeln!(text, "{}", cause.confirmation.describe());
         if let Some(command) = &cause.reproduce {
             let _ = writeln!(text, "reproduce: {command}");
         }
@@ -42,6 +43,9 @@ pub(super) fn render(document: &Document) -> String {
         if let (1, Some(difference)) = (number, &report.difference) {
             let (failing, passing) = difference.calls();
             let _ = writeln!(text, "failing call: {failing}\npassing call: {passing}");
+            if let Some(failed) = difference.further_call() {
+                let _ = writeln!(text, "failed call: {failed}");
+            }
         }
         if let (1, Some(start)) = (number, &report.start) {
             let _ = writeln!(text, "{} {}\n{}", start.instance, start.reason, start.last_lines.join("\n"));
@@ -50,7 +54,7 @@ pub(super) fn render(document: &Document) -> String {
             cases,
             "  <testcase classname=\"{class}\" name=\"{}\" time=\"{each:.3}\">\n    <failure message=\"{}\" type=\"cause\">{}</failure>\n  </testcase>",
             escape(&format!("{test}: cause {number}")),
-            escape(&format!("fails because of {}", names.join(" and "))),
+            escape(&format!("fails because of {}{}", names.join(" and "), cause.confirmation.title_note())),
             escape(&text)
         );
     }

@@ -14,8 +14,11 @@ pub(super) fn render(document: &Document) -> String {
     }
     for (cause, number) in report.causes.iter().zip(1..) {
         let _ = match report.causes.len() {
-            1 => writeln!(out, "## Cause\n"),
-            several => writeln!(out, "## Cause {number} of {several}, enough alone\n"),
+            1 => writeln!(out, "## {}{}\n", cause.title(), cause.confirmation.title_note()),
+            several => {
+                let note = cause.confirmation.title_note();
+                writeln!(out, "## {} {number} of {several}, enough alone{note}\n", cause.title())
+            }
         };
         let _ = writeln!(out, "| dimension | delta | simplest | failing |\n|---|---|---|---|");
         for delta in &cause.deltas {
@@ -28,6 +31,10 @@ pub(super) fn render(document: &Document) -> String {
                 cell(&plain(&delta.to))
             );
         }
+        if let Some(tied) = cause.describe_tied() {
+            let _ = writeln!(out, "\n{}.", plain(&tied));
+        }
+        let _ = writeln!(out, "\n{}.", cause.confirmation.describe());
         for otherwise in &cause.otherwise {
             let _ = writeln!(out, "\n{}", plain(&otherwise.tell()));
         }
@@ -65,7 +72,11 @@ pub(super) fn render(document: &Document) -> String {
         let (failing, passing) = difference.calls();
         let _ = writeln!(out, "## First call that differs\n");
         let _ = writeln!(out, "- failing (run {}): {}", difference.failing, code(failing));
-        let _ = writeln!(out, "- passing (run {}): {}\n", difference.passing, code(passing));
+        let _ = writeln!(out, "- passing (run {}): {}", difference.passing, code(passing));
+        if let Some(failed) = difference.further_call() {
+            let _ = writeln!(out, "- failed call: {}", code(failed));
+        }
+        out.push('\n');
         for (name, calls) in [("failing", &difference.failing_tree), ("passing", &difference.passing_tree)] {
             if !calls.is_empty() {
                 let _ = writeln!(out, "{name}:\n\n{}", fenced(&tree(calls)));

@@ -1,7 +1,7 @@
 //! The result of a debug campaign on the terminal.
 
 use faultscope_engine::debug::{DebugReport, Document, NamedDelta, RoundCounts};
-use faultscope_engine::views::{CauseView, Certainty, DebugView, FolderOption, SmallestSet};
+use faultscope_engine::views::{CauseView, DebugView, FolderOption, SmallestSet};
 use faultscope_model::units::{count, show_duration};
 use faultscope_search::Proof;
 
@@ -35,9 +35,9 @@ pub(crate) fn failure(report: &DebugReport, printer: &Printer) {
     }
     if let Some(flaky) = report.calibration.filter(|known| known.rate < 1.0) {
         printer.line(format!(
-            "It is flaky: {} of {} failed (the search assumes at least {:.0} %)",
+            "It is flaky: {} of {} of the same circumstance failed (the search assumes at least {:.0} %)",
             flaky.failed,
-            count(flaky.tried, "start-up check"),
+            count(flaky.tried, "run"),
             100.0 * flaky.rate,
         ));
     }
@@ -82,13 +82,19 @@ pub(crate) fn found(report: &DebugReport, at: &FolderOption, printer: &Printer) 
 fn evidence(report: &DebugReport, printer: &Printer) {
     if let Some(difference) = &report.difference {
         let (failing, passing) = difference.calls();
+        let what = if difference.is_found() { "the first call that differs" } else { "no call differs" };
         printer.line(printer.strong(&format!(
-            "Evidence: the first call that differs from run {} (without {}):",
+            "Evidence: {what} from run {} (without {}):",
             difference.passing,
             difference.without.join(", ")
         )));
-        printer.line(format!("  failing  {failing}"));
-        printer.line(format!("  passing  {passing}"));
+        if difference.is_found() {
+            printer.line(format!("  failing  {failing}"));
+            printer.line(format!("  passing  {passing}"));
+        }
+        if let Some(failed) = difference.further_call() {
+            printer.line(format!("  then     {failed}"));
+        }
     }
     if let Some(start) = &report.start {
         let lines = if start.last_lines.is_empty() { "it printed nothing" } else { "its last lines:" };
@@ -130,28 +136,27 @@ fn show_smallest(smallest: SmallestSet<'_>, report: &DebugReport, printer: &Prin
 
 fn show_cause(shown: &CauseView<'_>, report: &DebugReport, printer: &Printer) {
     let cause = shown.cause;
-    let proof = if cause.minimal { "Minimal cause" } else { "Cause" };
     let together = match (cause.deltas.len(), cause.hint()) {
         (..=1, _) => "",
         (_, None) => ", together",
         (_, Some(_)) => ", together for exactly this failure",
     };
     let all = count(report.deltas, "delta");
-    printer.line(printer.strong(&format!("{proof}: {} of {all}{together}", cause.deltas.len())));
+    let (title, note) = (cause.title(), cause.confirmation.title_note());
+    printer.line(printer.strong(&format!("{title}{note}: {} of {all}{together}", cause.deltas.len())));
     show_deltas(&cause.deltas, printer);
     if shown.implied > 0 {
         let more = count(shown.implied, "pair");
         printer.line(format!("  (the failing trial also had {more} of calls that these imply)"));
     }
-    if let Some(certainty) = shown.certainty {
-        let certain = match certainty {
-            Certainty::Certain => "certain".to_owned(),
-            // Rounded down: what is not proven is never 100 %.
-            Certainty::Believed(belief) => format!("{:.1} % certain", (1000.0 * belief).floor() / 10.0),
-        };
-        let times = count(cause.confirmations, "time");
-        printer.line(format!("  {certain}; seen to fail {times} with exactly these"));
+    if let Some(tied) = cause.describe_tied() {
+        printer.line(format!("  ({tied})"));
     }
+    if let Some(belief) = shown.belief {
+        // Rounded down: what is not proven is never 100 %.
+        printer.line(format!("  {:.1} % certain", (1000.0 * belief).floor() / 10.0));
+    }
+    printer.line(format!("  {}", cause.confirmation.describe()));
 }
 
 /// Table 4 of the paper, and its Figure 4 with a line for each round.

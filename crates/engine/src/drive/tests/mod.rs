@@ -40,19 +40,32 @@ pub(in crate::drive) const REPORTS: &str = "faultscope-report-";
 #[derive(Debug, Clone)]
 pub struct Tests {
     cases: Vec<TestCase>,
+    judged: Option<String>,
 }
 
 impl Tests {
     /// These tests.
     pub fn new(cases: Vec<TestCase>) -> Arc<Self> {
-        Arc::new(Self { cases })
+        Self::judged_by(cases, None)
+    }
+
+    /// These tests, of which only the named one decides; all do when none is named.
+    pub fn judged_by(cases: Vec<TestCase>, judged: Option<String>) -> Arc<Self> {
+        Arc::new(Self { cases, judged })
     }
 }
 
 #[async_trait]
 impl Drive for Tests {
     fn question(&self) -> serde_json::Value {
-        serde_json::json!({ "tests": self.cases })
+        match &self.judged {
+            None => serde_json::json!({ "tests": self.cases }),
+            Some(judged) => serde_json::json!({ "tests": self.cases, "judged": judged }),
+        }
+    }
+
+    fn judged_test(&self) -> Option<&str> {
+        self.judged.as_deref()
     }
 
     fn n_tests(&self) -> usize {

@@ -8,10 +8,12 @@ use faultscope_search::Proof;
 use serde_json::json;
 
 use super::Shelf;
-use crate::debug::{Calibration, DebugReport, FoundCause, NamedDelta, Rest, Strategy, Trials, Verdict};
+use crate::debug::{
+    Calibration, Confirmation, DebugReport, FoundCause, NamedDelta, Rest, Strategy, Trials, Verdict,
+};
 use crate::resilience::{Defect, ResilienceReport, TraceStep};
 use crate::views::{
-    CampaignReport, CauseTarget, Certainty, DebugView, DefectTarget, FolderOption, ResilienceView, ViewError,
+    CampaignReport, CauseTarget, DebugView, DefectTarget, FolderOption, ResilienceView, ViewError,
     find_report, reproduce_cause, reproduce_defect, trace_length_us,
 };
 
@@ -25,7 +27,9 @@ fn cause(deltas: &[&str], witness: &[&str]) -> FoundCause {
         deltas: deltas.iter().map(|name| delta(name)).collect(),
         witness: witness.iter().map(|name| delta(name)).collect(),
         minimal: true,
-        confirmations: 1,
+        not_reduced: false,
+        tied: Vec::new(),
+        confirmation: Confirmation::default(),
         run: Some("dd11.7".parse().unwrap()),
         otherwise: Vec::new(),
         reproduce: None,
@@ -118,12 +122,12 @@ fn a_stopped_search_shows_its_smallest_set_and_one_with_a_cause_does_not() {
 fn only_causes_of_several_deltas_of_a_flaky_test_are_believed() {
     let mut report = debug_report(Verdict::Reduced);
     report.causes = vec![cause(&["a"], &["a"]), cause(&["b", "c"], &["b", "c", "d"])];
-    let certainties = |report: &DebugReport| -> Vec<_> {
-        DebugView::new(report, &FolderOption::default()).causes.iter().map(|shown| shown.certainty).collect()
+    let beliefs = |report: &DebugReport| -> Vec<_> {
+        DebugView::new(report, &FolderOption::default()).causes.iter().map(|shown| shown.belief).collect()
     };
-    assert_eq!(certainties(&report), [None, None]);
+    assert_eq!(beliefs(&report), [None, None]);
     report.calibration = Some(Calibration { failed: 3, tried: 9, rate: 0.3 });
-    assert_eq!(certainties(&report), [Some(Certainty::Certain), Some(Certainty::Believed(0.98))]);
+    assert_eq!(beliefs(&report), [None, Some(0.98)]);
 }
 
 #[test]
