@@ -169,7 +169,8 @@ impl Campaign {
 
     /// Perturbs the first test.
     pub(crate) async fn perturb(&self) -> Result<Perturbed, BenchError> {
-        let report = resilience::resilience(&self.session, &ResilienceOptions::default(), &self.stop).await?;
+        let options = ResilienceOptions { most_together: 2, ..ResilienceOptions::default() };
+        let report = resilience::resilience(&self.session, &options, &self.stop).await?;
         self.check_running()?;
         let test = report.tests.first().ok_or_else(|| BenchError::internal("a report without its test"))?;
         Ok(Perturbed::from_report(test))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use faultscope_engine::Session;
-use faultscope_model::event::{Event, SearchStands};
+use faultscope_model::event::{Event, SearchStands, Stage};
 use faultscope_model::units::{count, show_duration};
 use faultscope_model::{CampaignKind, TrialId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -41,6 +41,8 @@ struct State {
     search: Option<SearchStands>,
     /// Repetitions of an answer that have finished, and how many it takes.
     confirming: Option<(usize, usize)>,
+    /// What a resilience campaign tries: the test, the stage and how many sets there are.
+    stage: Option<(String, Stage, usize)>,
     /// What a search looks for.
     unit: &'static str,
 }
@@ -71,6 +73,19 @@ impl Progress {
                     };
                     if let Event::Note { text } = &*event {
                         bar.println(text);
+                    }
+                    if let Event::SinglesDone { trials, most } = &*event {
+                        let then = match most {
+                            1 => String::new(),
+                            most => format!("; now up to {most} together"),
+                        };
+                        let done =
+                            format!("all single perturbations done after {}{then}", count(*trials, "trial"));
+                        if moves {
+                            bar.println(done);
+                        } else if shown {
+                            printer.talk(done);
+                        }
                     }
                     if let Event::TrialInvalid { trial, reason, next_try } = &*event {
                         bar.println(format!("{trial} is invalid ({reason}); starting attempt {next_try}"));
@@ -164,6 +179,9 @@ impl State {
             }
             Event::SearchStands(stands) => (self.search, self.confirming) = (Some(*stands), None),
             Event::Confirming { done, planned } => self.confirming = Some((*done, *planned)),
+            Event::StageStarted { test, stage, n_to_try } => {
+                (self.stage, self.search) = (Some((test.clone(), *stage, *n_to_try)), None);
+            }
             _ => {}
         }
     }
@@ -201,14 +219,17 @@ impl State {
     fn searching(&self, search: &SearchStands) -> String {
         let SearchStands { round, left, unproven, causes, finished, cancelled, reused, busy, slots, .. } =
             *search;
-        let mut parts = vec![format!("round {round}")];
+        let mut parts = match &self.stage {
+            Some((test, stage, n_to_try)) => vec![describe_stage(test, *stage, *n_to_try, search)],
+            None => vec![format!("round {round}")],
+        };
         if causes > 0 {
             parts.push(format!("{} found", count(causes, "cause")));
         }
-        if left > 0 {
+        if left > 0 && self.stage.is_none() {
             parts.push(format!("{} left", count(left, self.unit)));
         }
-        if left > 0 && unproven > 0 && unproven < left {
+        if left > 0 && unproven > 0 && unproven < left && self.stage.is_none() {
             parts.push(format!("{unproven} to prove"));
         }
         let mut trials = format!("{} done", count(finished, "trial"));
@@ -240,6 +261,18 @@ impl State {
         let at_once = (slots as f64).min(remaining).max(1.0);
         let seconds = (took.as_secs_f64() / f64::from(trials) * remaining / at_once).round().max(1.0);
         Duration::try_from_secs_f64(seconds).ok()
+    }
+}
+
+/// What a resilience campaign tries, and how far it is.
+fn describe_stage(test: &str, stage: Stage, n_to_try: usize, search: &SearchStands) -> String {
+    let done = n_to_try.saturating_sub(search.unproven);
+    match stage {
+        Stage::Neutral => format!("{test}: duplicates, restarts and the like, {} left", search.left),
+        Stage::Single => format!("{test}: errors and lost answers one by one, {done} of {n_to_try}"),
+        Stage::Together(most) => format!("{test}: up to {most} together, {done} of {n_to_try}"),
+        Stage::Retries => format!("{test}: errors that a retry should get past, {} left", search.left),
+        Stage::Confirming => format!("{test}: confirming {}", count(n_to_try, "defect")),
     }
 }
 

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use faultscope_engine::resilience::{Defect, ResilienceReport, TraceStep, Verdict};
-use faultscope_engine::views::{ResilienceView, TestView, trace_length_us};
+use faultscope_engine::views::{
+    ResilienceView, TestView, describe_finding, describe_sets, describe_skipped, describe_trials,
+    describe_verdict, trace_length_us,
+};
 use faultscope_model::units::{count, nouns, show_duration};
 use maud::{Markup, html};
 
@@ -29,44 +32,48 @@ pub fn resilience_report(report: &ResilienceReport) -> String {
 }
 
 fn headline(report: &ResilienceReport) -> String {
-    let summary = report.summary();
-    let mut letters = summary.chars();
+    capitalized(&report.summary())
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn test_part(shown: &TestView<'_>) -> Markup {
     let test = shown.test;
-    let trials = &test.trials;
+    let (trials, tally) = (&test.trials, &test.tally);
     html! {
         h2 { (test.test) }
         @match &test.verdict {
-            Verdict::Clean => p.good { "It passed with everything that was done to it." },
-            Verdict::NothingToPerturb => p { "It makes no calls or messages that could be perturbed." },
-            Verdict::FailsAlready => p.bad { "It fails without any perturbation." },
-            Verdict::Unresolved { reason } => p.bad { "It could not be judged: " (reason) },
-            Verdict::Stopped => p { "It was stopped before all was tried." },
-            Verdict::OutOfBudget => p { "The budget was used up before all was tried." },
-            Verdict::Defects => {},
+            Verdict::Clean if test.tally.degraded + test.tally.unclear + test.tally.not_applied == 0 => {
+                p.good { (capitalized(&describe_verdict(test))) }
+            },
+            Verdict::FailsAlready | Verdict::Unresolved { .. } | Verdict::Defects => {
+                p.bad { (capitalized(&describe_verdict(test))) }
+            },
+            Verdict::Clean | Verdict::NothingToPerturb | Verdict::Stopped | Verdict::OutOfBudget => {
+                p { (capitalized(&describe_verdict(test))) }
+            },
         }
         @if let Some(signature) = &test.signature { p { "Failure: " code { (signature) } } }
         @for (number, defect) in test.defects.iter().enumerate() { (defect_part(defect, number + 1)) }
         div.sheet {
             table {
-                tr { th { "calls seen" } th { "without perturbations" } th { "with neutral perturbations" } th { "with faults" }
-                     th { "to confirm" } th { "unresolved" } th { "time" } }
+                tr { th { "carried out" } th { "passed" } th { "degraded" } th { "broke the test" }
+                     th { "only beside a defect" } th { "not applied" } th { "never tried" } }
                 tr {
-                    td.number { (test.seen) } td.number { (trials.baseline) } td.number { (trials.neutral) }
-                    td.number { (trials.changing) } td.number { (trials.confirming) }
-                    td.number { (trials.unresolved) }
-                    td.number { (show_duration(test.took)) }
+                    td.number { (tally.carried_out()) } td.number { (tally.passed) } td.number { (tally.degraded) }
+                    td.number { (tally.broke) } td.number { (tally.unclear) } td.number { (tally.not_applied) }
+                    td.number { (tally.never_tried) }
                 }
             }
-            @if !test.candidates.is_empty() {
-                p.soft {
-                    "Tried at once: "
-                    @for (kind, count) in &test.candidates { (count) " " (kind) " " }
-                }
+            @for finding in &test.findings {
+                p { "Finding, not counted as a defect: " (describe_finding(finding)) }
             }
+            @for skipped in &test.skipped { p.soft { "Never tried: " (describe_skipped(skipped)) } }
+            @if let Some(sets) = describe_sets(&test.sets) { p.soft { (capitalized(&sets)) "." } }
+            p.soft { (count(test.seen, "call")) " seen; " (describe_trials(test)) "." }
             @for missed in &test.missed {
                 p.soft { "Not applied: " code { (missed.perturbation) } " (" (missed.why) ")" }
             }

@@ -22,6 +22,7 @@ mod hooks;
 mod http1;
 mod http2;
 mod mesh;
+mod outage;
 mod reports;
 mod resolver;
 mod rules;

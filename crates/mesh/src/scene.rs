@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use faultscope_model::wiring::{Endpoint, ExternalHost, Link, ListenerSpec, Wiring};
+use faultscope_model::wiring::{Endpoint, ExternalHost, Link, ListenerSpec, OutageMode, Wiring};
 use faultscope_model::{InstanceId, NodeId, ServiceName};
 
 use crate::balance::{Choice, Target};
@@ -19,6 +19,8 @@ pub(crate) struct Scene {
     pub(crate) trial: Arc<Trial>,
     /// Whether calls need no more than an instance: no names, rules, gates or links.
     pub(crate) is_plain: bool,
+    /// Services that are away.
+    pub(crate) outages: BTreeMap<ServiceName, OutageMode>,
 }
 
 /// One caller's way to one callee, found once for each connection and scene.
@@ -57,13 +59,19 @@ impl Scene {
         let trial = Arc::new(Trial::new(&wiring, steering));
         let is_plain =
             wiring.rules.is_empty() && wiring.gates.is_empty() && wiring.links.is_empty() && !wiring.targets;
-        Self { wiring, trial, is_plain }
+        Self { wiring, trial, is_plain, outages: BTreeMap::new() }
+    }
+
+    /// The same trial with other services away.
+    pub(crate) fn with_outages(&self, outages: BTreeMap<ServiceName, OutageMode>) -> Self {
+        Self { wiring: self.wiring.clone(), trial: Arc::clone(&self.trial), is_plain: self.is_plain, outages }
     }
 
     /// The same trial with other endpoints.
     pub(crate) fn with_endpoints(&self, endpoints: BTreeMap<ServiceName, Vec<Endpoint>>) -> Self {
         let wiring = Wiring { endpoints, ..self.wiring.clone() };
-        Self { wiring, trial: Arc::clone(&self.trial), is_plain: self.is_plain }
+        let (trial, outages) = (Arc::clone(&self.trial), self.outages.clone());
+        Self { wiring, trial, is_plain: self.is_plain, outages }
     }
 
     /// The way of a connection that a listener took from this peer.

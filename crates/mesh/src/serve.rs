@@ -17,7 +17,7 @@ use crate::dial::{self, Dialling};
 use crate::slot::{Origin, Slot};
 use crate::stream::{Plain, Stream};
 use crate::tls::Greeting;
-use crate::{http1, http2, resolver, tunnel};
+use crate::{http1, http2, outage, resolver, tunnel};
 
 /// Connections of one listener at a time; further ones wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 2048;
@@ -59,11 +59,20 @@ pub(crate) async fn accept(slot: Arc<Slot>, spec: Arc<ListenerSpec>, socket: Tcp
 }
 
 /// Serves one connection to its end.
-pub(crate) async fn connection(origin: Origin, stream: Stream) {
-    let started = Instant::now();
+pub(crate) async fn connection(mut origin: Origin, stream: Stream) {
     if origin.spec.callee.as_str() == RESOLVER {
         return resolver::serve(origin, stream).await;
     }
+    // Only trials that name calls have outages; others are spared the watching.
+    if origin.route().scene.wiring.targets {
+        return outage::serve(origin, stream).await;
+    }
+    speak(origin, stream).await;
+}
+
+/// Serves one connection by its protocol.
+pub(crate) async fn speak(origin: Origin, stream: Stream) {
+    let started = Instant::now();
     match origin.spec.protocol {
         Protocol::Http | Protocol::Grpc => http(origin, stream, BytesMut::new(), Dialling::default()).await,
         Protocol::Detect => detect(origin, stream, started).await,

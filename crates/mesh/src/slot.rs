@@ -3,7 +3,7 @@
 #[path = "slot_remote.rs"]
 mod remote;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use faultscope_model::wiring::{Endpoint, ListenerSpec, Wiring};
+use faultscope_model::wiring::{Endpoint, ListenerSpec, OutageMode, Wiring};
 use faultscope_model::{InstanceId, Protocol, ServiceName, SlotId};
 use tokio::io::DuplexStream;
 use tokio::sync::{Notify, watch};
@@ -107,6 +107,17 @@ impl MeshSlot {
     /// Replaces the endpoints only.
     pub fn set_endpoints(&self, endpoints: BTreeMap<ServiceName, Vec<Endpoint>>) {
         self.slot.set_scene(|scene| scene.with_endpoints(endpoints));
+    }
+
+    /// Has these services, and no others, be away for their callers from now on: connections end, and new ones are
+    /// not served. Only in trials that name calls.
+    pub fn set_outages(&self, outages: BTreeMap<ServiceName, OutageMode>) {
+        self.slot.set_scene(|scene| scene.with_outages(outages));
+    }
+
+    /// Who was called so far in this trial, and by whom; by what else than a test.
+    pub fn called(&self) -> BTreeSet<(ServiceName, ServiceName)> {
+        self.slot.scene().trial.called()
     }
 
     /// Serves a listener, in place of an earlier one for the same callee, port, caller and address.
@@ -219,6 +230,11 @@ impl MeshSlot {
 impl Slot {
     pub(crate) fn scene(&self) -> Arc<Scene> {
         Arc::clone(&lock(&self.scene))
+    }
+
+    /// Wakes whenever the scene has changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     fn set_scene(&self, change: impl FnOnce(&Scene) -> Scene) {

@@ -2,7 +2,7 @@
 //!
 //! Everything here is shared by all workers and begins anew with each `configure`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -120,6 +120,14 @@ impl Trial {
         if !self.traced.load(Ordering::Relaxed) && !caller.handles(span) {
             self.traced.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Callers and callees so far, without what tests call.
+    pub(crate) fn called(&self) -> BTreeSet<(ServiceName, ServiceName)> {
+        let pairs = lock(&self.pairs);
+        let is_called = |pair: &Pair| pair.calls.load(Ordering::Relaxed) > 0;
+        let called = pairs.iter().filter(|(_, pair)| is_called(pair)).map(|(names, _)| names.clone());
+        called.filter(|(caller, _)| caller.as_str() != ServiceName::TEST).collect()
     }
 
     /// Takes all counts and reports.

@@ -45,6 +45,22 @@ pub enum Event {
         /// The assumed probability that a failing circumstance fails, 0 to 1.
         rate: f64,
     },
+    /// A resilience campaign began with another kind of trials of a test.
+    StageStarted {
+        /// The test.
+        test: String,
+        /// What is tried.
+        stage: Stage,
+        /// How many perturbations or sets of them there are, as far as is known.
+        n_to_try: usize,
+    },
+    /// Every perturbation of every test has been tried.
+    SinglesDone {
+        /// The trials that took.
+        trials: usize,
+        /// How many are tried together from now on; 1 where that was all.
+        most: usize,
+    },
     /// Where the search stands.
     SearchStands(SearchStands),
     /// How far the confirmation of what the search found is.
@@ -158,7 +174,23 @@ pub enum Event {
     },
 }
 
-/// The progress of a search.
+/// What a resilience campaign tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Perturbations that must not change what the test sees, many at once.
+    Neutral,
+    /// Perturbations that may change an answer, one by one.
+    Single,
+    /// The same, up to so many together.
+    Together(usize),
+    /// Errors that a retry should get past.
+    Retries,
+    /// What was found is tried again.
+    Confirming,
+}
+
+/// Where a search stands.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SearchStands {
     /// The current round; in searches without rounds, how often the failing set has shrunk.

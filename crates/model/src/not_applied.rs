@@ -58,7 +58,10 @@ pub enum NotApplied {
     /// The rule selected the call, but nothing is known about what followed.
     #[error("the call did not get that far")]
     CallEndedBefore,
-    /// The trace file that the test's process wrote is damaged.
+    /// An outage before the test is felt by those who are connected or try to connect.
+    #[error("nobody was connected to it, or tried to connect, before the test")]
+    NobodyConnected,
+    /// What the test's process wrote about its actors is broken.
     #[error("the trace of the test's process cannot be read: {problem}")]
     TraceUnreadable {
         /// File, line and reason.
@@ -112,6 +115,7 @@ impl NotApplied {
             Self::TrialOver,
             Self::ToolGone,
             Self::CallEndedBefore,
+            Self::NobodyConnected,
             Self::UnknownToActors,
             Self::AdapterSilent,
             Self::NoSuchCall,

@@ -154,7 +154,20 @@ pub struct ExternalHost {
     pub ports: Vec<u16>,
 }
 
-/// How much of a call is recorded beyond its timing.
+/// What callers of a service meet while it is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutageMode {
+    /// As if its process had ended: connections are closed, and new ones are reset at once.
+    #[default]
+    Refuse,
+    /// Connections are reset, and new ones as soon as something is sent.
+    Reset,
+    /// Nothing is answered: connections stay open, and no byte moves until it is over.
+    Hang,
+}
+
+/// How much of a call is recorded beside its timing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "level", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RecordLevel {

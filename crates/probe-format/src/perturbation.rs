@@ -29,16 +29,19 @@ pub enum Kind {
     Timeout,
     /// Its response is cut.
     Truncate,
+    /// A service goes away for a while and comes back, before the test begins; the target is the service as a whole.
+    Outage,
 }
 
 impl Kind {
-    /// All kinds, the neutral ones first.
-    pub const ALL: [Self; 9] = [
+    /// All of them, the neutral ones first.
+    pub const ALL: [Self; 10] = [
         Self::Duplicate,
         Self::Restart,
         Self::Delay,
         Self::Reorder,
         Self::ErrorFirst,
+        Self::Outage,
         Self::LostAnswer,
         Self::Error,
         Self::Timeout,
@@ -48,7 +51,10 @@ impl Kind {
     /// Whether a correct system passes with any number of them at once; the others may legitimately change
     /// what a test sees.
     pub fn is_neutral(self) -> bool {
-        matches!(self, Self::Duplicate | Self::Restart | Self::Delay | Self::Reorder | Self::ErrorFirst)
+        matches!(
+            self,
+            Self::Duplicate | Self::Restart | Self::Delay | Self::Reorder | Self::ErrorFirst | Self::Outage
+        )
     }
 
     /// The name in files and reports.
@@ -63,6 +69,7 @@ impl Kind {
             Self::Error => "error",
             Self::Timeout => "timeout",
             Self::Truncate => "truncate",
+            Self::Outage => "outage",
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::target_text;
 /// fewer than twenty steps, so only services or actors that call in a circle get here.
 const MOST_STEPS: usize = 64;
 
-/// Half of the longest path, so that cutting happens once in so many steps.
+/// Half of the longest path, so that cutting is rare.
 const KEPT_STEPS: usize = MOST_STEPS / 2;
 
 /// The longest name of a receiver, in bytes. Host names have at most 253.

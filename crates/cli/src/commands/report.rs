@@ -79,7 +79,7 @@ pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandE
     };
     let text = match &found {
         CampaignReport::Debug(document) => format.render(document)?,
-        CampaignReport::Resilience(report) => resilience_report::Format::try_from(format)?.render(report)?,
+        CampaignReport::Resilience(report) => resilience_report::Format::from(format).render(report)?,
     };
     match &args.output {
         None => printer.line(text.trim_end()),

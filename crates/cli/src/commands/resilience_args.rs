@@ -30,19 +30,23 @@ pub(crate) struct ResilienceArgs {
     /// Use this command as the only test, without an application file: for tests of actors.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["words", "tests"], value_parser = NonEmptyStringValueParser::new())]
     pub(crate) command: Option<String>,
-    /// Kinds of perturbations: duplicate, restart, delay, reorder, error_first, lost_answer,
-    /// error, timeout, truncate; or usual, neutral, all.
+    /// What is done to calls, messages and services: duplicate, restart, delay, reorder, error_first, outage,
+    /// lost_answer, error, timeout, truncate; or usual, neutral, all.
     #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "usual")]
     pub(crate) kinds: Vec<Kinds>,
-    /// How trials with neutral perturbations are chosen.
+    /// How trials are chosen for what a correct system tolerates all at once.
     #[arg(long, value_enum, default_value_t = StrategyArg::Screen)]
     pub(crate) strategy: StrategyArg,
     /// Duplicate all requests except those whose operations are declared at-most-once.
     #[arg(long)]
     pub(crate) all_deliveries: bool,
-    /// The most errors, lost responses and the like that are tried together.
-    #[arg(long, default_value_t = 2, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=4))]
-    pub(crate) together: u8,
+    /// Restart services that are not `durable`, too: they lose what they keep in memory.
+    #[arg(long)]
+    pub(crate) all_restarts: bool,
+    /// How many errors, lost answers and the like are tried together, at most; each is tried alone first. By
+    /// default pairs are tried only with what is left of a --budget.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub(crate) together: Option<u8>,
     /// Change one setting: instances.order=2, config.order.memory=64MiB, config.order.env.TTL=5,
     /// versions.order=v2.
     #[arg(long = "set", value_name = "SETTING", conflicts_with = "command")]
@@ -66,7 +70,8 @@ pub(crate) struct ResilienceArgs {
     /// Seed of every random choice.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Also write the report as html, json or junit, beside the campaign or to FORMAT=FILE; repeat for several.
+    /// Also write the report as html, json, junit or md, beside the campaign or to a file, whose
+    /// folder is made; repeat for several.
     #[arg(long = "report", value_name = "FORMAT[=FILE]")]
     pub(crate) reports: Vec<Wanted<Format>>,
     /// The platform that runs the application.
@@ -150,7 +155,7 @@ mod tests {
     #[test]
     fn kinds_have_words_for_several() {
         assert_eq!("restart".parse(), Ok(Kinds(vec![Kind::Restart])));
-        assert_eq!("all".parse::<Kinds>().unwrap().0.len(), 9);
+        assert_eq!("all".parse::<Kinds>().unwrap().0.len(), Kind::ALL.len());
         assert!("neutral".parse::<Kinds>().unwrap().0.iter().all(|kind| kind.is_neutral()));
         let wrong = "retsart".parse::<Kinds>().unwrap_err();
         assert!(wrong.contains("restart") && wrong.contains("usual"), "{wrong}");

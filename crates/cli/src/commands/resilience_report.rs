@@ -20,6 +20,8 @@ pub(crate) enum Format {
     Json,
     /// For CI: a test case for each test, with its defects.
     Junit,
+    /// For pull requests and tickets.
+    Md,
 }
 
 impl Format {
@@ -28,6 +30,7 @@ impl Format {
             Self::Html => "html",
             Self::Json => "json",
             Self::Junit => "xml",
+            Self::Md => "md",
         }
     }
 
@@ -35,21 +38,20 @@ impl Format {
         Ok(match self {
             Self::Html => faultscope_console::resilience_report(report),
             Self::Junit => resilience::junit(report),
+            Self::Md => resilience::markdown(report),
             Self::Json => serde_json::to_string_pretty(report)
                 .map_err(|e| CommandError::internal("the report cannot be written as JSON").because(e))?,
         })
     }
 }
 
-impl TryFrom<report::Format> for Format {
-    type Error = CommandError;
-
-    fn try_from(format: report::Format) -> Result<Self, CommandError> {
+impl From<report::Format> for Format {
+    fn from(format: report::Format) -> Self {
         match format {
-            report::Format::Html => Ok(Self::Html),
-            report::Format::Json => Ok(Self::Json),
-            report::Format::Junit => Ok(Self::Junit),
-            report::Format::Md => Err(CommandError::usage("a resilience report is html, json or junit")),
+            report::Format::Html => Self::Html,
+            report::Format::Json => Self::Json,
+            report::Format::Junit => Self::Junit,
+            report::Format::Md => Self::Md,
         }
     }
 }

@@ -6,7 +6,10 @@ use std::time::Duration;
 use faultscope_engine::resilience::{
     Defect, ResilienceReport, TestReport, TraceStep, UnresolvedTrials, Verdict,
 };
-use faultscope_engine::views::{TestView, trace_length_us};
+use faultscope_engine::views::{
+    ResilienceView, TestView, describe_finding, describe_sets, describe_skipped, describe_trials,
+    describe_verdict, trace_length_us,
+};
 use faultscope_model::perturbation::Perturbation;
 use faultscope_model::units::{count, show_duration};
 
@@ -28,14 +31,13 @@ const MAX_ALSO: usize = 8;
 
 /// One test: its defects, and its trials.
 pub(crate) fn test(test: &TestReport, printer: &Printer) {
+    let words = plain(&describe_verdict(test));
     let verdict = match &test.verdict {
-        Verdict::Clean => printer.good("clean"),
-        Verdict::Defects => printer.bad(&defects(test)),
-        Verdict::FailsAlready => printer.bad("fails without any perturbation"),
-        Verdict::NothingToPerturb => "nothing to perturb".into(),
-        Verdict::Unresolved { reason } => format!("{}: {reason}", printer.bad("unresolved")),
-        Verdict::Stopped => format!("stopped, {} so far", defects(test)),
-        Verdict::OutOfBudget => format!("out of budget, {} so far", defects(test)),
+        Verdict::Clean if test.tally.degraded + test.tally.unclear + test.tally.not_applied == 0 => {
+            printer.good(&words)
+        }
+        Verdict::Defects | Verdict::FailsAlready | Verdict::Unresolved { .. } => printer.bad(&words),
+        Verdict::Clean | Verdict::NothingToPerturb | Verdict::Stopped | Verdict::OutOfBudget => words,
     };
     printer.line(format!("{}: {verdict}", printer.strong(&test.test)));
     if let Some(signature) = &test.signature {
@@ -67,9 +69,14 @@ pub(crate) fn test(test: &TestReport, printer: &Printer) {
             count(flaky.must_fail, "time")
         ));
     }
-    if test.unstable > 0 {
-        let calls = count(test.unstable, "call");
-        printer.line(format!("  {calls} skipped: not made in every run"));
+    for finding in &test.findings {
+        printer.line(format!("  finding, not counted as a defect: {}", plain(&describe_finding(finding))));
+    }
+    for skipped in &test.skipped {
+        printer.line(format!("  never tried: {}", plain(&describe_skipped(skipped))));
+    }
+    if let Some(sets) = describe_sets(&test.sets) {
+        printer.line(format!("  {sets}"));
     }
     for note in &test.notes {
         printer.line(format!("  {note}"));
@@ -82,34 +89,12 @@ fn defects(test: &TestReport) -> String {
 }
 
 fn cost(test: &TestReport) -> String {
-    let trials = &test.trials;
     let mut parts = Vec::new();
     // The calls of a test that fails already were not counted.
     if test.seen > 0 || !matches!(test.verdict, Verdict::FailsAlready | Verdict::Unresolved { .. }) {
         parts.push(format!("{} seen", count(test.seen, "call")));
     }
-    if !test.candidates.is_empty() {
-        let kinds: Vec<_> = test.candidates.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
-        parts.push(kinds.join(", "));
-    }
-    let mut counted = count(trials.all(), "trial");
-    let split = [
-        (trials.baseline, "without perturbations"),
-        (trials.neutral, "with neutral perturbations"),
-        (trials.changing, "with faults"),
-        (trials.confirming, "to confirm"),
-        (trials.unresolved, "unresolved"),
-        (trials.earlier, "from before the interruption"),
-    ];
-    let split: Vec<_> = split.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    if !split.is_empty() {
-        counted += &format!(" ({})", split.join(", "));
-    }
-    parts.push(counted);
-    if trials.pruned > 0 {
-        parts.push(format!("{} combinations needed no trial", trials.pruned));
-    }
-    parts.push(show_duration(test.took));
+    parts.push(describe_trials(test));
     parts.join("; ")
 }
 
@@ -191,7 +176,68 @@ fn bar(step: &TraceStep, whole: u64) -> String {
     format!("{}{}{}", " ".repeat(from), "▬".repeat(to - from), " ".repeat(BAR as usize - to))
 }
 
-/// JUnit XML: a test case for each test, failing with its defects.
+/// What was done and what was not, line by line.
+fn facts(test: &TestReport) -> Vec<String> {
+    let mut lines = vec![describe_verdict(test)];
+    lines.extend(test.missed.iter().map(|m| format!("not applied: {} ({})", m.perturbation, m.why)));
+    lines.extend(
+        test.findings.iter().map(|f| format!("finding, not counted as a defect: {}", describe_finding(f))),
+    );
+    lines.extend(test.skipped.iter().map(|s| format!("never tried: {}", describe_skipped(s))));
+    lines.extend(describe_sets(&test.sets));
+    lines.extend(test.notes.iter().cloned());
+    lines.push(describe_trials(test));
+    lines
+}
+
+/// The report as Markdown.
+pub(crate) fn markdown(report: &ResilienceReport) -> String {
+    let view = ResilienceView::new(report);
+    let mut text = format!("# Resilience of {}\n\n{}.\n\n", report.application, report.summary());
+    text +=
+        "| test | carried out | passed | degraded | broke the test | unclear | not applied | never tried |\n";
+    text += "|---|---|---|---|---|---|---|---|\n";
+    for test in &report.tests {
+        let t = &test.tally;
+        let numbers =
+            [t.carried_out(), t.passed, t.degraded, t.broke, t.unclear, t.not_applied, t.never_tried];
+        let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "| {} | {} |", in_cell(&test.test), numbers.join(" | "));
+    }
+    for TestView { test, .. } in &view.tests {
+        let _ = write!(text, "\n## {}\n\n", test.test.replace(['\n', '\r'], " "));
+        for (number, defect) in (1..).zip(&test.defects) {
+            let _ = writeln!(text, "### Defect {number}\n");
+            for perturbation in &defect.perturbations {
+                let _ = writeln!(text, "- `{}`", in_code(&perturbation.to_string()));
+            }
+            for also in &defect.also {
+                let _ = writeln!(text, "- also `{}`", in_code(&named(also)));
+            }
+            if let Some(signature) = &defect.signature {
+                let _ = writeln!(text, "\n```text\n{}\n```", signature.to_string().replace("```", "` ` `"));
+            }
+            if let Some(command) = &defect.reproduce {
+                let _ = writeln!(text, "\nReproduce:\n\n```sh\n{command}\n```");
+            }
+            text.push('\n');
+        }
+        for line in facts(test) {
+            let _ = writeln!(text, "- {}", line.replace(['\n', '\r'], " "));
+        }
+    }
+    text
+}
+
+fn in_cell(text: &str) -> String {
+    text.replace(['\n', '\r'], " ").replace('|', "\\|")
+}
+
+fn in_code(text: &str) -> String {
+    text.replace(['\n', '\r'], " ").replace('`', "'")
+}
+
+/// The report as JUnit XML: a test case for each test, failing with its defects.
 pub(crate) fn junit(report: &ResilienceReport) -> String {
     let class = escape(&format!("faultscope.{}", report.application));
     let mut cases = String::new();
@@ -236,6 +282,7 @@ pub(crate) fn junit(report: &ResilienceReport) -> String {
                 escape(&text)
             );
         }
+        let _ = write!(cases, "\n    <system-out>{}</system-out>\n  ", escape(&facts(test).join("\n")));
         let _ = writeln!(cases, "</testcase>");
     }
     format!(

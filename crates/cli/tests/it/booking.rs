@@ -33,7 +33,8 @@ fn found(name: &str) -> Value {
         |p: &String| case.quick == "usual" || kinds.iter().any(|k| p.starts_with(&format!("{k} ")));
     let mut wanted: Vec<_> = case.defects.into_iter().filter(|defect| defect.iter().all(is_tried)).collect();
     let code = i32::from(!wanted.is_empty());
-    let report = tool.json(["resilience", &case.file, "--slots", "2", "--kinds", &case.quick], code);
+    let report = tool
+        .json(["resilience", &case.file, "--slots", "2", "--together", "2", "--kinds", &case.quick], code);
     let test = &report["tests"][0];
     let shown = |p: &Value| serde_json::from_value::<Perturbation>(p.clone()).unwrap().to_string();
     let names = |set: &Value| {

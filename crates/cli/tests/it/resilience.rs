@@ -175,7 +175,7 @@ fn a_test_that_fails_by_itself_is_refused() {
     --- stdout
     buy: fails without any perturbation
       step 2: GET http://shop:8080/state: left: `9` does not match `12`
-      3 trials (3 without perturbations); <time>
+      3 trials in <time>: 3 without perturbations
     See its calls with `faultscope runs show <run>.check-simplest`
     ");
 }
@@ -236,7 +236,7 @@ fn a_process_that_speaks_nonsense() {
     exit code 5
     --- stdout
     command: unresolved: the trace of the test's process cannot be read: line 11: expected ident at line 1 column 2
-      2 trials (2 without perturbations); <time>
+      2 trials in <time>: 2 without perturbations
     ");
 }
 
@@ -268,4 +268,77 @@ fn a_campaign_that_ran_out_of_trials_goes_on() {
     assert_eq!(defects(&rest), [DEFECT]);
     assert_eq!(rest["tests"][0]["trials"]["earlier"], 1, "{rest}");
     tool.run([&run[..], &["--resume"]].concat()).expect(2);
+}
+
+/// A store that speaks lines over TCP, and a service that keeps a connection to it.
+const STORE: &str = r#"
+import socketserver
+class Lines(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            self.wfile.write(line)
+socketserver.ThreadingTCPServer.allow_reuse_address = True
+socketserver.ThreadingTCPServer(("", 6379), Lines).serve_forever()
+"#;
+
+const TODO: &str = r#"
+import http.server, os, socket, sys, threading, time
+line = None
+def connect():
+    global line
+    line = socket.create_connection(("store", 6379))
+    line.sendall(b"hello\n")
+    line.recv(100)
+connect()
+def watch():
+    while True:
+        try:
+            gone = not line.recv(100)
+        except OSError:
+            gone = True
+        if gone and len(sys.argv) < 2:
+            print("lost the store", flush=True)
+            os._exit(3)
+        while gone:
+            time.sleep(0.1)
+            try:
+                connect()
+                gone = False
+            except OSError:
+                pass
+threading.Thread(target=watch, daemon=True).start()
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
+"#;
+
+const TODO_FILE: &str = r#"
+name: todo
+services:
+  store: { command: [python3, store.py], ports: [{ port: 6379, protocol: redis }], ready: { tcp: 6379 } }
+  todo: { command: [python3, todo.py], ports: [8080], ready: { http: / }, after: [store] }
+tests:
+  - { name: lists, http: { get: "http://todo:8080/" } }
+resilience:
+  outage: { for: 1s, recovery: 500ms }
+"#;
+
+#[test]
+fn a_service_that_does_not_survive_an_outage_of_its_store_is_found() {
+    let fixture = cells().file("store.py", STORE).file("todo.py", TODO).application(TODO_FILE);
+    let tool = tool_with(&fixture);
+    let report = tool.json(["resilience", "--kinds", "outage"], 1);
+    assert_eq!(defects(&report), ["outage store"], "{report:#}");
+    let defect = &report["tests"][0]["defects"][0];
+    assert_eq!(defect["exits"][0], "todo-1 exited with 3", "{defect:#}");
+    tool.run(["resilience", "--reproduce", "outage store"]).expect(1);
+
+    let robust = fixture.replace("[python3, todo.py]", "[python3, todo.py, robust]");
+    let report = tool_with(&robust).json(["resilience", "--kinds", "outage,restart", "--all-restarts"], 0);
+    let tally = &report["tests"][0]["tally"];
+    assert!(tally["passed"].as_u64().unwrap() >= 2 && tally["not_applied"] == 0, "{report:#}");
 }

@@ -26,7 +26,7 @@ const MOST_SIBLINGS: usize = 8;
 impl Explorer<'_> {
     /// Runs the test without perturbations and each defect again. When the test fails by itself it is flaky:
     /// says how often it did. What failed once and then passed is no defect.
-    pub(super) async fn confirm(&mut self, tested: &mut Tested<'_>) -> Result<Option<Flaky>, EngineError> {
+    pub(super) async fn confirm(&mut self, tested: &mut Tested) -> Result<Option<Flaky>, EngineError> {
         if tested.report.defects.is_empty() || tested.stopped.is_some() {
             return Ok(None);
         }
@@ -65,7 +65,7 @@ impl Explorer<'_> {
     }
 
     /// Runs a test without perturbations; says how often it failed, if it did.
-    async fn alone(&mut self, times: u32, tested: &mut Tested<'_>) -> Result<Option<Flaky>, EngineError> {
+    async fn alone(&mut self, times: u32, tested: &mut Tested) -> Result<Option<Flaky>, EngineError> {
         let nothing = vec![Vec::new(); times as usize];
         let (_, finished) = self.try_each(&nothing, false, 1, tested).await?;
         let trials = &mut tested.report.trials;
@@ -81,7 +81,7 @@ impl Explorer<'_> {
     pub(super) async fn missed_alone(
         &mut self,
         targets: &Targets,
-        tested: &mut Tested<'_>,
+        tested: &mut Tested,
     ) -> Result<(), EngineError> {
         let found = &tested.found;
         let never = |p: &&Perturbation| {
@@ -102,7 +102,7 @@ impl Explorer<'_> {
     pub(super) async fn siblings(
         &mut self,
         targets: &Targets,
-        tested: &mut Tested<'_>,
+        tested: &mut Tested,
     ) -> Result<(), EngineError> {
         let known = |p: &Perturbation| targets.candidates.iter().find(|c| c.perturbation == *p);
         let class = |c: &Candidate| (c.actor, c.perturbation.kind);
@@ -113,7 +113,7 @@ impl Explorer<'_> {
             let Some(found) = known(only) else { continue };
             let is_open = |p: &Perturbation| {
                 let reported = tested.report.defects.iter().any(|defect| defect.perturbations.contains(p));
-                let known = tested.found.bore.contains(p) || tested.found.alone.contains(p);
+                let known = tested.found.tolerated.contains(p) || tested.found.alone.contains(p);
                 !reported && !known && asked.iter().all(|(_, other)| other != p)
             };
             let same = targets.candidates.iter().filter(|c| class(c) == class(found));
@@ -140,13 +140,13 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    /// Tries each of some sets of perturbations; those that fail, so often in a row.
+    /// Tries each of some sets of perturbations; those that fail are repeated until they have failed `repeats` times in a row.
     async fn try_each(
         &mut self,
         sets: &[Vec<Perturbation>],
         tolerant: bool,
         repeats: u32,
-        tested: &mut Tested<'_>,
+        tested: &mut Tested,
     ) -> Result<(Targets, Searched), EngineError> {
         let mut book = Targets::default();
         let mut all: Vec<&Perturbation> = sets.iter().flatten().collect();
@@ -173,8 +173,8 @@ fn listed(perturbation: &Perturbation) -> Candidate {
     Candidate { perturbation: perturbation.clone(), from, message, actor: 0, turn: 0 }
 }
 
-/// What a passing run with only these says: each of them is borne. Of several kinds one may cover up for another.
-pub(super) fn borne(asked: &[Perturbation]) -> &[Perturbation] {
+/// What a passing run with only these says: each of them is tolerated. Of several kinds one may cover up for another.
+pub(super) fn tolerated(asked: &[Perturbation]) -> &[Perturbation] {
     let kinds = |kind: Kind| asked.iter().all(|p| p.kind == kind);
     if asked.first().is_some_and(|first| kinds(first.kind)) { asked } else { &[] }
 }

@@ -1,16 +1,18 @@
-//! Explores one test: neutral perturbations all at once, others by growing size, then errors that a retry
-//! should get past.
+//! Explores one test: neutral perturbations all at once, others one by one, then errors that a retry should get
+//! past. Larger sets come last, when all tests have been through this.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use faultscope_model::application::TestCase;
+use faultscope_model::event::{Event, Stage};
 use faultscope_model::outcome::Unresolved;
 use faultscope_model::perturbation::{Kind, Perturbation, TargetId};
 use faultscope_model::run::{CallSeen, Missed};
+use faultscope_model::units::count;
 use faultscope_model::{Outcome, Run, TrialRole};
 use faultscope_search::resilience::{
-    Candidate, Grow, GrowOptions, RtDd, RtR, Screen, ScreenOptions, Targets,
+    Candidate, Grow, GrowOptions, RtDd, RtR, Screen, ScreenOptions, SizeCount, Targets,
 };
 use faultscope_search::{Cause, Proof, Search};
 use tokio::time::Instant;
@@ -18,10 +20,11 @@ use tokio::time::Instant;
 use super::baseline::{Based, Baseline, baseline};
 use super::gather::gather;
 use super::ground::{Ground, counts, nothing, seen_calls};
-use super::notes::{Known, honest, left_alone};
+use super::notes::{Known, honest, list_skipped};
 use super::phase::{Found, Phase};
 use super::report::{Defect, Flaky, TestReport, Trials, UnresolvedTrials, Verdict};
-use super::shown::{failing_run, told};
+use super::shown::{describe_failure, failing_run};
+use super::tally::{SetsTried, SkipReason, Skipped, Tally};
 use super::trace::{location_in, trace_of};
 use super::{ResilienceOptions, Strategy};
 use crate::drive::errors_of_test;
@@ -48,8 +51,9 @@ pub(super) struct Searched {
 }
 
 /// One test under exploration.
-pub(super) struct Tested<'t> {
-    pub(super) test: &'t TestCase,
+pub(super) struct Tested {
+    /// The test, with the time that it is given when it is perturbed.
+    pub(super) test: TestCase,
     pub(super) must_fail: u32,
     /// What callers see without perturbations, where that is always the same.
     pub(super) usual: HashMap<TargetId, String>,
@@ -58,33 +62,34 @@ pub(super) struct Tested<'t> {
     pub(super) found: Found,
     pub(super) report: TestReport,
     pub(super) stopped: Option<Ended>,
+    /// The search over perturbations that may change an answer; larger sets may follow.
+    grow: Option<Grow>,
 }
 
 impl Explorer<'_> {
-    /// Finds out what one test does not bear.
-    pub(super) async fn explore(&mut self, test: &TestCase) -> Result<TestReport, EngineError> {
+    /// Finds out which single perturbations, and which neutral ones together, break a test.
+    pub(super) async fn explore(&mut self, test: &TestCase) -> Result<Tested, EngineError> {
         let started = Instant::now();
-        let limited;
         let mut tested = Tested {
-            test,
+            test: test.clone(),
             must_fail: 1,
             usual: HashMap::new(),
             expected: BTreeSet::new(),
             found: Found::default(),
             report: empty(test),
             stopped: None,
+            grow: None,
         };
         let count = &mut tested.report.trials.baseline;
         let based = baseline(self.driver, test, count).await?;
         match based {
             Based::Fine(mut baseline) => {
                 let within = self.options.limit(test, baseline.took);
-                limited = TestCase { within, ..test.clone() };
-                tested.test = &limited;
+                tested.test.within = within;
                 if let Some(flaky) = self.search(&baseline, &mut tested).await? {
                     // Chance may have led the search astray: it is done once more, with more care.
                     let report = TestReport { trials: tested.report.trials, ..empty(test) };
-                    tested = Tested { report, found: Found::default(), ..tested };
+                    tested = Tested { report, found: Found::default(), grow: None, ..tested };
                     baseline.flaky = Some(flaky);
                     self.search(&baseline, &mut tested).await?;
                 }
@@ -95,19 +100,84 @@ impl Explorer<'_> {
             }
             Based::Stopped => tested.report.verdict = self.driver.halted().into(),
         }
-        let mut report = tested.report;
-        let missed = tested.found.missed.into_iter().filter(|(p, _)| !tested.found.applied.contains(p));
-        report.missed = missed.map(|(perturbation, why)| Missed { perturbation, why }).collect();
-        report.notes.extend(honest(tested.found.honest));
-        report.took = started.elapsed();
-        Ok(report)
+        tested.report.took = started.elapsed();
+        Ok(tested)
+    }
+
+    /// Goes on with sets of up to `most` perturbations that may change an answer. Where they are only tried with what
+    /// is left of a budget, the verdict stays when that is used up.
+    pub(super) async fn explore_larger(
+        &mut self,
+        most: usize,
+        is_extra: bool,
+        tested: &mut Tested,
+    ) -> Result<(), EngineError> {
+        let Some(mut grow) = tested.grow.take() else { return Ok(()) };
+        let started = Instant::now();
+        grow.grow_to(most);
+        let confirmed = std::mem::take(&mut tested.report.defects);
+        let stage = Stage::Together(most);
+        self.changing(&mut grow, stage, tested).await?;
+        tested.grow = Some(grow);
+        if tested.stopped.is_none() && self.confirm(tested).await?.is_some() {
+            let found = std::mem::take(&mut tested.report.defects).len();
+            let note = format!(
+                "the test failed by itself while {} of several perturbations {} confirmed: not counted",
+                count(found, "set"),
+                if found == 1 { "was" } else { "were" },
+            );
+            tested.report.notes.push(note);
+        }
+        let found = std::mem::replace(&mut tested.report.defects, confirmed);
+        tested.report.defects.extend(found);
+        tested.report.defects = gather(std::mem::take(&mut tested.report.defects));
+        let ended = tested.stopped.take();
+        tested.report.verdict = match ended {
+            Some(ended) if !is_extra || ended == Ended::Stopped => ended.into(),
+            _ if tested.report.defects.is_empty() => tested.report.verdict.clone(),
+            _ => Verdict::Defects,
+        };
+        tested.stopped = ended;
+        tested.report.took += started.elapsed();
+        Ok(())
+    }
+
+    /// The report of a test that nothing more is done to.
+    pub(super) fn finish(&self, tested: Tested) -> TestReport {
+        let Tested { mut report, found, stopped, grow, .. } = tested;
+        if let Some(grow) = &grow {
+            let sets = |(size, count): (usize, SizeCount)| {
+                let SizeCount { tried, pruned, left } = count;
+                SetsTried { size, tried, pruned, left }
+            };
+            report.sets = (1..).zip(grow.sizes()).map(sets).collect();
+            report.trials.pruned = report.sets.iter().map(|sets| sets.pruned).sum();
+        }
+        let never =
+            found.known.iter().filter(|p| !found.applied.contains(p) && !found.missed.contains_key(p));
+        let number = never.count();
+        if number > 0 {
+            let why = match stopped {
+                Some(Ended::Stopped) => SkipReason::Stopped,
+                Some(Ended::OutOfBudget) => SkipReason::OutOfBudget,
+                Some(Ended::Done) | None => SkipReason::Strategy,
+            };
+            report.skipped.push(Skipped { why, number, names: Vec::new() });
+        }
+        let missed = found.missed.iter().filter(|(p, _)| !found.applied.contains(p));
+        let missed = missed.map(|(p, why)| Missed { perturbation: p.clone(), why: why.clone() });
+        report.missed = missed.collect();
+        report.notes.extend(honest(found.honest));
+        report.tally = Tally::new(&report, &found);
+        report.findings = found.findings.into_values().collect();
+        report
     }
 
     /// Searches everything; where the test turns out to fail by itself at times, says how often.
     async fn search(
         &mut self,
         baseline: &Baseline,
-        tested: &mut Tested<'_>,
+        tested: &mut Tested,
     ) -> Result<Option<Flaky>, EngineError> {
         let Baseline { first, second, calls, usual, flaky, .. } = baseline;
         (tested.usual, tested.expected) = (usual.clone(), errors_of_test(&first.spans));
@@ -115,17 +185,25 @@ impl Explorer<'_> {
         let ground = Ground::new(self.session.application(), self.options, first, second);
         let report = &mut tested.report;
         (report.seen, report.unstable) = (ground.seen, ground.unstable);
-        report.notes.extend(left_alone(self.session.application(), self.options, first));
+        report.skipped = list_skipped(self.session.application(), self.options, first, ground.unstable);
+        let known = ground.targets.candidates.iter().map(|candidate| candidate.perturbation.clone());
+        tested.found.known.extend(known);
         (report.candidates, report.flaky) = (counts(&ground.targets), *flaky);
         tested.must_fail = flaky.map_or(1, |flaky| flaky.must_fail);
         let changing: Vec<Kind> = self.options.kinds.iter().copied().filter(|k| !k.is_neutral()).collect();
         let reaches = calls.iter().any(|call| call.target.cause().is_some());
-        if ground.targets.candidates.is_empty() && (changing.is_empty() || !reaches) {
+        let options = GrowOptions { kinds: changing, most: 1, ..GrowOptions::default() };
+        let mut grow = reaches.then(|| Grow::new(&seen_calls(calls), options));
+        let possible = grow.iter().flat_map(Grow::candidates).cloned();
+        tested.found.known.extend(possible);
+        let grows = tested.found.known.len() > ground.targets.candidates.len();
+        if ground.targets.candidates.is_empty() && !grows {
             report.verdict = Verdict::NothingToPerturb;
             report.notes.extend(nothing(first, &self.options.kinds).map(str::to_owned));
             return Ok(None);
         }
         if !ground.targets.candidates.is_empty() {
+            self.enter(Stage::Neutral, ground.targets.candidates.len(), tested);
             self.neutral(&ground.targets, tested).await?;
             if self.options.strategy == Strategy::Screen {
                 self.missed_alone(&ground.targets, tested).await?;
@@ -135,16 +213,21 @@ impl Explorer<'_> {
                 tested.report.notes.push(note.into());
             }
         }
-        if tested.stopped.is_none() && !changing.is_empty() && reaches {
-            self.changing(changing, calls, tested).await?;
+        if let Some(grow) = grow.as_mut().filter(|_| grows && tested.stopped.is_none()) {
+            self.changing(grow, Stage::Single, tested).await?;
         }
+        tested.grow = grow.filter(|_| grows);
         if tested.stopped.is_none() && self.options.kinds.contains(&Kind::ErrorFirst) {
             let targets = retried(&ground, &tested.found, calls);
             if !targets.candidates.is_empty() {
                 let counts = counts(&targets);
                 tested.report.candidates.extend(counts);
+                self.enter(Stage::Retries, targets.candidates.len(), tested);
                 self.neutral(&targets, tested).await?;
             }
+        }
+        if !tested.report.defects.is_empty() {
+            self.enter(Stage::Confirming, tested.report.defects.len(), tested);
         }
         if let Some(flaky) = self.confirm(tested).await? {
             return Ok(Some(flaky));
@@ -167,9 +250,9 @@ impl Explorer<'_> {
         Ok(None)
     }
 
-    /// Perturbations that a correct system bears all at once. What a defect may have hidden is searched again:
+    /// Perturbations that a correct system tolerates all at once. What a defect may have hidden is searched again:
     /// what other kinds do to the same calls, and other operations of the same receiver.
-    async fn neutral(&mut self, all: &Targets, tested: &mut Tested<'_>) -> Result<(), EngineError> {
+    async fn neutral(&mut self, all: &Targets, tested: &mut Tested) -> Result<(), EngineError> {
         let mut waiting = VecDeque::from([all.clone()]);
         while let Some(targets) = waiting.pop_front() {
             let (causes, finished) = self.neutral_search(&targets, tested).await?;
@@ -189,7 +272,7 @@ impl Explorer<'_> {
     async fn neutral_search(
         &mut self,
         targets: &Targets,
-        tested: &mut Tested<'_>,
+        tested: &mut Tested,
     ) -> Result<(Vec<Cause>, Searched), EngineError> {
         let seed = self.session.options.seed;
         let mut screen;
@@ -228,22 +311,27 @@ impl Explorer<'_> {
     /// Perturbations that may rightly change an answer.
     async fn changing(
         &mut self,
-        kinds: Vec<Kind>,
-        calls: &[CallSeen],
-        tested: &mut Tested<'_>,
+        search: &mut Grow,
+        stage: Stage,
+        tested: &mut Tested,
     ) -> Result<(), EngineError> {
-        let most = self.options.most_together;
-        let mut search = Grow::new(&seen_calls(calls), GrowOptions { kinds, most, ..Default::default() });
-        let finished = self.run(None, true, &mut search, tested).await?;
-        let trials = &mut tested.report.trials;
-        trials.changing += finished.runs.len();
-        trials.pruned += search.pruned() as usize;
+        let n_known = search.standing().causes.len();
+        self.enter(stage, search.standing().unproven, tested);
+        let finished = self.run(None, true, search, tested).await?;
+        tested.report.trials.changing += finished.runs.len();
         tested.stopped = finished.stopped;
-        for cause in search.standing().causes {
+        tested.found.known.extend(search.candidates().iter().cloned());
+        for cause in search.standing().causes.into_iter().skip(n_known) {
             let perturbations = search.perturbations(&cause.witness);
             self.add(perturbations, &cause, &finished.runs, tested).await?;
         }
         Ok(())
+    }
+
+    /// Says what comes next, and of how many sets or perturbations.
+    fn enter(&self, stage: Stage, n_to_try: usize, tested: &Tested) {
+        let test = tested.test.name.clone();
+        self.session.events().emit(Event::StageStarted { test, stage, n_to_try });
     }
 
     pub(super) async fn run(
@@ -251,11 +339,11 @@ impl Explorer<'_> {
         targets: Option<&Targets>,
         tolerant: bool,
         search: &mut dyn Search,
-        tested: &mut Tested<'_>,
+        tested: &mut Tested,
     ) -> Result<Searched, EngineError> {
         let mut phase = Phase {
             session: self.session,
-            test: tested.test,
+            test: &tested.test,
             targets,
             tolerant,
             must_fail: tested.must_fail,
@@ -289,13 +377,13 @@ impl Explorer<'_> {
         perturbations: Vec<Perturbation>,
         cause: &Cause,
         runs: &[Run],
-        tested: &mut Tested<'_>,
+        tested: &mut Tested,
     ) -> Result<(), EngineError> {
         let run = failing_run(&perturbations, runs);
         let mut defect =
             Defect { perturbations, minimal: cause.proof == Proof::Minimal, ..Defect::default() };
         if let Some((run, signature)) = run {
-            defect.signature = Some(told(signature, tested.test.within));
+            defect.signature = Some(describe_failure(signature, tested.test.within));
             let perturbed = run.perturbed.as_deref();
             let invariants = perturbed.map(|p| p.invariants.as_slice()).unwrap_or_default();
             defect.invariant = invariants.iter().any(|result| result.failure.is_some());
@@ -371,7 +459,11 @@ fn empty(test: &TestCase) -> TestReport {
         seen: 0,
         unstable: 0,
         candidates: Default::default(),
+        tally: Tally::default(),
+        skipped: Vec::new(),
+        sets: Vec::new(),
         defects: Vec::new(),
+        findings: Vec::new(),
         unresolved: Vec::new(),
         missed: Vec::new(),
         flaky: None,

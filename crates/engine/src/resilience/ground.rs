@@ -6,7 +6,7 @@ use faultscope_model::application::{Delivery, Resilience};
 use faultscope_model::perturbation::{Event, Kind, Perturbation, TargetId, masked_operation};
 use faultscope_model::rule::{Effect, Occurrence, Rule, Selector};
 use faultscope_model::run::CallSeen;
-use faultscope_model::{Application, Span};
+use faultscope_model::{Application, ServiceName, Span};
 use faultscope_search::resilience::{Candidate, Scope, SeenCall, Targets};
 
 use super::ResilienceOptions;
@@ -70,7 +70,7 @@ impl Ground {
             // All calls are repeatable and all services persistent in the events: here each comes once.
             if *kind == Kind::Duplicate && again.contains_key(target) {
                 places.push(candidate.clone());
-                let possible = |kind: &Kind| bears(*kind, span, &calls, application, options);
+                let possible = |kind: &Kind| is_possible(*kind, span, &calls, application, options);
                 let kinds = options.kinds.iter().filter(|kind| possible(kind));
                 let with = |kind: &Kind| Candidate {
                     perturbation: Perturbation { kind: *kind, target: target.clone() },
@@ -79,8 +79,43 @@ impl Ground {
                 targets.candidates.extend(kinds.map(with));
             }
         }
+        for (kind, service) in whole_services(application, options, first, second, &calls) {
+            let place = targets.actors.iter().position(|actor| actor == service.as_str());
+            let actor = place.unwrap_or_else(|| {
+                targets.actors.push(service.to_string());
+                targets.actors.len() - 1
+            });
+            let perturbation = Perturbation { kind, target: TargetId::whole(service.as_str()) };
+            let turn = targets.add_turn(actor);
+            let (from, message) = (String::new(), String::new());
+            targets.candidates.push(Candidate { perturbation, from, message, actor, turn });
+        }
         Self { targets, places, unstable, seen }
     }
+}
+
+/// Services that can be away or restarted before the test: those that others are connected to by then, and those that
+/// no restart after a call reaches.
+fn whole_services(
+    application: &Application,
+    options: &ResilienceOptions,
+    first: &TrialTrace,
+    second: &TrialTrace,
+    calls: &HashMap<TargetId, &Span>,
+) -> Vec<(Kind, ServiceName)> {
+    let mut whole = Vec::new();
+    if options.kinds.contains(&Kind::Outage) {
+        let connected = first.connected.intersection(&second.connected);
+        whole.extend(connected.map(|service| (Kind::Outage, service.clone())));
+    }
+    if options.kinds.contains(&Kind::Restart) && !first.spans.is_empty() {
+        let is_called = |name: &ServiceName| calls.values().any(|span| span.callee == *name);
+        let fits =
+            |name: &ServiceName, keeps: bool| options.all_restarts && !keeps || (keeps && !is_called(name));
+        let services = application.services.iter().filter(|(name, service)| fits(name, service.persistent));
+        whole.extend(services.map(|(name, _)| (Kind::Restart, name.clone())));
+    }
+    whole
 }
 
 /// The first attempt at each call that the test led to.
@@ -143,7 +178,7 @@ fn shifted(event: &Event, by: u64) -> Event {
 }
 
 /// Whether a neutral perturbation makes sense for a call.
-fn bears(
+fn is_possible(
     kind: Kind,
     span: &Span,
     calls: &HashMap<TargetId, &Span>,
@@ -157,7 +192,7 @@ fn bears(
             Some(Delivery::AtMostOnce) => false,
             None => options.all_deliveries || IDEMPOTENT.contains(&span.method.as_str()) || has_key(span),
         },
-        Kind::Restart => service.is_some_and(|service| service.persistent),
+        Kind::Restart => service.is_some_and(|service| service.persistent || options.all_restarts),
         Kind::Delay => true,
         Kind::Reorder => calls.values().any(|other| can_overtake(other, span)),
         // A retry must be left, which only a trial with an error shows.
@@ -188,6 +223,9 @@ pub(super) fn rules(perturbations: &[Perturbation], resilience: &Resilience) -> 
     let rule = |(id, perturbation): (u32, &Perturbation)| {
         // What a retry is to get past is done to the first attempt only.
         let (effect, occurrence) = match perturbation.kind {
+            // Not done to a call, but to a service before the test.
+            _ if perturbation.target.is_whole() => (Effect::Mark, Occurrence::Every),
+            Kind::Outage => (Effect::Mark, Occurrence::Every),
             Kind::Duplicate => (Effect::Duplicate, Occurrence::Every),
             Kind::Restart => (Effect::RestartAfter, Occurrence::Every),
             Kind::Delay => {
@@ -227,7 +265,7 @@ pub(super) fn seen_calls(calls: &[CallSeen]) -> Vec<SeenCall> {
 pub(super) fn nothing(seen: &TrialTrace, kinds: &[Kind]) -> Option<&'static str> {
     let for_messages = kinds.iter().any(|kind| matches!(kind, Kind::Duplicate | Kind::Restart));
     if seen.spans.is_empty() && seen.messages.is_empty() {
-        Some("no call came through the mesh, and the test's process told of no message")
+        Some("no call came through the mesh, and the test's process reported no message")
     } else if seen.spans.is_empty() && !for_messages {
         Some("messages of actors know only duplicate and restart")
     } else {

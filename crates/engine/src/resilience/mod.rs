@@ -1,5 +1,6 @@
 //! Resilience as a campaign: existing tests, perturbed; every defect found, each minimal (paper 2, and beyond).
 
+mod answers;
 mod baseline;
 mod confirm;
 mod explore;
@@ -10,10 +11,12 @@ mod options;
 mod phase;
 mod report;
 mod shown;
+mod tally;
 mod trace;
 
 pub use options::{ResilienceOptions, Strategy};
 pub use report::{Defect, Flaky, ResilienceReport, TestReport, TraceStep, Trials, UnresolvedTrials, Verdict};
+pub use tally::{Finding, SetsTried, SkipReason, Skipped, Tally};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +36,7 @@ use crate::session::Session;
 use explore::Explorer;
 use notes::Known;
 
-/// Finds out which perturbations the tests of a session's application do not bear.
+/// Finds out which perturbations the tests of a session's application do not tolerate.
 pub async fn resilience(
     session: &Arc<Session>,
     options: &ResilienceOptions,
@@ -43,7 +46,10 @@ pub async fn resilience(
     let budget = Budget { trials: options.most_trials, time: options.most_time };
     let mut driver = Driver::open(session, &Foundations::new(session, options), budget, stop)?;
     let (tests, warnings) = explore(&mut driver, options).await?;
+    let mut tally = Tally::default();
+    tests.iter().for_each(|test| tally += test.tally);
     let report = ResilienceReport {
+        tally,
         campaign: session.id().to_string(),
         application: session.application().name.clone(),
         strategy: options.strategy,
@@ -81,16 +87,36 @@ async fn explore(
             names.iter().filter(|name| seen.insert(*name)).filter_map(|name| test_named(all, name)).collect()
         }
     };
-    let mut reports = Vec::new();
+    let mut explored = Vec::new();
+    let mut is_cut_short = false;
     for test in &chosen {
-        let report = explorer.explore(test).await?;
-        let ended = matches!(report.verdict, Verdict::Stopped | Verdict::OutOfBudget);
-        reports.push(report);
-        if ended {
-            return Ok((reports, Vec::new()));
+        let tested = explorer.explore(test).await?;
+        is_cut_short = matches!(tested.report.verdict, Verdict::Stopped | Verdict::OutOfBudget);
+        explored.push(tested);
+        if is_cut_short {
+            break;
         }
     }
-    // Other tests may bear out what the chosen ones do not.
+    if !is_cut_short {
+        // Larger sets are many and seldom find anything, so every test has its single ones first.
+        let most = options.most_together.max(if options.larger_with_rest { 2 } else { 1 });
+        let is_extra = options.most_together < most;
+        let trials = explored.iter().map(|tested| tested.report.trials.all()).sum();
+        if explored.iter().any(|tested| tested.report.trials.all() > tested.report.trials.baseline) {
+            session.events().emit(Event::SinglesDone { trials, most });
+        }
+        for tested in explored.iter_mut().filter(|_| most > 1) {
+            explorer.explore_larger(most, is_extra, tested).await?;
+            if tested.stopped.is_some() {
+                break;
+            }
+        }
+    }
+    let reports: Vec<TestReport> = explored.into_iter().map(|tested| explorer.finish(tested)).collect();
+    if is_cut_short {
+        return Ok((reports, Vec::new()));
+    }
+    // Other tests may exercise what the chosen ones do not.
     let warnings =
         if options.tests.is_empty() { explorer.known.warnings(session.application()) } else { Vec::new() };
     Ok((reports, warnings))

@@ -1,14 +1,16 @@
-//! What people should know about a campaign beside its defects: what was left alone, what the file declares
-//! and no test bears out.
+//! What people should know about a campaign beside its defects: what was skipped, and what the file declares and
+//! no test exercises.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use faultscope_model::perturbation::{Kind, masked_operation};
+use faultscope_model::span::Wire;
 use faultscope_model::units::count;
 use faultscope_model::{Application, ServiceName, Span};
 
 use super::ResilienceOptions;
 use super::ground::{IDEMPOTENT, has_key, named};
+use super::tally::{SkipReason, Skipped};
 use crate::drive::TrialTrace;
 
 /// Operations that are named one by one.
@@ -41,7 +43,7 @@ impl Known {
         self.unused = Some(unused);
     }
 
-    /// What no test bore out.
+    /// What no test exercised.
     pub(super) fn warnings(&self, application: &Application) -> Vec<String> {
         let Some(unused) = &self.unused else { return Vec::new() };
         let mut warnings = Vec::new();
@@ -60,58 +62,74 @@ impl Known {
     }
 }
 
-/// What was seen and left alone, and why.
-pub(super) fn left_alone(
+/// Calls, connections and services that were seen, or declared, and cannot be perturbed as they are.
+pub(super) fn list_skipped(
     application: &Application,
     options: &ResilienceOptions,
     seen: &TrialTrace,
-) -> Vec<String> {
-    let mut notes = Vec::new();
+    n_unstable: usize,
+) -> Vec<Skipped> {
+    let calls = named(&seen.spans);
+    let operation = |span: &Span| format!("{} {}", span.callee, masked_operation(&span.method, &span.path));
+    let mut skipped = Vec::new();
+    let mut skip = |why: SkipReason, names: Vec<String>, number: usize| {
+        if number > 0 {
+            let names: BTreeSet<String> = names.into_iter().collect();
+            skipped.push(Skipped { why, number, names: names.into_iter().take(MOST_NAMED).collect() });
+        }
+    };
     if options.kinds.contains(&Kind::Duplicate) && !options.all_deliveries {
-        let undeclared = |span: &&Span| {
+        let undeclared = |span: &&&Span| {
             let service = application.services.get(&span.callee);
             service.is_some_and(|service| service.delivery_of(&span.method, &span.path).is_none())
                 && !IDEMPOTENT.contains(&span.method.as_str())
                 && !has_key(span)
         };
-        let calls: Vec<&Span> = named(&seen.spans).into_values().filter(undeclared).collect();
-        let names: BTreeSet<String> = calls
-            .iter()
-            .map(|span| format!("{} {}", span.callee, masked_operation(&span.method, &span.path)))
-            .collect();
-        if !names.is_empty() {
-            let more = if names.len() > MOST_NAMED { ", ..." } else { "" };
-            let first: Vec<&str> = names.iter().take(MOST_NAMED).map(String::as_str).collect();
-            let was = if calls.len() == 1 { "was" } else { "were" };
-            notes.push(format!(
-                "{} {was} not repeated, since no `delivery` is declared: {}{more} (--all-deliveries repeats all)",
-                count(calls.len(), "call"),
-                first.join(", ")
-            ));
-        }
+        let names: Vec<String> = calls.values().filter(undeclared).map(|span| operation(span)).collect();
+        let number = names.len();
+        skip(SkipReason::NoDelivery, names, number);
     }
-    let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
-    for span in &seen.spans {
-        if span.target.as_ref().is_some_and(|target| target.service_of_origin().is_some()) {
-            *unknown.entry(span.caller.service.to_string()).or_default() += 1;
-        }
+    // A test of actors has no calls at all, and what it does not call says nothing.
+    let has_calls = !seen.spans.is_empty();
+    if options.kinds.contains(&Kind::Restart) && !options.all_restarts && has_calls {
+        // After each of its calls, or before the test where it has none that are seen.
+        let n_restarts =
+            |name: &ServiceName| calls.values().filter(|span| span.callee == *name).count().max(1);
+        let loses = application.services.iter().filter(|(_, service)| !service.persistent);
+        let names: Vec<&ServiceName> = loses.map(|(name, _)| name).collect();
+        let number = names.iter().map(|name| n_restarts(name)).sum();
+        skip(SkipReason::NotDurable, names.into_iter().map(ToString::to_string).collect(), number);
     }
-    for (service, calls) in unknown {
-        let calls = count(calls, "call");
-        notes.push(format!(
-            "{calls} of unknown cause left alone: made by {service} without trace context, in the handling of \
-             no request or of several"
-        ));
+    let is_connection = |span: &&Span| matches!(span.wire, Wire::Tcp | Wire::Tls);
+    let mut called: BTreeSet<&ServiceName> = seen.spans.iter().map(|span| &span.callee).collect();
+    let mut names: Vec<String> =
+        seen.spans.iter().filter(is_connection).map(|span| span.callee.to_string()).collect();
+    // One that is still open has not been recorded yet.
+    names.extend(seen.connected.iter().filter(|name| !called.contains(name)).map(ToString::to_string));
+    let number = names.len();
+    skip(SkipReason::NotHttp, names, number);
+    called.extend(&seen.connected);
+    if has_calls {
+        let silent = application.services.keys().filter(|name| !called.contains(name));
+        let names: Vec<String> = silent.map(ToString::to_string).collect();
+        let number = names.len();
+        skip(SkipReason::NoCalls, names, number);
     }
-    notes
+    let unknown = |span: &&Span| span.target.as_ref().is_some_and(|t| t.service_of_origin().is_some());
+    let callers = seen.spans.iter().filter(unknown).map(|span| span.caller.service.to_string());
+    let names: Vec<String> = callers.collect();
+    let number = names.len();
+    skip(SkipReason::UnknownCause, names, number);
+    skip(SkipReason::Unstable, Vec::new(), n_unstable);
+    skipped
 }
 
 /// That failures were taken as honest.
 pub(super) fn honest(trials: usize) -> Option<String> {
     (trials > 0).then(|| {
         format!(
-            "{} failed after a request of the test itself was answered with an error (status 500 and above), \
-             which is honest and no defect; `degraded: \"\"` at the test makes it one",
+            "{} counted as degraded because a request of the test itself was answered with an error (status 500 and \
+             above); write `degraded: \"\"` at the test to count this as a defect",
             count(trials, "trial")
         )
     })
@@ -132,7 +150,8 @@ mod tests {
     #[test]
     fn what_is_declared_and_never_seen_and_what_is_left_alone_is_told() {
         let text = "name: x\nservices:\n  stock:\n    command: [s]\n    ports: [80]\n    durable: [dta]\n    \
-                    delivery: { 'POST /takee': at-least-once, 'POST /pay': at-least-once }\n";
+                    delivery: { 'POST /takee': at-least-once, 'POST /pay': at-least-once }\n  audit:\n    \
+                    command: [a]\n";
         let application = Application::read_alone(text, "x.yaml").unwrap();
         let of =
             |method: &str, path: &str| call(method, path, TargetId::root().call("stock", method, path, 1));
@@ -148,11 +167,24 @@ mod tests {
         assert!(warnings[0].contains("`POST /takee`") && warnings[1].contains("`dta`"), "{warnings:?}");
         known.learn(&application, &TrialTrace::default());
         assert_eq!(known.warnings(&application).len(), 1, "another test kept something there");
-        let notes = left_alone(&application, &ResilienceOptions::default(), &seen);
-        assert_eq!(notes.len(), 2, "{notes:?}");
-        assert!(notes[0].starts_with("1 call was not repeated") && notes[0].contains("stock POST /take ("));
-        assert!(notes[1].starts_with("1 call of unknown cause"), "{notes:?}");
+        let connection = Span { wire: Wire::Tcp, callee: "redis".parse().unwrap(), ..sample::span() };
+        let spans = seen.spans.into_iter().chain([connection]).collect();
+        let seen = TrialTrace { spans, ..TrialTrace::default() };
+        let skipped = |options: &ResilienceOptions| -> Vec<(SkipReason, usize, String)> {
+            let all = list_skipped(&application, options, &seen, 2);
+            all.into_iter().map(|s| (s.why, s.number, s.names.join(","))).collect()
+        };
+        let wanted = [
+            (SkipReason::NoDelivery, 1, "stock POST /take"),
+            (SkipReason::NotDurable, 1, "audit"),
+            (SkipReason::NotHttp, 1, "redis"),
+            (SkipReason::NoCalls, 1, "audit"),
+            (SkipReason::UnknownCause, 1, "test"),
+            (SkipReason::Unstable, 2, ""),
+        ];
+        let wanted = wanted.map(|(why, number, names)| (why, number, names.to_owned()));
+        assert_eq!(skipped(&ResilienceOptions::default()), wanted);
         let all = ResilienceOptions { all_deliveries: true, ..ResilienceOptions::default() };
-        assert_eq!(left_alone(&application, &all, &seen).len(), 1);
+        assert_eq!(skipped(&all), wanted[1..]);
     }
 }

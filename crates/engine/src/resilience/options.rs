@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A command is given at least so long when it is perturbed.
 const LEAST_LIMIT: Duration = Duration::from_secs(30);
 
-/// How the next trials are chosen, for perturbations that a correct system bears all at once.
+/// How the next trials are chosen, for perturbations that a correct system tolerates all at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
@@ -48,8 +48,13 @@ pub struct ResilienceOptions {
     pub strategy: Strategy,
     /// Repeat every request whose operation the file does not call at-most-once.
     pub all_deliveries: bool,
+    /// Restart services that do not say that they keep their state, too.
+    pub all_restarts: bool,
     /// How many perturbations that may change an answer are tried together, at most.
     pub most_together: usize,
+    /// Whether pairs of them are tried with what is left of the budget, whatever is tried together otherwise.
+    #[serde(skip)]
+    pub larger_with_rest: bool,
     /// How long a perturbed test may take; as long as its unperturbed runs suggest when none.
     #[serde(with = "faultscope_model::units::duration::option")]
     pub within: Option<Duration>,
@@ -64,8 +69,15 @@ pub struct ResilienceOptions {
 impl ResilienceOptions {
     /// The kinds that are tried where nothing else is asked for: delays, time-outs and cut answers take long
     /// or depend on limits that only the application knows.
-    pub const USUAL: [Kind; 6] =
-        [Kind::Duplicate, Kind::Restart, Kind::Reorder, Kind::ErrorFirst, Kind::LostAnswer, Kind::Error];
+    pub const USUAL: [Kind; 7] = [
+        Kind::Duplicate,
+        Kind::Restart,
+        Kind::Reorder,
+        Kind::ErrorFirst,
+        Kind::Outage,
+        Kind::LostAnswer,
+        Kind::Error,
+    ];
 
     /// How long a perturbed test may take, given how long it took unperturbed. A command that hangs is found
     /// out long before the test's own limit; steps end by themselves.
@@ -85,7 +97,9 @@ impl Default for ResilienceOptions {
             kinds: Self::USUAL.to_vec(),
             strategy: Strategy::default(),
             all_deliveries: false,
-            most_together: 2,
+            all_restarts: false,
+            most_together: 1,
+            larger_with_rest: false,
             within: None,
             most_time: None,
             most_trials: None,

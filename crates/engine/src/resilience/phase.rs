@@ -10,15 +10,17 @@ use faultscope_model::{DeltaSet, NotApplied, Outcome, Span, TrialId};
 use faultscope_search::Search;
 use faultscope_search::resilience::{Clues, Targets};
 
-use super::confirm::borne;
+use super::answers::different_answers;
+use super::confirm::tolerated;
 use super::ground::{rules, seen_calls};
+use super::tally::{Finding, Shown, ShownWith};
 use crate::drive::{PerturbedTests, calls_of};
 use crate::driver::Meaning;
 use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::{FinishedTrial, TrialRequest};
 
-/// Up to so many perturbations the messages of a failing run are kept.
+/// With more perturbations than this nobody reads the messages of a failing run, so they are not kept.
 const FEW: usize = 4;
 
 /// What the sets of one search stand for.
@@ -48,7 +50,13 @@ pub(super) struct Found {
     /// What a run had alone.
     pub(super) alone: BTreeSet<Perturbation>,
     /// What a run passed with.
-    pub(super) bore: BTreeSet<Perturbation>,
+    pub(super) tolerated: BTreeSet<Perturbation>,
+    /// What the test showed with each, in the smallest trial.
+    pub(super) shown: BTreeMap<Perturbation, ShownWith>,
+    /// Everything that a search could try.
+    pub(super) known: BTreeSet<Perturbation>,
+    /// What was noticed beside defects, by call.
+    pub(super) findings: BTreeMap<TargetId, Finding>,
     /// Calls that were tried again after an error.
     pub(super) retried: BTreeSet<TargetId>,
     /// Trials that failed after the test itself was told of an error, which is good enough.
@@ -86,11 +94,22 @@ impl Meaning for Phase<'_> {
                 self.found.retried.insert(asked.target.clone());
             }
         }
+        if let Some(shown) = Shown::of_run(&run.outcome, perturbed) {
+            let carried: Vec<&Perturbation> =
+                perturbed.asked.iter().filter(|asked| !missed.contains(asked)).collect();
+            for perturbation in &carried {
+                self.found.note_shown(perturbation, carried.len(), shown);
+            }
+        }
+        for finding in different_answers(&perturbed.asked, &trace.spans, &run.id) {
+            let Finding::AnswerDiffers { target, .. } = &finding;
+            self.found.findings.entry(target.clone()).or_insert(finding);
+        }
         if let [only] = perturbed.asked.as_slice() {
             self.found.alone.insert(only.clone());
         }
         if run.outcome == Outcome::Pass {
-            self.found.bore.extend(borne(&perturbed.asked).iter().cloned());
+            self.found.tolerated.extend(tolerated(&perturbed.asked).iter().cloned());
         }
         let is_command = !matches!(self.test.body, TestBody::Steps(_));
         if perturbed.degraded && is_command && self.test.degraded.is_none() {

@@ -11,6 +11,7 @@ use faultscope_model::units::count;
 use serde::{Deserialize, Serialize};
 
 use super::Strategy;
+use super::tally::{Finding, SetsTried, Skipped, Tally};
 use crate::driver::Ended;
 
 /// What a resilience campaign found.
@@ -26,9 +27,12 @@ pub struct ResilienceReport {
     pub seed: u64,
     /// How it ended; the same words as for each test.
     pub verdict: Verdict,
+    /// What became of the perturbations of all tests.
+    #[serde(default)]
+    pub tally: Tally,
     /// Test by test.
     pub tests: Vec<TestReport>,
-    /// What the file declares and no test bears out.
+    /// What the file declares and no test exercises.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// How long it took.
@@ -36,11 +40,11 @@ pub struct ResilienceReport {
     pub took: Duration,
 }
 
-/// How a test bore its perturbations.
+/// How a test took its perturbations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Verdict {
-    /// It passed with everything that was done to it.
+    /// No perturbation breaks it; the tally says how many were carried out, and how the test took them.
     Clean,
     /// Some perturbations make it fail.
     Defects,
@@ -93,8 +97,20 @@ pub struct TestReport {
     pub unstable: usize,
     /// How many neutral perturbations there are of each kind.
     pub candidates: BTreeMap<Kind, usize>,
+    /// What became of all perturbations.
+    #[serde(default)]
+    pub tally: Tally,
+    /// What was not tried, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
+    /// How far sets of perturbations that may change an answer were tried, by size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<SetsTried>,
     /// What makes it fail.
     pub defects: Vec<Defect>,
+    /// What was noticed and breaks nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
     /// Why trials could not be judged, and how many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<UnresolvedTrials>,
@@ -226,16 +242,9 @@ impl ResilienceReport {
         let defects = count(defects, "defect");
         let of = count(self.tests.len(), "test");
         match &self.verdict {
-            Verdict::Clean => {
-                let missed: usize = self.tests.iter().map(|test| test.missed.len()).sum();
-                let but = match missed {
-                    0 => String::new(),
-                    n => format!("; {} could not be carried out", count(n, "perturbation")),
-                };
-                format!("{of} passed with everything that was done{but}")
-            }
+            Verdict::Clean => format!("no defect found in {of}: {}", self.tally),
             Verdict::NothingToPerturb => "there is nothing that could be perturbed".into(),
-            Verdict::Defects => format!("{defects} in {of}"),
+            Verdict::Defects => format!("{defects} in {of}: {}", self.tally),
             Verdict::FailsAlready => "a test fails without any perturbation".into(),
             Verdict::Unresolved { reason } => reason.to_string(),
             Verdict::Stopped => format!("stopped: {defects} so far"),

@@ -33,12 +33,12 @@ pub(super) fn failing_run<'r>(
     Some((best.2, best.3))
 }
 
-/// How a run failed, as it is told: one that took too long says how long it was given.
-pub(super) fn told(signature: &Signature, within: Duration) -> Signature {
-    let mut told = signature.clone();
-    if told.ending == Ending::TimedOut {
-        let said = format!("did not end within {}\n{}", show_duration(within), told.message);
-        told.message = said.trim_end().to_owned();
+/// How a run failed, as reports have it: one that took too long says how long it was given.
+pub(super) fn describe_failure(signature: &Signature, within: Duration) -> Signature {
+    let mut described = signature.clone();
+    if described.ending == Ending::TimedOut {
+        let said = format!("did not end within {}\n{}", show_duration(within), described.message);
+        described.message = said.trim_end().to_owned();
     }
-    told
+    described
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use faultscope_mesh::{MeshReports, MeshSlot};
 use faultscope_model::outcome::TestResult;
-use faultscope_model::run::Perturbed;
+use faultscope_model::run::{InstanceExit, Perturbed};
 use faultscope_model::{Application, Circumstance, Outcome, TrialId};
 use tokio_util::sync::CancellationToken;
 
@@ -92,6 +92,8 @@ pub struct JudgeFacts<'a> {
     pub(crate) circumstance: &'a Circumstance,
     pub(crate) reports: &'a MeshReports,
     pub(crate) driven: &'a Driven,
+    /// Instances that ended by themselves.
+    pub(crate) exits: &'a [InstanceExit],
 }
 
 /// An outcome, with details if calls were perturbed.

@@ -192,6 +192,7 @@ impl Session {
             circumstance: &request.circumstance,
             reports: &reports,
             driven: &driven,
+            exits: &evidence.exits,
         };
         let Refined { outcome, perturbed } = request.drive.refine(&facts, judged);
         evidence.tests = driven.tests;

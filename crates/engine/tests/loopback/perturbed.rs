@@ -3,8 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
-use faultscope_engine::resilience::{self, Defect, ResilienceOptions, TestReport, Verdict};
+use faultscope_engine::resilience::{
+    self, Defect, ResilienceOptions, SetsTried, SkipReason, Tally, TestReport, Verdict,
+};
+use faultscope_engine::views::{describe_finding, describe_sets, describe_verdict};
 use faultscope_model::CampaignKind;
+use faultscope_model::event::Event;
 use faultscope_model::perturbation::Kind;
 use faultscope_platform::loopback::{Call, Loopback, Test};
 use tokio::sync::{Barrier, Notify};
@@ -156,6 +160,93 @@ tests: [ { name: order, run: [both] } ]
     assert_eq!(said, "order: exit code 1: the order is ba");
 }
 
+#[tokio::test]
+async fn a_verdict_says_what_was_done_and_what_was_not() {
+    // The shop hands every error on, so the test fails with each of them, and that is accepted.
+    let report = shop(&REPAIRED).resilience(kinds(&[Kind::Error, Kind::Restart])).await;
+    let test = &report.tests[0];
+    assert_eq!(report.verdict, Verdict::Clean, "{report:#?}");
+    let Tally { passed, degraded, broke: 0, unclear: 0, not_applied: 0, never_tried } = test.tally else {
+        panic!("{:?}", test.tally)
+    };
+    assert_eq!((degraded, test.tally.carried_out()), (4, passed + degraded), "four calls between services");
+    assert!(passed >= 4, "restarts are borne: {:?}", test.tally);
+    let restarts = test.skipped.iter().find(|skipped| skipped.why == SkipReason::NotDurable).unwrap();
+    assert_eq!((restarts.number, restarts.names.join(" ")), (2, "shop".into()), "it keeps nothing");
+    assert_eq!(never_tried, 2);
+    let wanted = format!(
+        "no defect found in 1 test: {} perturbations carried out ({passed} passed, 4 degraded), 2 never tried",
+        passed + 4
+    );
+    assert_eq!(report.summary(), wanted);
+    assert_eq!(report.tally, test.tally);
+
+    let report = shop(&REPAIRED).resilience(kinds(&[Kind::Error])).await;
+    let said = describe_verdict(&report.tests[0]);
+    assert!(said.starts_with("no defect found, but every perturbation degraded the test: 4 "), "{said}");
+}
+
+#[tokio::test]
+async fn what_was_not_tried_for_want_of_budget_is_counted() {
+    let options = ResilienceOptions { most_trials: Some(2), ..kinds(&[Kind::Error]) };
+    let report = shop(&REPAIRED).resilience(options).await;
+    let test = &report.tests[0];
+    assert_eq!((test.verdict.clone(), test.tally.carried_out()), (Verdict::OutOfBudget, 2), "{test:#?}");
+    let left = test.skipped.iter().find(|skipped| skipped.why == SkipReason::OutOfBudget).unwrap();
+    assert_eq!(left.number, 2);
+    assert_eq!(describe_sets(&test.sets).as_deref(), Some("2 of 4 single perturbations tried"));
+}
+
+#[tokio::test]
+async fn single_perturbations_come_first_and_pairs_when_they_are_asked_for() {
+    let singles = |bed: &Bed| {
+        let done = |event: &Event| matches!(event, Event::SinglesDone { .. });
+        bed.events().into_iter().find(done).expect("it says when all single ones are done")
+    };
+    let bed = shop(&REPAIRED);
+    let report = bed.resilience(kinds(&[Kind::Error])).await;
+    let trials = report.tests[0].trials.all();
+    assert_eq!(singles(&bed), Event::SinglesDone { trials, most: 1 });
+    assert_eq!(report.tests[0].sets, [SetsTried { size: 1, tried: 4, pruned: 0, left: 0 }]);
+
+    let bed = shop(&REPAIRED);
+    let options = ResilienceOptions { most_together: 2, ..kinds(&[Kind::Error]) };
+    let report = bed.resilience(options).await;
+    assert_eq!(singles(&bed), Event::SinglesDone { trials, most: 2 });
+    let [single, pairs] = report.tests[0].sets[..] else { panic!("{:?}", report.tests[0].sets) };
+    assert_eq!((single.tried, single.left, pairs.left), (4, 0, 0));
+    assert!(pairs.tried + pairs.pruned > 0, "{pairs:?}");
+
+    // With what is left of a budget: enough for the single ones and one pair at most.
+    let bed = shop(&REPAIRED);
+    let options = ResilienceOptions {
+        most_trials: Some(single.tried + pairs.tried.saturating_sub(1)),
+        larger_with_rest: true,
+        ..kinds(&[Kind::Error])
+    };
+    let report = bed.resilience(options).await;
+    assert_eq!(report.verdict, Verdict::Clean, "the single ones are done: {report:#?}");
+}
+
+#[tokio::test]
+async fn a_second_answer_that_differs_is_a_finding_and_no_defect() {
+    // The test does not look at how many are left, so that only the answers show it.
+    let steps = as_command("http: { post: \"http://shop/buy\", json: { id: order-a } }");
+    let lenient = [("expect: { body: \"10|9\" }", "expect: { status: 200 }")];
+    let report =
+        shop_with(&changed(&steps, &lenient), platform()).resilience(kinds(&[Kind::Duplicate])).await;
+    assert_eq!((report.verdict.clone(), defects(&report)), (Verdict::Clean, vec![]), "{report:#?}");
+    let [finding] = &report.tests[0].findings[..] else { panic!("{:?}", report.tests[0].findings) };
+    assert_eq!(
+        describe_finding(finding),
+        "shop POST /buy > stock POST /take arrived twice and was answered differently: the whole body"
+    );
+    let careful = [("STOCK: \"\"", "STOCK: careful")];
+    let report =
+        shop_with(&changed(&steps, &careful), platform()).resilience(kinds(&[Kind::Duplicate])).await;
+    assert!(report.tests[0].findings.is_empty(), "{:?}", report.tests[0].findings);
+}
+
 async fn buy(test: Test) -> Result<(), String> {
     let answer = test.client().post("http://shop/buy", r#"{"id":"order-a"}"#).await;
     let answer = answer.map_err(|error| error.to_string())?;
@@ -171,7 +262,10 @@ async fn a_command_that_got_an_error_is_degraded() {
     let report = shop_with(&changed(&command, &REPAIRED), platform()).resilience(options()).await;
     assert_eq!(report.verdict, Verdict::Clean, "{report:#?}");
     let notes = report.tests[0].notes.join("\n");
-    assert!(notes.contains("which is honest") && notes.contains("shop POST /buy"), "{notes}");
+    assert!(notes.contains("answered with an error"), "{notes}");
+    let skipped = &report.tests[0].skipped;
+    let not_repeated = skipped.iter().find(|skipped| skipped.why == SkipReason::NoDelivery).unwrap();
+    assert_eq!(not_repeated.names, ["shop POST /buy"], "{skipped:?}");
     assert_eq!(report.warnings, ["`durable` of stock: no test led to anything being kept in `data/`"]);
 
     let strict = as_command("run: [buy]\n    degraded: \"\"");

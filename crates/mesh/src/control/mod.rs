@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::span::Span;
-use faultscope_model::wiring::{Endpoint, ListenerSpec, Wiring};
+use faultscope_model::wiring::{Endpoint, ListenerSpec, OutageMode, Wiring};
 use faultscope_model::{InstanceId, NotApplied, RestartError, ServiceName, SpanId, TraceId};
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
@@ -34,7 +34,7 @@ pub struct SidecarListener {
 }
 
 /// The version of the frames; both ends must have the same.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// The longest frame: a span with bounded headers and bodies stays far below.
 const LONGEST_FRAME: usize = 4 * 1024 * 1024;
 /// Frames that wait to be written.
@@ -47,7 +47,7 @@ enum ToSidecar {
     /// A new trial begins.
     Wire { trial: u64, wiring: Box<Wiring>, listeners: Vec<SidecarListener> },
     /// The endpoints have changed within the trial.
-    Endpoints { endpoints: BTreeMap<ServiceName, Vec<Endpoint>> },
+    Endpoints { endpoints: BTreeMap<ServiceName, Vec<Endpoint>>, outages: BTreeMap<ServiceName, OutageMode> },
     /// The rules that take effect on a counted call.
     Effective { ask: u64, rules: Vec<usize>, target: Option<TargetId> },
     /// A held call may go, or a begun handling is known.

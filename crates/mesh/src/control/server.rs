@@ -78,7 +78,8 @@ async fn tell_scenes(slot: &MeshSlot, frames: &mpsc::Sender<ToSidecar>, listener
         let scene = slot.scene();
         let frame = match &told {
             Some(before) if Arc::ptr_eq(&before.trial, &scene.trial) => {
-                ToSidecar::Endpoints { endpoints: scene.wiring.endpoints.clone() }
+                let (endpoints, outages) = (scene.wiring.endpoints.clone(), scene.outages.clone());
+                ToSidecar::Endpoints { endpoints, outages }
             }
             _ => ToSidecar::Wire {
                 trial: scene.trial.number(),

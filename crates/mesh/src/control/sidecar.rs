@@ -98,7 +98,10 @@ async fn obey<R: AsyncRead + Unpin>(
                     Err(error) => line.tell(ToTool::Failed { reason: error.to_string() }),
                 }
             }
-            Some(ToSidecar::Endpoints { endpoints }) => slot.set_endpoints(endpoints),
+            Some(ToSidecar::Endpoints { endpoints, outages }) => {
+                slot.set_endpoints(endpoints);
+                slot.set_outages(outages);
+            }
             Some(ToSidecar::Reset) => slot.reset_connections().await,
             _ => {}
         }

@@ -10,6 +10,7 @@ mod http1;
 mod http2;
 mod kit;
 mod links;
+mod outage;
 mod rules;
 mod slot;
 mod targets;

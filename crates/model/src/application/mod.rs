@@ -22,7 +22,7 @@ pub use placeholders::{fill_placeholders, placeholders};
 pub use planning::{Expansion, PlanError, Unreachable};
 pub(crate) use read::nearest_hint;
 pub use read::{Loader, SpecError, nearest};
-pub use resilience::{Delivery, Resilience};
+pub use resilience::{Delivery, Outage, Resilience};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use super::read::{Reader, SpecError, one_line_regex};
 use super::{Service, TestBody, TestCase};
 use crate::operation::OperationPattern;
 use crate::units;
+use crate::wiring::OutageMode;
 
 /// How often a request of an operation may be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +40,29 @@ pub struct Resilience {
     pub reorder: Duration,
     /// The HTTP status of injected errors.
     pub status: u16,
+    /// How a service is away in an outage.
+    pub outage: Outage,
+}
+
+/// A service that goes away for a while and comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outage {
+    /// What callers meet meanwhile.
+    pub how: OutageMode,
+    /// How long it lasts.
+    #[serde(rename = "for", with = "units::duration")]
+    pub lasts: Duration,
+    /// How long callers have to get over it before the test begins.
+    #[serde(with = "units::duration")]
+    pub recovery: Duration,
+}
+
+impl Default for Outage {
+    fn default() -> Self {
+        // Longer than the first attempts of most clients to connect again, shorter than most limits of tests.
+        let (lasts, recovery) = (Duration::from_secs(3), Duration::from_secs(2));
+        Self { how: OutageMode::default(), lasts, recovery }
+    }
 }
 
 impl Default for Resilience {
@@ -49,6 +73,7 @@ impl Default for Resilience {
             timeout: Duration::from_secs(5),
             reorder: Duration::from_secs(1),
             status: 503,
+            outage: Outage::default(),
         }
     }
 }
@@ -59,6 +84,9 @@ impl Service {
         self.delivery.iter().find(|(operation, _)| operation.matches(method, path)).map(|(_, how)| *how)
     }
 }
+
+/// The longest outage and recovery; every trial with an outage takes both.
+const MOST_OUTAGE: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +99,17 @@ pub(super) struct RawResilience {
     #[serde(default, with = "units::duration::option")]
     reorder: Option<Duration>,
     status: Option<u16>,
+    outage: Option<RawOutage>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawOutage {
+    how: Option<OutageMode>,
+    #[serde(rename = "for", default, with = "units::duration::option")]
+    lasts: Option<Duration>,
+    #[serde(default, with = "units::duration::option")]
+    recovery: Option<Duration>,
 }
 
 /// `durable`: folders that survive a restart, or just whether the service keeps its state.
@@ -123,7 +162,24 @@ impl Reader<'_> {
             timeout: raw.timeout.unwrap_or(usual.timeout),
             reorder: raw.reorder.unwrap_or(usual.reorder),
             status,
+            outage: self.outage(raw.outage.unwrap_or_default())?,
         })
+    }
+
+    fn outage(&self, raw: RawOutage) -> Result<Outage, SpecError> {
+        let usual = Outage::default();
+        let outage = Outage {
+            how: raw.how.unwrap_or(usual.how),
+            lasts: raw.lasts.unwrap_or(usual.lasts),
+            recovery: raw.recovery.unwrap_or(usual.recovery),
+        };
+        for (key, time) in [("for", outage.lasts), ("recovery", outage.recovery)] {
+            if time > MOST_OUTAGE {
+                let problem = format!("at most {}", units::show_duration(MOST_OUTAGE));
+                return Err(self.error(&["resilience", "outage", key], problem));
+            }
+        }
+        Ok(outage)
     }
 
     pub(super) fn delivery(

@@ -120,7 +120,9 @@ pub enum Ending {
     Step(u32),
     /// A case of a discovered test failed.
     Case,
-    /// A service did not become ready.
+    /// A service ended by itself, although the test passed.
+    Ended,
+    /// A service did not come up.
     Start(StartEnding),
 }
 
@@ -132,6 +134,7 @@ impl fmt::Display for Ending {
             Self::TimedOut => f.write_str("timed out"),
             Self::Step(number) => write!(f, "step {number}"),
             Self::Case => f.write_str("failed"),
+            Self::Ended => f.write_str("a service ended"),
             Self::Start(ending) => ending.fmt(f),
         }
     }

@@ -38,7 +38,7 @@ pub struct SeenCall {
 pub struct GrowOptions {
     /// What is done to calls.
     pub kinds: Vec<Kind>,
-    /// The most perturbations at once.
+    /// The most perturbations at once; [`Grow::grow_to`] raises it later.
     pub most: usize,
     /// Whether sets are left out in which no service sees anything new.
     pub encapsulation: bool,
@@ -53,8 +53,19 @@ impl Default for GrowOptions {
     }
 }
 
+/// How far the sets of one size were tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SizeCount {
+    /// Sets that were tried.
+    pub tried: usize,
+    /// Sets that were left out because they can tell nothing new.
+    pub pruned: usize,
+    /// Sets that are still to be tried.
+    pub left: usize,
+}
+
 /// What one handling saw and what its caller saw of it.
-type Seen = (BTreeMap<TargetId, String>, String);
+type SeenTogether = (BTreeMap<TargetId, String>, String);
 
 /// The search by growing size.
 #[derive(Debug)]
@@ -68,7 +79,7 @@ pub struct Grow {
     /// The calls of each set that was tried and did not fail.
     calls: HashMap<DeltaSet, Vec<SeenCall>>,
     /// For each handling, what it has seen together. The test is the handling without a target.
-    seen: HashMap<Option<TargetId>, Vec<Seen>>,
+    seen: HashMap<Option<TargetId>, Vec<SeenTogether>>,
     /// What the caller sees of each perturbation.
     answers: HashMap<usize, String>,
     /// The calls that carried each passing trial.
@@ -82,7 +93,8 @@ pub struct Grow {
     offered: HashSet<DeltaSet>,
     causes: Vec<Cause>,
     unresolved: DeltaSet,
-    pruned: u32,
+    /// By size, from 1; what is left is counted when it is asked for.
+    sizes: Vec<SizeCount>,
 }
 
 impl Grow {
@@ -105,20 +117,35 @@ impl Grow {
             offered: HashSet::new(),
             causes: Vec::new(),
             unresolved: DeltaSet::new(),
-            pruned: 0,
+            sizes: Vec::new(),
         };
-        search.take(&DeltaSet::new(), baseline.to_vec());
+        search.observe(&DeltaSet::new(), baseline.to_vec());
         search.settle();
         search
     }
 
-    /// How many sets were left out because they can tell nothing new.
-    pub fn pruned(&self) -> u32 {
-        self.pruned
+    /// Goes on with larger sets, once those of the present sizes are known.
+    pub fn grow_to(&mut self, most: usize) {
+        self.options.most = self.options.most.max(most);
+        self.settle();
     }
 
-    /// Takes the calls of a trial that did not fail.
-    fn take(&mut self, set: &DeltaSet, calls: Vec<SeenCall>) {
+    /// How far sets were tried, by size from 1 on.
+    pub fn sizes(&self) -> Vec<SizeCount> {
+        let mut sizes = self.sizes.clone();
+        for set in self.waiting.iter().chain(self.ledger.running().values()) {
+            count_of(&mut sizes, set).left += 1;
+        }
+        sizes
+    }
+
+    /// Everything that can be done to the calls seen so far.
+    pub fn candidates(&self) -> &[Perturbation] {
+        &self.candidates
+    }
+
+    /// Learns from the calls of a trial that did not fail.
+    fn observe(&mut self, set: &DeltaSet, calls: Vec<SeenCall>) {
         let faulted: HashMap<TargetId, usize> =
             set.iter().map(|place| (self.candidates[place].target.clone(), place)).collect();
         let mut vectors: HashMap<Option<TargetId>, BTreeMap<TargetId, String>> = HashMap::new();
@@ -172,12 +199,12 @@ impl Grow {
 
     /// Offers the sets of the next size when those of this one are known.
     fn settle(&mut self) {
-        while self.waiting.is_empty() && self.ledger.running().is_empty() && !self.grown.is_empty() {
+        while self.waiting.is_empty()
+            && self.ledger.running().is_empty()
+            && !self.grown.is_empty()
+            && self.size < self.options.most
+        {
             self.size += 1;
-            if self.size > self.options.most {
-                self.grown.clear();
-                return;
-            }
             let mut bases = std::mem::take(&mut self.grown);
             bases.sort();
             for base in bases {
@@ -205,7 +232,7 @@ impl Grow {
             return;
         }
         if self.tells_nothing(&set) {
-            self.pruned += 1;
+            count_of(&mut self.sizes, &set).pruned += 1;
         } else if self.ledger.get(&set).is_none() {
             self.waiting.push_back(set);
         }
@@ -278,19 +305,33 @@ impl Grow {
     }
 
     fn learn(&mut self, set: &DeltaSet, verdict: Verdict, calls: Option<Vec<SeenCall>>) {
+        count_of(&mut self.sizes, set).tried += 1;
         match verdict {
             Verdict::Fail => {
                 let (witness, core) = (set.clone(), set.clone());
                 self.causes.push(Cause { witness, core, proof: Proof::Minimal, confirmations: 1 });
                 let causes = &self.causes;
                 let explained = |set: &DeltaSet| causes.iter().any(|cause| cause.witness.is_subset(set));
-                self.waiting.retain(|set| !explained(set));
+                let sizes = &mut self.sizes;
+                self.waiting.retain(|set| {
+                    let is_needed = !explained(set);
+                    count_of(sizes, set).pruned += usize::from(!is_needed);
+                    is_needed
+                });
             }
-            Verdict::Pass => self.take(set, calls.unwrap_or_default()),
+            Verdict::Pass => self.observe(set, calls.unwrap_or_default()),
             Verdict::Unresolved => self.unresolved = self.unresolved.union(set),
         }
         self.settle();
     }
+}
+
+fn count_of<'s>(sizes: &'s mut Vec<SizeCount>, set: &DeltaSet) -> &'s mut SizeCount {
+    let place = set.len().max(1) - 1;
+    if sizes.len() <= place {
+        sizes.resize(place + 1, SizeCount::default());
+    }
+    &mut sizes[place]
 }
 
 impl Search for Grow {
@@ -321,7 +362,8 @@ impl Search for Grow {
     }
 
     fn is_done(&self) -> bool {
-        self.waiting.is_empty() && self.ledger.running().is_empty() && self.grown.is_empty()
+        let can_grow = !self.grown.is_empty() && self.size < self.options.most;
+        self.waiting.is_empty() && self.ledger.running().is_empty() && !can_grow
     }
 
     fn perturbations(&self, set: &DeltaSet) -> Vec<Perturbation> {

@@ -1,7 +1,7 @@
 //! Which perturbations of a test's run change its outcome: De Bleser et al. 2020, and beyond.
 //!
 //! [`Targets`] are read from the trace of an unperturbed run. [`RtR`] and [`RtDd`] are the paper's three
-//! strategies. [`Screen`] is the default for neutral perturbations, which a correct system bears all at
+//! strategies. [`Screen`] is the default for neutral perturbations, which a correct system tolerates all at
 //! once: it finds every defect, each minimal. [`Grow`] is for perturbations that may rightly change an
 //! answer: sets of growing size, without those that can tell nothing new.
 
@@ -13,7 +13,7 @@ mod targets;
 mod weigh;
 
 pub use dd::RtDd;
-pub use grow::{Grow, GrowOptions, SeenCall};
+pub use grow::{Grow, GrowOptions, SeenCall, SizeCount};
 pub use random_walk::RtR;
 pub use screen::{Screen, ScreenOptions};
 pub use targets::{Candidate, Scope, Targets};

@@ -131,6 +131,13 @@ impl Targets {
         targets
     }
 
+    /// Adds a handling that nothing caused, for what is done to an actor as a whole before everything else; gives its
+    /// place.
+    pub fn add_turn(&mut self, actor: usize) -> usize {
+        self.turns.push(Turn { actor, cause: None });
+        self.turns.len() - 1
+    }
+
     /// Takes out restarts after messages of the test that caused nothing and after which their receivers
     /// handle nothing, such as the question for a result: nobody could see them, and the test's process may
     /// have ended before.

@@ -24,7 +24,7 @@ pub(crate) fn is_degraded(tests: &[TestCase], result: &TestResult, got_error: bo
         None => match failure.ending {
             Ending::Step(_) => failure.status.is_some_and(|status| status >= 500),
             Ending::Code(_) | Ending::Case => got_error,
-            Ending::Signal(_) | Ending::TimedOut | Ending::Start(_) => false,
+            Ending::Signal(_) | Ending::TimedOut | Ending::Ended | Ending::Start(_) => false,
         },
     }
 }

@@ -40,6 +40,13 @@ pub(super) fn missed(
     let rules: BTreeMap<u32, _> = reports.rules.iter().map(|hits| (hits.rule, hits)).collect();
     let mut missed = Vec::new();
     for (perturbation, rule) in asked.perturbations.iter().zip(&circumstance.perturbations) {
+        if trace.disturbed.done.contains(perturbation) {
+            continue;
+        }
+        if let Some(why) = trace.disturbed.missed.get(perturbation) {
+            missed.push(Missed { perturbation: perturbation.clone(), why: why.clone() });
+            continue;
+        }
         let hits = rules.get(&rule.id);
         if applied.contains(perturbation) || hits.is_some_and(|hits| hits.applied > 0) {
             continue;

@@ -4,6 +4,7 @@ mod calls;
 mod files;
 mod honest;
 mod missed;
+mod outage;
 
 pub(crate) use calls::calls_of;
 pub(crate) use honest::errors_of_test;
@@ -26,6 +27,7 @@ use crate::error::EngineError;
 use crate::trial::{Drive, Driven, JudgeFacts, Live, Refined, failures_of};
 use files::ProcessFiles;
 use honest::is_degraded;
+use outage::{ServicesDisturbed, disturb_services, ended_because};
 
 /// Responses are recorded for runs with at most this many perturbations; nobody compares those with more.
 const FEW: usize = 4;
@@ -63,6 +65,11 @@ pub struct TrialTrace {
     pub(crate) invariants: Vec<TestResult>,
     /// Whether the test got a degraded response.
     pub(crate) degraded: bool,
+    /// What became of what was done to services as a whole.
+    pub(crate) disturbed: ServicesDisturbed,
+    /// Services and hosts outside that other services had called before the test began; looked at without
+    /// perturbations only.
+    pub(crate) connected: BTreeSet<ServiceName>,
 }
 
 #[async_trait]
@@ -91,8 +98,12 @@ impl Drive for PerturbedTests {
             let kind = PlatformErrorKind::Infrastructure;
             PlatformError::new(kind, session.platform.name(), "write the perturbations").because(e)
         })?;
-        let tests = run_tests(live, std::slice::from_ref(&self.test), files.env(), cancel).await?;
         let mut trace = TrialTrace::default();
+        if let Some(mesh) = live.mesh().filter(|_| self.perturbations.is_empty()) {
+            trace.connected = mesh.called().into_iter().map(|(_, callee)| callee).collect();
+        }
+        trace.disturbed = disturb_services(live, &self.perturbations, cancel).await;
+        let tests = run_tests(live, std::slice::from_ref(&self.test), files.env(), cancel).await?;
         if !cancel.is_cancelled() {
             self.look_around(live, &files, &tests, &mut trace, cancel).await?;
         }
@@ -108,6 +119,11 @@ impl Drive for PerturbedTests {
             (Outcome::Fail { .. } | Outcome::Pass, Some(signature)) => Outcome::Fail { signature },
             (Outcome::Fail { .. }, None) if trace.degraded => Outcome::Pass,
             (judged, _) => judged,
+        };
+        let ended = ended_because(&self.test.name, &trace.disturbed, facts.exits);
+        let shown = match (shown, ended) {
+            (Outcome::Pass, Some(signature)) => Outcome::Fail { signature },
+            (shown, _) => shown,
         };
         let results = if trace.degraded { &[] } else { facts.driven.tests.as_slice() };
         let blamed = match &shown {

@@ -1,4 +1,4 @@
-//! Screen, aim, confirm, peel: every defect, each minimal, for perturbations that a correct system bears
+//! Screen, aim, confirm, peel: every defect, each minimal, for perturbations that a correct system tolerates
 //! all at once.
 //!
 //! Beyond De Bleser et al. 2020: one trial with all perturbations clears a sound system. When it fails,
