@@ -246,10 +246,17 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// Compose files, later ones merged over earlier ones, or one Procfile. Without any, looks for
-    /// compose.yaml, compose.yml, docker-compose.yaml, docker-compose.yml and their overrides, Procfile.
+    /// Compose files, later ones merged over earlier ones; Kubernetes manifests or folders of them; or one
+    /// Procfile. `-` reads manifests from standard input: `kustomize build | faultscope init -f -`. Without any,
+    /// looks for compose.yaml, compose.yml, docker-compose.yaml, docker-compose.yml and their overrides, Procfile.
     #[arg(long = "file", short = 'f', value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    /// Take variables of Compose files from this file instead of `.env`; repeatable, later ones win.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Vec<PathBuf>,
+    /// Keep Zipkin, Jaeger and OpenTelemetry collectors, instead of using the built-in collector.
+    #[arg(long)]
+    pub(crate) keep_tracing: bool,
     /// Profiles to include.
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Vec<String>,

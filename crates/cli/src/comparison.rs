@@ -7,6 +7,7 @@ use clap::Args;
 use faultscope_model::Application;
 use faultscope_model::application::{Service, TestBody};
 use faultscope_model::compare::{CompareError, compare};
+use faultscope_model::import::looks_like_manifest;
 
 use crate::commands::init;
 use crate::error::CommandError;
@@ -21,7 +22,7 @@ const MAX_BYTES: u64 = 256 << 20;
 /// The options of a comparison.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Comparison {
-    /// A deployment that works: an application file, a folder, or Compose files (repeat for overrides).
+    /// A deployment that works: an application file, a folder, Compose files (repeat for overrides), or manifests.
     /// Every difference to `--bad` is a delta.
     #[arg(long, value_name = "FILE", requires = "bad", conflicts_with_all = ["file", "folder"])]
     pub(crate) good: Vec<PathBuf>,
@@ -72,11 +73,13 @@ fn side(paths: &[PathBuf], printer: &Printer) -> Result<Project, CommandError> {
     if first.is_dir() && first.join(FILE_NAME).is_file() {
         return Project::read(first);
     }
-    let files = if first.is_dir() { init::find_files(first)? } else { paths.to_vec() };
+    let files = if paths.len() == 1 && first.is_dir() { init::find_files(first)? } else { paths.to_vec() };
     if files.len() == 1 && !is_foreign(&files[0]) {
         return Project::read(&files[0]);
     }
-    let imported = init::import(&files, &[])?;
+    // Both sides keep what collects traces: whether it is there may be the difference.
+    let choices = init::Choices { profiles: &[], env_files: &[], keep_tracing: true };
+    let imported = init::import(&files, &choices)?;
     for warning in &imported.warnings {
         printer.warn(warning);
     }
@@ -87,8 +90,8 @@ fn side(paths: &[PathBuf], printer: &Printer) -> Result<Project, CommandError> {
     Ok(Project { application, root })
 }
 
-/// Whether a file is a Compose file or a Procfile rather than an application file: by its name, or because it has
-/// keys that only Compose files have.
+/// Whether a file is Compose, a manifest or a Procfile rather than an application file: by its name, or because it has
+/// what only those have.
 fn is_foreign(file: &Path) -> bool {
     let name = file.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
     if ["compose", "docker-compose", "procfile"].iter().any(|start| name.starts_with(start)) {
@@ -96,7 +99,7 @@ fn is_foreign(file: &Path) -> bool {
     }
     // An application file with mistakes is reported as one.
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    looks_like_compose(&text)
+    looks_like_compose(&text) || looks_like_manifest(&text)
 }
 
 fn looks_like_compose(text: &str) -> bool {

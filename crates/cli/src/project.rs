@@ -62,10 +62,12 @@ impl Project {
             Ok((text, next.to_string_lossy().into_owned()))
         };
         let application = Application::read(&text, &name, &load)?;
-        // Paths in a file are relative to the outermost file it extends, since that one defines the services.
-        let root = root_of(&file, &text).unwrap_or_else(|| folder_of(&file));
-        let root = std::fs::canonicalize(&root).map_err(|e| {
-            CommandError::new(Exit::Spec, format!("cannot open {}", root.display())).because(e)
+        // Paths in a file are relative to the outermost file it extends, or to the directory it names: that is
+        // where the services are.
+        let root = std::fs::canonicalize(&application.folder).map_err(|e| {
+            CommandError::new(Exit::Spec, format!("cannot open {}", application.folder))
+                .because(e)
+                .hint("`directory` names the folder of the services, relative to the application file")
         })?;
         Ok(Self { application, root })
     }
@@ -203,10 +205,15 @@ impl Project {
     }
 }
 
-/// The folder of an application's campaigns.
+/// The folder of an application's campaigns, which is that of its services where the application file names one.
 pub(crate) fn state_folder(path: &Path) -> PathBuf {
     let folder = if path.is_file() { folder_of(path) } else { path.to_owned() };
-    folder.join(".faultscope")
+    let own = folder.join(".faultscope");
+    let file = if path.is_file() { path.to_owned() } else { folder.join(FILE_NAME) };
+    if own.is_dir() || !file.is_file() {
+        return own;
+    }
+    Project::read(&file).map_or(own, |project| project.root.join(".faultscope"))
 }
 
 /// The secrets that the application file declares, if there is one; otherwise the built-in ones.
@@ -235,24 +242,6 @@ fn folder_of(file: &Path) -> PathBuf {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
     }
-}
-
-fn root_of(file: &Path, text: &str) -> Option<PathBuf> {
-    #[derive(serde::Deserialize)]
-    struct Head {
-        extends: Option<String>,
-    }
-    let mut here = file.to_owned();
-    let mut text = text.to_owned();
-    // Reading has rejected longer chains.
-    for _ in 0..16 {
-        let Some(next) = serde_saphyr::from_str::<Head>(&text).ok().and_then(|head| head.extends) else {
-            return Some(folder_of(&here));
-        };
-        here = folder_of(&here).join(next);
-        text = std::fs::read_to_string(&here).ok()?;
-    }
-    None
 }
 
 fn change(

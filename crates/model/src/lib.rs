@@ -34,6 +34,7 @@ pub mod trace;
 mod trial_id;
 pub mod units;
 pub mod wiring;
+mod yaml;
 
 pub use application::Application;
 pub use call_error::CallError;

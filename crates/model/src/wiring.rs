@@ -135,6 +135,12 @@ pub struct Link {
     pub loss: f64,
 }
 
+/// The host at which instances reach the collector of their slot.
+pub const COLLECTOR: &str = "faultscope-collector";
+
+/// Its ports: OTLP over gRPC, OTLP over HTTP, Zipkin.
+pub const COLLECTOR_PORTS: [u16; 3] = [4317, 4318, 9411];
+
 /// The host that instances use as their resolver for undeclared hosts; the mesh answers for it. A plan that lists it
 /// among its externals makes platforms configure it.
 pub const RESOLVER: &str = "faultscope-names";

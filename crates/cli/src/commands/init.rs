@@ -1,11 +1,14 @@
 //! `faultscope init`
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use faultscope_model::Application;
-use faultscope_model::import::{ComposeInput, ImportError, Imported, from_compose, from_procfile};
+use faultscope_model::import::{
+    ComposeInput, ImportError, Imported, ManifestInput, from_compose, from_manifests, from_procfile,
+    looks_like_manifest,
+};
 use faultscope_model::units::count;
 use serde::Serialize;
 
@@ -22,6 +25,9 @@ const COMPOSE_NAMES: [(&str, &str); 4] = [
     ("docker-compose.yml", "docker-compose.override.yml"),
 ];
 
+/// The most bytes of a file that is read; a rendered chart of a large system has a tenth of it.
+const MAX_BYTES: u64 = 16 << 20;
+
 #[derive(Debug, Serialize)]
 struct Written {
     file: String,
@@ -31,7 +37,9 @@ struct Written {
 
 pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandError> {
     let files = if args.files.is_empty() { find_files(Path::new(""))? } else { args.files.clone() };
-    let imported = import(&files, &args.profile)?;
+    let choices =
+        Choices { profiles: &args.profile, env_files: &args.env_file, keep_tracing: args.keep_tracing };
+    let imported = import(&files, &choices)?;
     let text = imported.application.to_yaml();
     // The written file must be readable again.
     let usable = imported
@@ -65,7 +73,15 @@ pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandErr
     Ok(Exit::Done)
 }
 
-/// The files of a folder that Compose would read, or its Procfile.
+/// What can be chosen about an import.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Choices<'a> {
+    pub(crate) profiles: &'a [String],
+    pub(crate) env_files: &'a [PathBuf],
+    pub(crate) keep_tracing: bool,
+}
+
+/// The files of a folder that Compose would read, its Procfile, or its manifests.
 pub(crate) fn find_files(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
     for (name, over) in COMPOSE_NAMES {
         if folder.join(name).is_file() {
@@ -77,49 +93,135 @@ pub(crate) fn find_files(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
     }
     if folder.as_os_str().is_empty() {
         let message = "there is no Compose file and no Procfile here";
-        return Err(CommandError::usage(message).hint("name one with `-f FILE`"));
+        return Err(CommandError::usage(message)
+            .hint("name one with `-f FILE`, or Kubernetes manifests with `-f FOLDER`"));
     }
-    let message = format!("there is no application file, Compose file or Procfile in {}", folder.display());
+    let manifests = find_manifests(folder)?;
+    if !manifests.is_empty() {
+        return Ok(manifests);
+    }
+    let message =
+        format!("there is no application file, Compose file, manifest or Procfile in {}", folder.display());
     Err(CommandError::usage(message).hint("name the file itself"))
 }
 
-/// Reads Compose files, later ones merged over earlier ones, or one Procfile.
-pub(crate) fn import(files: &[PathBuf], profiles: &[String]) -> Result<Imported, CommandError> {
-    let read = |path: &Path| {
-        std::fs::read_to_string(path)
-            .map_err(|e| CommandError::new(Exit::Spec, format!("cannot read {}", path.display())).because(e))
+/// The manifests of a folder, in the order of their names. Like `kubectl apply -f`, it does not look below.
+fn find_manifests(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
+    let cannot = |e: std::io::Error| {
+        CommandError::new(Exit::Spec, format!("cannot read {}", folder.display())).because(e)
     };
-    let folder = files.first().and_then(|f| f.parent()).unwrap_or(Path::new("")).to_owned();
-    let dotenv = std::fs::read_to_string(folder.join(".env")).ok();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(cannot)? {
+        let path = entry.map_err(cannot)?.path();
+        let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let is_manifest = matches!(ending.as_str(), "yaml" | "yml" | "json")
+            && read_bounded(&path).is_ok_and(|text| looks_like_manifest(&text));
+        let is_kustomization = path.file_stem().is_some_and(|stem| stem == "kustomization");
+        if is_manifest && !is_kustomization {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Reads Compose files, later ones merged over earlier ones, or manifests, or one Procfile.
+pub(crate) fn import(files: &[PathBuf], choices: &Choices<'_>) -> Result<Imported, CommandError> {
+    let mut texts: Vec<(PathBuf, String)> = Vec::new();
+    for path in files {
+        let named = if path.is_dir() { find_files(path)? } else { vec![path.clone()] };
+        for path in named {
+            let text = read_bounded(&path).map_err(|e| {
+                CommandError::new(Exit::Spec, format!("cannot read {}", path.display())).because(e)
+            })?;
+            texts.push((path, text));
+        }
+    }
+    let first = texts.first().map_or(Path::new(""), |(path, _)| path.as_path());
+    let folder = first.parent().unwrap_or(Path::new("")).to_owned();
     let name = project_name(&folder);
     let is_procfile =
-        |f: &PathBuf| f.file_name().is_some_and(|n| n.to_string_lossy().starts_with("Procfile"));
-    let spec = |e: ImportError| CommandError::new(Exit::Spec, e.to_string());
-    if let [only] = files
+        |path: &Path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("Procfile"));
+    let spec = |e: ImportError| {
+        let error = CommandError::new(Exit::Spec, e.to_string());
+        match e.hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    };
+    if let [(only, text)] = texts.as_slice()
         && is_procfile(only)
     {
-        return from_procfile(&name, &only.to_string_lossy(), &read(only)?, dotenv.as_deref()).map_err(spec);
+        let dotenv = read_bounded(&folder.join(".env")).ok();
+        return from_procfile(&name, &only.to_string_lossy(), text, dotenv.as_deref()).map_err(spec);
     }
-    if files.iter().any(is_procfile) {
+    if texts.iter().any(|(path, _)| is_procfile(path)) {
         return Err(CommandError::usage("a Procfile cannot be combined with other files"));
     }
-    let texts: Vec<(String, String)> = files
-        .iter()
-        .map(|f| Ok((f.to_string_lossy().into_owned(), read(f)?)))
-        .collect::<Result<_, CommandError>>()?;
+    let n_manifests = texts.iter().filter(|(_, text)| looks_like_manifest(text)).count();
+    let all_manifests = n_manifests == texts.len() && n_manifests > 0;
+    let files: Vec<(String, String)> = texts.into_iter().map(|(path, text)| (shown(&path), text)).collect();
+    if all_manifests {
+        let input = ManifestInput { name: &name, files: &files, keep_tracing: choices.keep_tracing };
+        return from_manifests(&input).map_err(spec);
+    }
+    if n_manifests > 0 {
+        return Err(CommandError::usage("Compose files and Kubernetes manifests cannot be mixed"));
+    }
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let load = |path: &str| std::fs::read_to_string(folder.join(path)).map_err(|e| e.to_string());
+    let env_files = read_env_files(&folder, choices.env_files)?;
+    let load = |path: &str| read_bounded(&folder.join(path)).map_err(|e| e.to_string());
     let input = ComposeInput {
         name: &name,
-        files: &texts,
+        files: &files,
         environment: &environment,
-        dotenv: dotenv.as_deref(),
-        profiles,
+        env_files: &env_files,
+        keep_tracing: choices.keep_tracing,
+        profiles: choices.profiles,
         load: &load,
     };
     from_compose(&input).map_err(spec)
+}
+
+/// The environment files that were asked for, otherwise the project's `.env` if there is one.
+fn read_env_files(folder: &Path, asked: &[PathBuf]) -> Result<Vec<(String, String)>, CommandError> {
+    if asked.is_empty() {
+        let text = read_bounded(&folder.join(".env")).ok();
+        return Ok(text.map(|text| (".env".to_owned(), text)).into_iter().collect());
+    }
+    let read = |path: &PathBuf| -> Result<(String, String), CommandError> {
+        let text = read_bounded(path).map_err(|e| {
+            CommandError::new(Exit::Spec, format!("cannot read {}", path.display())).because(e)
+        })?;
+        Ok((path.display().to_string(), text))
+    };
+    asked.iter().map(read).collect()
+}
+
+/// The text of a file, or of standard input for `-`. Refuses what has no end, such as a device or a pipe that
+/// a foreign file names.
+fn read_bounded(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin().lock().take(MAX_BYTES + 1).read_to_string(&mut text)?
+    } else {
+        let file = std::fs::File::open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        file.take(MAX_BYTES + 1).read_to_string(&mut text)?
+    };
+    if read as u64 > MAX_BYTES {
+        let message = format!("it has more than {} MiB", MAX_BYTES >> 20);
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
+}
+
+fn shown(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.to_string_lossy().into_owned() }
 }
 
 fn project_name(folder: &Path) -> String {

@@ -61,7 +61,7 @@ fn from_compose_with_its_override() {
     wrote faultscope.yaml with 2 services
     next: add tests to it, then `faultscope check faultscope.yaml`
     --- stderr
-    warning: left out because their profiles are not chosen: `debug`
+    warning: left out because their profiles are not chosen: `debug` (`--profile dev` adds them)
     ");
     assert_snapshot!(tool.read("faultscope.yaml"), @r#"
     # Made by `faultscope init` from compose.yaml, compose.override.yaml.
@@ -167,7 +167,7 @@ fn refuses_to_overwrite() {
     assert_snapshot!(tool.run(["init"]).exact(), @"
     exit code 2
     --- stderr
-    warning: left out because their profiles are not chosen: `debug`
+    warning: left out because their profiles are not chosen: `debug` (`--profile dev` adds them)
     error: cannot write faultscope.yaml
       because: File exists (os error 17)
 
@@ -236,7 +236,7 @@ fn nothing_to_start_from() {
     --- stderr
     error: there is no Compose file and no Procfile here
 
-    hint: name one with `-f FILE`
+    hint: name one with `-f FILE`, or Kubernetes manifests with `-f FOLDER`
     ");
 }
 
@@ -255,7 +255,7 @@ fn mistakes_in_compose_files() {
     external: []
     tests: []
     --- stderr
-    warning: service `web`: image `x` has no command; the process platform needs one to run it
+    warning: service `web`: no `command` is known: use `--platform docker`, or add one to run without containers
     warning: service `web`: not keys of Compose: prots
     "#);
     tool.write("compose.yaml", "services:\n  web: { image: x, env_file: nowhere.env }\n");
@@ -276,4 +276,60 @@ fn mistakes_in_compose_files() {
     error: cannot read nowhere.yaml
       because: No such file or directory (os error 2)
     ");
+}
+
+#[test]
+fn from_a_folder_of_manifests() {
+    let tool = tool();
+    let deployment = |name: &str, env: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{ name: {name} }}\nspec:\n  template:\n    \
+             metadata: {{ labels: {{ app: {name} }} }}\n    spec:\n      containers:\n        \
+             - {{ name: server, image: \"shop/{name}\", ports: [{{ containerPort: 8080 }}], env: [{env}] }}\n---\n\
+             apiVersion: v1\nkind: Service\nmetadata: {{ name: {name} }}\n\
+             spec: {{ selector: {{ app: {name} }}, ports: [{{ port: 80, targetPort: 8080 }}] }}\n"
+        )
+    };
+    tool.write("k8s/api.yaml", &deployment("api", ""))
+        .write("k8s/web.yaml", &deployment("web", "{ name: API, value: \"http://api/v1\" }"))
+        .write("k8s/notes.txt", "not read");
+    assert_snapshot!(tool.run(["init", "-f", "k8s"]).exact(), @"
+    exit code 0
+    --- stdout
+    wrote faultscope.yaml with 2 services
+    next: add tests to it, then `faultscope check faultscope.yaml`
+    --- stderr
+    warning: 2 services (`api`, `web`): no `command` is known: use `--platform docker`, or add one to run without containers
+    warning: service `api`: in the cluster port 80 leads to 8080; addresses in `web` were changed
+    warning: service `web`: in the cluster port 80 leads to 8080; call it at its own port
+    ");
+    assert_snapshot!(tool.read("faultscope.yaml"), @r#"
+    # Made by `faultscope init` from k8s/api.yaml, k8s/web.yaml.
+    name: k8s
+    services:
+      api:
+        image: "shop/api"
+        ports: [8080]
+      web:
+        image: "shop/web"
+        ports: [8080]
+        env:
+          API: "http://api:8080/v1"
+    external: []
+    tests: []
+    "#);
+    tool.run(["check"]).expect(0);
+}
+
+#[test]
+fn a_file_outside_the_sources() {
+    let tool = tool();
+    tool.write("app/pages/index.html", "front page").write(
+        "tests/faultscope.yaml",
+        "directory: ../app\nservices: { web: { command: python3 -m http.server 5000, directory: pages, ports: [5000] } }\n\
+         tests: [ { name: page, http: { get: \"http://web:5000/\", expect: { body: front } } } ]\n",
+    );
+    tool.run(["test", "tests"]).expect(0);
+    let shown = tool.run(["runs", "show", "--folder", "tests"]).expect(0).stdout;
+    assert!(shown.contains("GET /"), "{shown}");
 }

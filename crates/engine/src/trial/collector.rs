@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use faultscope_mesh::MeshSlot;
 use faultscope_model::plan::Plan;
-use faultscope_model::wiring::{Caller, ExternalHost, ListenerSpec};
+use faultscope_model::wiring::{
+    COLLECTOR as HOST, COLLECTOR_PORTS as PORTS, Caller, ExternalHost, ListenerSpec,
+};
 use faultscope_model::{InstanceId, ServiceName, SlotId, TrialId};
 use faultscope_platform::ReservedListener;
 use faultscope_store::serve::Collector;
@@ -18,10 +20,6 @@ use faultscope_store::{SampleWriter, SpanSink};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// The host name of the collector.
-const HOST: &str = "faultscope-collector";
-/// OTLP over gRPC, OTLP over HTTP, Zipkin.
-const PORTS: [u16; 3] = [4317, 4318, 9411];
 /// How long exporters batch spans before they send them; their default would outlive a short trial.
 const GATHER_MS: u64 = 50;
 /// After this long without new spans, exporters have sent everything.

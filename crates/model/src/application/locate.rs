@@ -5,6 +5,9 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
+use super::read;
+use crate::yaml::parse_options;
+
 /// A YAML value reduced to its keys and where they stand.
 pub(crate) enum Tree {
     Map(Vec<(Spanned<String>, Self)>),
@@ -15,7 +18,8 @@ pub(crate) enum Tree {
 impl Tree {
     /// Reads the keys of a text that was parsed before; anything unexpected becomes a leaf.
     pub(crate) fn read(text: &str) -> Self {
-        serde_saphyr::from_str(text).unwrap_or(Self::Leaf)
+        let options = parse_options(read::MAX_BYTES, read::MAX_DEPTH, 2);
+        serde_saphyr::from_str_with_options(text, options).unwrap_or(Self::Leaf)
     }
 
     /// The line of the deepest key that was found along `path` (`failing.instances.order`, `tests.2.run`), and

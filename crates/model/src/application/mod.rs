@@ -45,6 +45,10 @@ use crate::wiring::{Balance, ExternalHost, Link};
 pub struct Application {
     /// `application` unless the file names it.
     pub name: String,
+    /// The folder that all paths are relative to, named as the files were: that of the outermost file, or
+    /// its `directory`.
+    #[serde(skip)]
+    pub folder: String,
     /// Its services, in the order of the file.
     pub services: IndexMap<ServiceName, Service>,
     /// A command that runs once; every trial starts from a copy of the files it writes.

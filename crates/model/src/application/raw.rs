@@ -21,6 +21,7 @@ use super::resilience::{RawDurable, RawResilience};
 pub(super) struct RawApplication {
     pub(super) extends: Option<String>,
     pub(super) name: Option<String>,
+    pub(super) directory: Option<String>,
     #[serde(default)]
     pub(super) services: IndexMap<String, RawService>,
     pub(super) setup: Option<Vec<String>>,
@@ -296,6 +297,7 @@ impl RawApplication {
         Self {
             extends: None,
             name: self.name.or(base.name),
+            directory: self.directory.or(base.directory),
             services,
             setup: self.setup.or(base.setup),
             reset: self.reset.or(base.reset),

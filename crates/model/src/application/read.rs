@@ -9,9 +9,12 @@ use super::locate::Tree;
 use super::raw::RawApplication;
 use super::{Application, TestBody, TestCase};
 use crate::ids::ServiceName;
+use crate::yaml::parse_options;
 
 /// No application file is this large; the bound keeps a mistaken path (a log, a dump) from being parsed.
-const MAX_BYTES: usize = 4 << 20;
+pub(super) const MAX_BYTES: usize = 4 << 20;
+/// The deepest nesting, which bounds the stack.
+pub(super) const MAX_DEPTH: usize = 64;
 /// A longer chain of `extends` is taken for a cycle.
 const MAX_EXTENDS: usize = 8;
 
@@ -39,6 +42,7 @@ impl Application {
     pub fn read(text: &str, file: &str, load: Loader<'_>) -> Result<Self, SpecError> {
         let mut sources = Vec::new();
         let mut raw = parse(text, file)?;
+        let mut folder = raw.directory.as_deref().map(|directory| join_folder(file, directory));
         sources.push(Source { file: file.to_owned(), tree: Tree::read(text) });
         while let Some(path) = raw.extends.take() {
             let from = sources.last().map(|s| s.file.clone()).unwrap_or_default();
@@ -49,17 +53,36 @@ impl Application {
             let (text, name) =
                 load(&from, &path).map_err(|e| complain(format!("cannot read `{path}`: {e}")))?;
             let base = parse(&text, &name)?;
+            // A directory belongs to the file that names it.
+            let below = base.directory.as_deref().map(|directory| join_folder(&name, directory));
+            folder = folder.or(below);
             sources.push(Source { file: name, tree: Tree::read(&text) });
             let next = base.extends.clone();
             raw = raw.over(base);
             raw.extends = next;
         }
-        Reader { sources: &sources }.application(raw)
+        let outermost = sources.last().map_or(file, |source| source.file.as_str());
+        let folder = folder.unwrap_or_else(|| join_folder(outermost, ""));
+        Reader { sources: &sources }.application(raw, folder)
     }
 
     /// Reads a file that may not extend another.
     pub fn read_alone(text: &str, file: &str) -> Result<Self, SpecError> {
         Self::read(text, file, &|_, _| Err("no other file can be read here".into()))
+    }
+}
+
+/// A directory as the file names it, seen from where the file is named.
+fn join_folder(file: &str, directory: &str) -> String {
+    let folder = match file.rsplit_once('/') {
+        Some(("", _)) => "/",
+        Some((folder, _)) => folder,
+        None => ".",
+    };
+    match directory {
+        "" | "." => folder.to_owned(),
+        absolute if absolute.starts_with('/') => absolute.to_owned(),
+        relative => format!("{}/{relative}", folder.trim_end_matches('/')),
     }
 }
 
@@ -73,7 +96,7 @@ fn parse(text: &str, file: &str) -> Result<RawApplication, SpecError> {
         let hint = "`faultscope init` writes one from a Compose file or a Procfile".to_owned();
         return Err(error(None, String::new(), "the file is empty".into(), Some(hint)));
     }
-    serde_saphyr::from_str(text).map_err(|e| {
+    serde_saphyr::from_str_with_options(text, parse_options(MAX_BYTES, MAX_DEPTH, 2)).map_err(|e| {
         let e = e.without_snippet();
         let line = e.location().map(|l| l.line()).filter(|&l| l > 0);
         match e {
@@ -169,7 +192,7 @@ impl Reader<'_> {
         Err(SpecError { hint, ..self.error(path, format!("there is no service `{name}`")) })
     }
 
-    fn application(&self, raw: RawApplication) -> Result<Application, SpecError> {
+    fn application(&self, raw: RawApplication, folder: String) -> Result<Application, SpecError> {
         // Tests of a single process, such as those of actors, need no service. A comparison may borrow the tests.
         let has_tests = raw.tests.iter().flatten().next().is_some();
         if raw.services.is_empty() && !has_tests {
@@ -216,6 +239,7 @@ impl Reader<'_> {
         };
         let application = Application {
             name: raw.name.unwrap_or_else(|| "application".into()),
+            folder,
             services,
             setup: raw.setup.filter(|s| !s.is_empty()),
             reset: raw.reset.unwrap_or_default(),

@@ -301,3 +301,38 @@ fn a_command_may_be_one_line() {
     let TestBody::Command(run) = &application.tests[0].body else { panic!("no command") };
     assert_eq!(run.run, ["curl", "-f", "x"]);
 }
+
+#[test]
+fn long_comments_and_many_aliases_are_usual() {
+    let comments = "  # left out\n".repeat(100);
+    let services: String =
+        (0..150).map(|n| format!("  s{n}: {{ command: [run], env: *common }}\n")).collect();
+    let text = format!(
+        "services:\n{comments}  first: {{ command: [run], env: &common {{ A: 1 }} }}\n{services}tests: []\n"
+    );
+    let application = Application::read_alone(&text, "f").unwrap();
+    assert_eq!(application.services["s149"].env["A"], "1");
+}
+
+#[test]
+fn the_folder_is_that_of_the_outermost_file_or_the_directory_it_names() {
+    let base = |base: &str, path: &str| {
+        assert_eq!((base, path), ("cases/late.yaml", "../faultscope.yaml"));
+        Ok((
+            "directory: ../app\nservices: {a: {command: [a]}}".to_owned(),
+            "cases/../faultscope.yaml".to_owned(),
+        ))
+    };
+    let extended = Application::read("extends: ../faultscope.yaml", "cases/late.yaml", &base).unwrap();
+    assert_eq!(extended.folder, "cases/../../app");
+    for (file, directory, expected) in [
+        ("faultscope.yaml", "", "."),
+        ("faultscope.yaml", "directory: app", "./app"),
+        ("x/faultscope.yaml", "directory: ../app", "x/../app"),
+        ("/faultscope.yaml", "directory: app", "/app"),
+        ("x/faultscope.yaml", "directory: /srv/app", "/srv/app"),
+    ] {
+        let text = format!("{directory}\nservices: {{a: {{command: [a]}}}}");
+        assert_eq!(Application::read_alone(&text, file).unwrap().folder, expected, "{file} {directory}");
+    }
+}

@@ -9,8 +9,7 @@ impl ImportedApplication {
     pub fn to_yaml(&self) -> String {
         let mut out = String::new();
         for line in &self.header {
-            // A line break would end the comment.
-            put(&mut out, 0, format_args!("# {}", line.replace(['\n', '\r'], " ")));
+            put(&mut out, 0, format_args!("# {}", comment_text(line)));
         }
         put(&mut out, 0, format_args!("name: {}", scalar(&self.name)));
         if self.services.is_empty() {
@@ -74,7 +73,10 @@ fn put_service(out: &mut String, name: &str, service: &ImportedService) {
         put(out, 2, format_args!("aliases: [{}]", join(service.aliases.iter().map(|a| scalar(a)))));
     }
     if !service.ports.is_empty() {
-        put(out, 2, format_args!("ports: [{}]", join(service.ports.iter().map(port))));
+        let origins = service.port_origins.iter().map(|(port, origin)| format!("{port}: {origin}"));
+        let origins = comment_text(&origins.collect::<Vec<_>>().join("; "));
+        let origins = if origins.is_empty() { origins } else { format!(" # {origins}") };
+        put(out, 2, format_args!("ports: [{}]{origins}", join(service.ports.iter().map(port))));
     }
     if !service.publish.is_empty() {
         let publish = service.publish.iter().map(|(own, host)| format!("{own}: {host}"));
@@ -129,6 +131,14 @@ fn port(port: &ImportedPort) -> String {
             format!("{{ port: {port}, protocol: {protocol} }}")
         }
     }
+}
+
+/// A text that stays within its comment: no line break ends it, and YAML allows every character of it.
+fn comment_text(text: &str) -> String {
+    let is_odd = |c: char| {
+        c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+    };
+    text.replace(is_odd, " ")
 }
 
 fn put(out: &mut String, depth: usize, line: std::fmt::Arguments<'_>) {

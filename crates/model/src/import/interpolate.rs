@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 /// The most bytes one value may become: no operating system hands over a longer variable.
-const MOST_VALUE: usize = 128 << 10;
+const MAX_VALUE: usize = 128 << 10;
 
 /// The most bytes all values of an import may become together; ten lines could otherwise fill the memory.
-const MOST_TOTAL: usize = 32 << 20;
+const MAX_TOTAL: usize = 32 << 20;
 
 /// How deep defaults may nest.
-const MOST_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Replaces variables, counts what it made and remembers what was missing.
 #[derive(Debug, Default)]
@@ -40,8 +40,12 @@ impl Interpolation {
         lookup: &dyn Fn(&str) -> Option<String>,
         depth: usize,
     ) -> Result<String, String> {
-        if depth > MOST_DEPTH {
-            return Err(format!("defaults nest deeper than {MOST_DEPTH}"));
+        if depth > MAX_DEPTH {
+            return Err(format!("defaults nest deeper than {MAX_DEPTH}"));
+        }
+        // The default may be the hash of a password, `$2a$14$...`, which nobody escapes.
+        if depth > 0 && has_digit_after_dollar(text) {
+            return Ok(text.to_owned());
         }
         let mut out = String::new();
         let mut rest = text;
@@ -67,14 +71,14 @@ impl Interpolation {
                 out.push_str(&self.value_or_missing(name, lookup));
                 rest = &rest[name.len()..];
             }
-            if out.len() > MOST_VALUE {
-                return Err(format!("the value becomes longer than {MOST_VALUE} bytes"));
+            if out.len() > MAX_VALUE {
+                return Err(format!("the value becomes longer than {MAX_VALUE} bytes"));
             }
         }
         out.push_str(rest);
         self.made.set(self.made.get() + out.len());
-        if self.made.get() > MOST_TOTAL {
-            return Err(format!("all values together become longer than {MOST_TOTAL} bytes"));
+        if self.made.get() > MAX_TOTAL {
+            return Err(format!("all values together become longer than {MAX_TOTAL} bytes"));
         }
         Ok(out)
     }
@@ -122,6 +126,10 @@ impl Interpolation {
             String::new()
         })
     }
+}
+
+fn has_digit_after_dollar(text: &str) -> bool {
+    text.as_bytes().windows(2).any(|pair| pair[0] == b'$' && pair[1].is_ascii_digit())
 }
 
 /// How many bytes at the start of a text are a variable's name.
@@ -198,6 +206,7 @@ mod tests {
             ("$$$SET", "$set"),
             ("$${SET}", "${SET}"),
             ("100 %{x}", "100 %{x}"),
+            ("${NONE:-$2a$14$abc.DEF/}", "$2a$14$abc.DEF/"),
         ] {
             assert_eq!(Interpolation::default().expand(text, &lookup).as_deref(), Ok(expected), "{text}");
         }

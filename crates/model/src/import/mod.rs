@@ -1,4 +1,4 @@
-//! Application files from what people already have: Compose files and Procfiles.
+//! Application files from what people already have: Compose files, Kubernetes manifests, Procfiles.
 //!
 //! Pure functions from texts to an [`ImportedApplication`]; files that the texts refer to are asked for
 //! through a callback, so that nothing here touches a disk. What cannot be carried over is said in a
@@ -7,10 +7,15 @@
 mod compose;
 mod dotenv;
 mod emit;
+mod finish;
+mod infer;
 mod interpolate;
+mod kubernetes;
 mod node;
 mod procfile;
 pub(crate) mod shell;
+mod tracing;
+mod warnings;
 
 use std::collections::BTreeMap;
 
@@ -22,6 +27,8 @@ use crate::protocol::Protocol;
 
 pub use compose::{ComposeInput, from_compose};
 pub(crate) use emit::{quote, scalar};
+pub use infer::PortOrigin;
+pub use kubernetes::{ManifestInput, from_manifests, looks_like_manifest};
 pub use procfile::from_procfile;
 
 /// Asks for the text of a file that an imported file refers to, by its path relative to the project.
@@ -37,11 +44,17 @@ pub struct ImportError {
     pub line: u32,
     /// What is wrong.
     pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
 }
 
 impl ImportError {
     fn at(file: &str, line: u32, message: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), line, message: message.into() }
+        Self { file: file.to_owned(), line, message: message.into(), hint: None }
+    }
+
+    fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
     }
 }
 
@@ -94,6 +107,9 @@ pub struct ImportedService {
     /// Ports, as the service itself has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<ImportedPort>,
+    /// Where ports come from that no key declares; they are written as a comment.
+    #[serde(skip)]
+    pub port_origins: Vec<(u16, PortOrigin)>,
     /// Its port on the host, by its own port.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub publish: BTreeMap<u16, u16>,

@@ -7,12 +7,19 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Spanned, Tagged};
 
 use super::ImportError;
+use crate::yaml::parse_options;
 
 /// The most bytes one foreign file may have; real ones have a hundredth of it.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
+
+/// The most bytes of a stream of documents; rendered charts are longer than files that people write.
+const MAX_STREAM: usize = 16 << 20;
+
+/// The most documents of one stream.
+const MAX_DOCUMENTS: usize = 5_000;
 
 /// The deepest nesting; merging and emitting recurse, so this also bounds the stack.
-const MOST_DEPTH: usize = 48;
+const MAX_DEPTH: usize = 48;
 
 /// One value of a YAML file.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,34 +49,25 @@ pub(super) type Map = IndexMap<String, Node>;
 impl Node {
     /// Reads one file.
     pub(super) fn parse(file: &str, text: &str) -> Result<Self, ImportError> {
-        if text.len() > MOST_BYTES {
-            return Err(ImportError::at(file, 0, format!("the file has more than {MOST_BYTES} bytes")));
+        if text.len() > MAX_BYTES {
+            return Err(ImportError::at(file, 0, format!("the file has more than {MAX_BYTES} bytes")));
         }
-        let options = serde_saphyr::options! {
-            with_snippet: false,
-            // Compose reads YAML 1.2: `y` and `on` are texts.
-            strict_booleans: true,
-            budget: serde_saphyr::budget! {
-                max_depth: MOST_DEPTH,
-                max_nodes: 200_000,
-                max_events: 1_000_000,
-                // A second one is refused with a better message than that of a budget.
-                max_documents: 2,
-                max_total_scalar_bytes: 2 * MOST_BYTES,
-            },
-        };
+        // A second document is refused with a better message than that of a budget.
+        let options = foreign_options(2);
         // An empty file is an empty mapping; the parser would call it a missing document.
         if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
             return Ok(Self::made(Kind::Null));
         }
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-            let line = error.location().map_or(0, |location| location.line());
-            let message = error.render();
-            // The line is already told by our own message, and the parser's options mean nothing to users.
-            let end = [" at line ", ", set "].iter().filter_map(|end| message.find(end)).min();
-            let message = &message[..end.unwrap_or(message.len())];
-            ImportError::at(file, u32::try_from(line).unwrap_or(0), one_line(message))
-        })
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| parse_error(file, &error))
+    }
+
+    /// Reads all documents of a file, such as the manifests that `kustomize build` prints.
+    pub(super) fn parse_documents(file: &str, text: &str) -> Result<Vec<Self>, ImportError> {
+        if text.len() > MAX_STREAM {
+            return Err(ImportError::at(file, 0, format!("the file has more than {MAX_STREAM} bytes")));
+        }
+        serde_saphyr::from_multiple_with_options(text, foreign_options(MAX_DOCUMENTS))
+            .map_err(|error| parse_error(file, &error))
     }
 
     /// A node that stands in no file.
@@ -225,6 +223,22 @@ impl<'de> Visitor<'de> for KindVisitor {
     }
 }
 
+fn foreign_options(documents: usize) -> serde_saphyr::Options {
+    let mut options = parse_options(MAX_STREAM, MAX_DEPTH, documents);
+    // Compose and Kubernetes read YAML 1.2: `y` and `on` are texts.
+    options.strict_booleans = true;
+    options
+}
+
+fn parse_error(file: &str, error: &serde_saphyr::Error) -> ImportError {
+    let line = error.location().map_or(0, |location| location.line());
+    let message = error.render();
+    // The line is part of our own message, and the parser's options mean nothing to users.
+    let end = [" at line ", ", set "].iter().filter_map(|end| message.find(end)).min();
+    let message = &message[..end.unwrap_or(message.len())];
+    ImportError::at(file, u32::try_from(line).unwrap_or(0), one_line(message))
+}
+
 fn one_line(text: &str) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(300).collect()
@@ -246,6 +260,16 @@ mod tests {
         assert_eq!(more["z"].line, 7);
         assert_eq!(node.get("base").unwrap().as_map().unwrap()["x"].line, 2);
         assert!(Node::parse("f", "# nothing\n\n").unwrap().is_null());
+    }
+
+    #[test]
+    fn long_comments_and_many_aliases_are_usual() {
+        let comments = "# not now\n".repeat(500);
+        let node = Node::parse("f", &format!("a:\n{comments}  b: 1\n{comments}c: 2\n")).unwrap();
+        assert_eq!(node.get("a").and_then(|a| a.get_text("b")), Some("1"));
+        let aliases: String = (0..400).map(|n| format!("  s{n}: *e\n")).collect();
+        let node = Node::parse("f", &format!("e: &e {{X: 1, Y: 2}}\nall:\n{aliases}")).unwrap();
+        assert_eq!(node.get("all").and_then(Node::as_map).map(Map::len), Some(400));
     }
 
     #[test]

@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::application::Application;
 
+mod manifests;
+mod ports;
 mod projects;
 mod services;
 
@@ -30,7 +32,8 @@ fn import_with(
         name: "project",
         files: &files,
         environment: &environment,
-        dotenv: Some("FROM_DOTENV=dotted\nSET=overruled\n"),
+        env_files: &[(".env".to_owned(), "FROM_DOTENV=dotted\nSET=overruled\n".to_owned())],
+        keep_tracing: false,
         profiles: &profiles,
         load: &load,
     })?;
@@ -119,6 +122,8 @@ proptest! {
         for text in [&text, &other] {
             let _ = import_with(&[("f", text)], &[], &[], &[]);
             let _ = from_procfile("n", "f", text, Some(text));
+            let files = [("f".to_owned(), text.clone())];
+            let _ = from_manifests(&ManifestInput { name: "n", files: &files, keep_tracing: true });
         }
     }
 
@@ -233,13 +238,10 @@ fn a_realistic_project() {
         stock: { memory: 64MiB, pids: 100 }
     "##);
     insta::assert_snapshot!(imported.warnings.join("\n"), @r##"
-    left out because their profiles are not chosen: `debug`
+    left out because their profiles are not chosen: `debug` (`--profile debug` adds them)
     service `gateway`: mount `gateway/nginx.conf` at `/etc/nginx/nginx.conf` is outside of the working directory; the file must be found another way
-    service `gateway`: image `nginx:1.27` has no command; the process platform needs one to run it
+    4 services (`gateway`, `db`, `cache`, `queue`): no `command` is known: use `--platform docker`, or add one to run without containers
     service `order`: waits until `migrate` has ended; make that the `setup` of the application
     service `db`: volume `db` at `/var/lib/postgresql/data`: name it in `durable`, relative to the working directory, if a restart keeps it
-    service `db`: image `postgres:17` has no command; the process platform needs one to run it
-    service `cache`: image `redis:7` has no command; the process platform needs one to run it
-    service `queue`: image `rabbitmq:4` has no command; the process platform needs one to run it
     "##);
 }

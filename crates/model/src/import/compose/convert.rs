@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::load::Project;
 use super::names::Names;
 use super::ports::Ports;
-use super::{health, keys, limits, paths, volumes};
+use super::{clues, health, keys, limits, paths, volumes};
 use crate::import::dotenv::Reading;
+use crate::import::finish::NO_COMMAND;
+use crate::import::infer::{Clues, PortOrigin};
 use crate::import::node::{Kind, Map, Node};
 use crate::import::shell::split_words;
 use crate::import::{ImportError, ImportedCircumstance, ImportedService, is_host_name, is_service_name};
@@ -19,12 +21,14 @@ pub(super) struct Converter<'p, 'a> {
     pub(super) external: Vec<String>,
     /// Other names of services.
     pub(super) names: Names,
+    /// What helps to infer ports, by service.
+    pub(super) clues: BTreeMap<String, Clues>,
 }
 
 impl<'p, 'a> Converter<'p, 'a> {
     pub(super) fn new(project: &'p mut Project<'a>, services: &Map) -> Self {
         let known = services.keys().cloned().collect();
-        Self { project, known, external: Vec::new(), names: Names::default() }
+        Self { project, known, external: Vec::new(), names: Names::default(), clues: BTreeMap::new() }
     }
 
     /// Turns one service over and notes its replicas and limits.
@@ -57,7 +61,14 @@ impl<'p, 'a> Converter<'p, 'a> {
         service.command = self.words(node, "entrypoint")?;
         service.command.extend(self.words(node, "command")?);
         if service.command.is_empty() && service.image.is_none() && service.build.is_none() {
-            return Err(self.project.error(node, format!("service `{name}` has no image, build or command")));
+            let error = self.project.error(node, format!("service `{name}` has no image, build or command"));
+            return Err(match self.project.find_base_file() {
+                Some(base) => error.with_hint(format!(
+                    "this looks like an override file: name the file below it first, `-f {base} -f {}`",
+                    self.project.input.files.first().map_or("FILE", |(name, _)| name)
+                )),
+                None => error,
+            });
         }
         service.env = self.environment(name, node)?;
         self.put_ports_and_readiness(name, node, &mut service)?;
@@ -68,12 +79,13 @@ impl<'p, 'a> Converter<'p, 'a> {
             service.stop_within = Some(health::show(grace));
         }
         self.note_hosts(node);
+        self.clues.insert(name.to_owned(), clues::gather_clues(self.project, node, &service));
         self.warn_about_losses(name, node, &service);
         Ok(service)
     }
 
     fn warn(&mut self, name: &str, message: &str) {
-        self.project.warnings.push(format!("service `{name}`: {message}"));
+        self.project.warnings.add(name, message);
     }
 
     /// A command as words; a text is split as a shell does.
@@ -115,7 +127,12 @@ impl<'p, 'a> Converter<'p, 'a> {
             let text = match self.project.load(path, file) {
                 Ok(text) => text,
                 Err(_) if file.get_text("required") == Some("false") => continue,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    return Err(match self.project.find_example(path) {
+                        Some(example) => error.with_hint(format!("copy `{example}` to `{path}` first")),
+                        None => error,
+                    });
+                }
             };
             let raw = file.get_text("format") == Some("raw");
             let reading = if raw { Reading::Raw } else { Reading::Expanding };
@@ -164,8 +181,10 @@ impl<'p, 'a> Converter<'p, 'a> {
             let names: Vec<&str> = names.into_iter().flatten().collect();
             let first = ports.own.first().map(|port| port.number());
             service.ready = health::readiness(check, &names, first).map_err(refuse)?;
-            if let Some(port) = service.ready.as_ref().and_then(|ready| ready.port.or(ready.tcp)) {
-                ports.probed(port).map_err(refuse)?;
+            if let Some(port) = service.ready.as_ref().and_then(|ready| ready.port.or(ready.tcp))
+                && ports.probed(port).map_err(refuse)?
+            {
+                service.port_origins.push((port, PortOrigin::HealthCheck));
             }
         }
         if !ports.skipped.is_empty() {
@@ -190,7 +209,10 @@ impl<'p, 'a> Converter<'p, 'a> {
             let how = depends.get(target);
             if !self.known.contains(target) {
                 if how.and_then(|how| how.get_text("required")) != Some("false") {
-                    self.warn(name, &format!("depends on `{target}`, which is not among the services"));
+                    self.warn(
+                        name,
+                        &format!("`depends_on` names `{target}`, which is not among the services"),
+                    );
                 }
                 continue;
             }
@@ -214,19 +236,14 @@ impl<'p, 'a> Converter<'p, 'a> {
                 let message = format!(
                     "host `{host}` is outside: calls to it are refused unless `external` allows them"
                 );
-                self.project.warnings.push(message);
+                self.project.warnings.add_general(message);
             }
         }
     }
 
     fn warn_about_losses(&mut self, name: &str, node: &Node, service: &ImportedService) {
         if service.command.is_empty() {
-            let source = match (&service.image, &service.build) {
-                (Some(image), _) => format!("image `{image}`"),
-                (None, Some(build)) => format!("build `{build}`"),
-                (None, None) => "nothing".to_owned(),
-            };
-            self.warn(name, &format!("{source} has no command; the process platform needs one to run it"));
+            self.warn(name, NO_COMMAND);
         }
         for key in ["secrets", "configs"] {
             let entries = node.get(key).and_then(Node::as_list).unwrap_or_default();

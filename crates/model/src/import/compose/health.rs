@@ -74,7 +74,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Writes a duration as the application file has it.
-pub(super) fn show(duration: Duration) -> String {
+pub(in crate::import) fn show(duration: Duration) -> String {
     let millis = duration.as_millis();
     if millis.is_multiple_of(1000) { format!("{}s", millis / 1000) } else { format!("{millis}ms") }
 }

@@ -59,7 +59,7 @@ fn number<'n, T: std::str::FromStr>(node: &'n Node, what: &str) -> Result<T, (&'
 }
 
 /// The size in the largest unit that divides it, so that nothing is rounded.
-fn exact_size(bytes: u64) -> String {
+pub(in crate::import) fn exact_size(bytes: u64) -> String {
     for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
         if bytes.is_multiple_of(1 << shift) {
             return format!("{}{unit}", bytes >> shift);

@@ -2,24 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use super::merge::{drop_resets, merge, merge_maps, normalise};
+use super::merge::{drop_resets, extend, merge_maps, normalise};
 use super::{ComposeInput, paths};
 use crate::import::dotenv::Reading;
 use crate::import::interpolate::Interpolation;
 use crate::import::node::{Kind, Map, Node};
+use crate::import::warnings::Warnings;
 use crate::import::{ImportError, dotenv};
 
 /// How many files an import may read; more means that files name each other.
-const MOST_FILES: usize = 200;
+const MAX_FILES: usize = 200;
 
 /// How deep `include` and `extends` may go.
-const MOST_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;
+
+/// The variable that holds the project's name.
+pub(super) const PROJECT_NAME: &str = "COMPOSE_PROJECT_NAME";
 
 /// The state of one import.
 pub(super) struct Project<'a> {
     pub(super) input: &'a ComposeInput<'a>,
     pub(super) interpolation: Interpolation,
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Warnings,
+    /// The project's name, which files may refer to.
+    name: String,
     dotenv: BTreeMap<String, String>,
     /// Names of the files read so far; nodes carry an index into it.
     files: Vec<String>,
@@ -37,24 +43,57 @@ pub(super) struct Model {
 impl<'a> Project<'a> {
     pub(super) fn new(input: &'a ComposeInput<'a>) -> Result<Self, ImportError> {
         let interpolation = Interpolation::default();
-        let lookup = |name: &str| input.environment.get(name).cloned();
-        let entries =
-            dotenv::parse(input.dotenv.unwrap_or_default(), Reading::Expanding, &interpolation, &lookup)
-                .map_err(|(line, message)| ImportError::at(".env", line, message))?;
-        let dotenv = entries.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let mut dotenv: BTreeMap<String, String> = BTreeMap::new();
+        for (file, text) in input.env_files {
+            let lookup = |name: &str| input.environment.get(name).or_else(|| dotenv.get(name)).cloned();
+            let entries = dotenv::parse(text, Reading::Expanding, &interpolation, &lookup)
+                .map_err(|(line, message)| ImportError::at(file, line, message))?;
+            dotenv.extend(entries.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        }
         Ok(Self {
             input,
             interpolation,
-            warnings: Vec::new(),
+            warnings: Warnings::default(),
+            name: project_name(input.name),
             dotenv,
             files: Vec::new(),
             bases: BTreeMap::new(),
         })
     }
 
-    /// The value of a variable: the process first, then `.env`.
+    /// The value of a variable: the process first, then `.env`. The project's name is always known.
     pub(super) fn lookup(&self, name: &str) -> Option<String> {
-        self.input.environment.get(name).or_else(|| self.dotenv.get(name)).cloned()
+        let set = self.input.environment.get(name).or_else(|| self.dotenv.get(name)).cloned();
+        set.or_else(|| (name == PROJECT_NAME).then(|| self.name.clone()))
+    }
+
+    /// Whether a variable is set by an environment file.
+    pub(super) fn is_in_env_files(&self, name: &str) -> bool {
+        self.dotenv.contains_key(name)
+    }
+
+    /// The text of a file that may be there, for clues.
+    pub(super) fn load_if_there(&self, path: &str) -> Option<String> {
+        (self.input.load)(path).ok()
+    }
+
+    /// A Compose file beside the only one that was given.
+    pub(super) fn find_base_file(&self) -> Option<&'static str> {
+        let [(only, _)] = self.input.files else { return None };
+        let names = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
+        let own = only.rsplit('/').next().unwrap_or(only);
+        names.into_iter().find(|name| *name != own && self.load_if_there(name).is_some())
+    }
+
+    /// The example beside an environment file that is missing.
+    pub(super) fn find_example(&self, path: &str) -> Option<String> {
+        let endings = ["example", "sample", "dist", "template", "default"];
+        let stem = path.strip_suffix(".env").filter(|stem| !stem.is_empty() && !stem.ends_with('/'));
+        let named = endings.iter().map(|ending| format!("{path}.{ending}"));
+        let before = endings.iter().filter_map(|ending| stem.map(|stem| format!("{stem}.{ending}.env")));
+        let folder = paths::parent(path);
+        let bare = ["example.env", "sample.env", "env.example"].map(|name| paths::join(folder, name));
+        named.chain(before).chain(bare).find(|candidate| self.load_if_there(candidate).is_some())
     }
 
     /// An error that names the node's place.
@@ -77,8 +116,8 @@ impl<'a> Project<'a> {
 
     /// Asks the caller for a file.
     pub(super) fn load(&mut self, path: &str, asked_by: &Node) -> Result<String, ImportError> {
-        if self.files.len() >= MOST_FILES {
-            return Err(self.error(asked_by, format!("more than {MOST_FILES} files are read")));
+        if self.files.len() >= MAX_FILES {
+            return Err(self.error(asked_by, format!("more than {MAX_FILES} files are read")));
         }
         (self.input.load)(path)
             .map_err(|cause| self.error(asked_by, format!("cannot read `{path}`: {cause}")))
@@ -132,6 +171,9 @@ impl<'a> Project<'a> {
         };
         // Extensions are only there to be referred to, and references are already followed.
         map.retain(|key, _| !key.starts_with("x-"));
+        if let Some(name) = map.get("name").and_then(Node::as_text).filter(|name| !name.contains('$')) {
+            self.name = project_name(name);
+        }
         let lookup = |variable: &str| {
             let own = || extra.get(variable).cloned();
             self.input.environment.get(variable).cloned().or_else(own).or_else(|| self.lookup(variable))
@@ -187,8 +229,8 @@ impl<'a> Project<'a> {
         let Some(name) = extends.get_text("service") else {
             return Err(self.error(&extends, "`extends` names no service"));
         };
-        if chain.len() > MOST_DEPTH {
-            return Err(self.error(&extends, format!("`extends` goes deeper than {MOST_DEPTH}")));
+        if chain.len() > MAX_DEPTH {
+            return Err(self.error(&extends, format!("`extends` goes deeper than {MAX_DEPTH}")));
         }
         let missing =
             |project: &Self| project.error(&extends, format!("there is no service `{name}` to extend"));
@@ -207,7 +249,7 @@ impl<'a> Project<'a> {
             self.extended(base, siblings, chain)?
         };
         chain.pop();
-        merge(&mut base, own, "service");
+        extend(&mut base, own);
         Ok(base)
     }
 
@@ -231,8 +273,8 @@ impl<'a> Project<'a> {
         directory: &str,
         depth: usize,
     ) -> Result<(), ImportError> {
-        if depth >= MOST_DEPTH {
-            return Err(self.error(include, format!("`include` goes deeper than {MOST_DEPTH}")));
+        if depth >= MAX_DEPTH {
+            return Err(self.error(include, format!("`include` goes deeper than {MAX_DEPTH}")));
         }
         for entry in texts_or_nodes(include) {
             let entry_paths: Vec<&Node> = match entry.get("path") {
@@ -296,6 +338,13 @@ impl<'a> Project<'a> {
         dotenv::parse(text, reading, &self.interpolation, &|name| self.lookup(name))
             .map_err(|(line, message)| ImportError::at(path, line, message))
     }
+}
+
+/// A name as Compose gives it to a project: lower case, without what no container name may have.
+fn project_name(text: &str) -> String {
+    let plain = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    let name: String = text.to_lowercase().chars().filter(plain).collect();
+    name.trim_start_matches(['-', '_']).to_owned()
 }
 
 /// The items of a list, or the one node that stands in its place.

@@ -57,6 +57,27 @@ pub(super) fn merge_maps(base: &mut Map, over: Map, key: &str) {
     }
 }
 
+/// Lays a service over the one that it extends. What it resets or overrides stays marked, because an
+/// earlier file may have the same service.
+pub(super) fn extend(base: &mut Node, own: Node) {
+    let (Kind::Map(base), Kind::Map(own)) = (&mut base.kind, own.kind) else { return };
+    for (name, value) in own {
+        let tag = value.tag.clone();
+        match tag.as_deref() {
+            Some("!reset") => {
+                base.insert(name, value);
+            }
+            Some("!override") => {
+                merge_maps(base, Map::from([(name.clone(), value)]), "service");
+                if let Some(merged) = base.get_mut(&name) {
+                    merged.tag = tag;
+                }
+            }
+            _ => merge_maps(base, Map::from([(name, value)]), "service"),
+        }
+    }
+}
+
 /// Takes away what is still marked `!reset` once everything is merged.
 pub(super) fn drop_resets(node: &mut Node) {
     match &mut node.kind {

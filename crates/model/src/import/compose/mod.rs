@@ -4,25 +4,28 @@
 //! Follows the Compose specification where it says what a service *is*; what it says about containers
 //! (users, capabilities, mounts) is warned about.
 
+mod clues;
 mod convert;
-mod health;
+pub(super) mod health;
 mod keys;
-mod limits;
+pub(super) mod limits;
 mod load;
 mod merge;
 mod names;
 mod paths;
-mod ports;
+pub(super) mod ports;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 
+use super::finish::{FinishOptions, finish};
 use super::node::{Map, Node};
+use super::warnings::list_names;
 use super::{ImportError, Imported, ImportedApplication, ImportedExternal, ImportedService, Load};
 use convert::Converter;
-use load::Project;
+use load::{PROJECT_NAME, Project};
 
 /// What an import of Compose files starts from.
 pub struct ComposeInput<'a> {
@@ -33,8 +36,10 @@ pub struct ComposeInput<'a> {
     pub files: &'a [(String, String)],
     /// The environment of the process; it wins over `.env`.
     pub environment: &'a BTreeMap<String, String>,
-    /// The text of the project's `.env` file.
-    pub dotenv: Option<&'a str>,
+    /// Names and texts of the environment files for variables: `.env`, or what was asked for. Later ones win.
+    pub env_files: &'a [(String, String)],
+    /// Keep services that collect traces, instead of using the built-in collector.
+    pub keep_tracing: bool,
     /// The profiles to import; `*` means all. Without any, `COMPOSE_PROFILES` counts.
     pub profiles: &'a [String],
     /// Asks for files that `env_file`, `extends` and `include` name, relative to the project.
@@ -61,12 +66,13 @@ pub fn from_compose(input: &ComposeInput<'_>) -> Result<Imported, ImportError> {
         let file = input.files.first().map_or("compose.yaml", |(name, _)| name);
         return Err(ImportError::at(file, 0, "no `services` are given"));
     }
-    keep_profiles(&mut services, &mut project);
+    keep_profiles(&mut services, &mut project)?;
 
+    let given = input.environment.contains_key(PROJECT_NAME) || project.is_in_env_files(PROJECT_NAME);
     let mut application = ImportedApplication {
         name: model
             .name
-            .or_else(|| project.lookup("COMPOSE_PROJECT_NAME"))
+            .or_else(|| given.then(|| project.lookup(PROJECT_NAME)).flatten())
             .unwrap_or_else(|| input.name.to_owned()),
         ..ImportedApplication::default()
     };
@@ -75,7 +81,7 @@ pub fn from_compose(input: &ComposeInput<'_>) -> Result<Imported, ImportError> {
     for (name, service) in &services {
         converted.insert(name.clone(), converter.service(name, service, &mut application.failing)?);
     }
-    let Converter { external, names, .. } = converter;
+    let Converter { external, names, clues, .. } = converter;
     names.give(&mut converted, &mut project.warnings);
     names::warn_about_networks(&services, &mut project.warnings);
     refuse_circles(&services, &converted, &project)?;
@@ -84,15 +90,32 @@ pub fn from_compose(input: &ComposeInput<'_>) -> Result<Imported, ImportError> {
     application.external = hosts.map(|host| ImportedExternal { host, allow: false }).collect();
     application.services = converted;
 
-    for name in project.interpolation.missing() {
-        project.warnings.push(format!("variable `{name}` is not set; it was replaced by nothing"));
-    }
+    warn_about_variables(&mut project);
     application.header = header(input, &application);
-    Ok(Imported { application, warnings: project.warnings })
+    let options = FinishOptions { keep_tracing: input.keep_tracing };
+    Ok(finish(application, clues, &options, project.warnings))
+}
+
+fn warn_about_variables(project: &mut Project<'_>) {
+    let missing = project.interpolation.missing();
+    if missing.is_empty() {
+        return;
+    }
+    let noun = if missing.len() == 1 { "variable is" } else { "variables are" };
+    let mut message =
+        format!("{} {noun} not set and empty in the result: {}", missing.len(), list_names(&missing));
+    if project.input.env_files.is_empty()
+        && let Some(example) = project.find_example(".env")
+    {
+        message.push_str(&format!(
+            "; `{example}` may have values: copy it to `.env`, or add `--env-file {example}`"
+        ));
+    }
+    project.warnings.add_general(message);
 }
 
 /// Takes away the services whose profiles are not chosen.
-fn keep_profiles(services: &mut Map, project: &mut Project<'_>) {
+fn keep_profiles(services: &mut Map, project: &mut Project<'_>) -> Result<(), ImportError> {
     let mut chosen: Vec<String> = project.input.profiles.to_vec();
     if chosen.is_empty() {
         let variable = project.lookup("COMPOSE_PROFILES").unwrap_or_default();
@@ -106,13 +129,31 @@ fn keep_profiles(services: &mut Map, project: &mut Project<'_>) {
         let mut names = profiles.iter().filter_map(Node::as_text);
         profiles.is_empty() || all || names.any(|name| chosen.iter().any(|c| c == name))
     };
-    let left_out: Vec<String> =
-        services.iter().filter(|(_, s)| !is_chosen(s)).map(|(name, _)| format!("`{name}`")).collect();
-    services.retain(|_, service| is_chosen(service));
-    if !left_out.is_empty() {
-        let message = format!("left out because their profiles are not chosen: {}", left_out.join(", "));
-        project.warnings.push(message);
+    let is_left_out = |entry: &(&String, &Node)| !is_chosen(entry.1);
+    let left_out: Vec<String> = services.iter().filter(is_left_out).map(|(name, _)| name.clone()).collect();
+    if left_out.is_empty() {
+        return Ok(());
     }
+    let profiles: BTreeSet<String> = services
+        .iter()
+        .filter(is_left_out)
+        .filter_map(|(_, service)| service.get("profiles").and_then(Node::as_list))
+        .flat_map(|profiles| profiles.iter().filter_map(Node::as_text).map(str::to_owned))
+        .collect();
+    let profiles: Vec<String> = profiles.into_iter().collect();
+    if left_out.len() == services.len() {
+        let file = project.input.files.first().map_or("compose.yaml", |(name, _)| name);
+        let message = format!("every service is behind a profile: {}", list_names(&profiles));
+        let first = profiles.first().map_or("NAME", String::as_str);
+        let hint = format!("choose some with `--profile {first}`, or all with `--profile '*'`");
+        return Err(ImportError::at(file, 0, message).with_hint(hint));
+    }
+    services.retain(|_, service| is_chosen(service));
+    let (names, first) = (list_names(&left_out), profiles.first().map_or("*", String::as_str));
+    project.warnings.add_general(format!(
+        "left out because their profiles are not chosen: {names} (`--profile {first}` adds them)"
+    ));
+    Ok(())
 }
 
 /// Services that wait for one another would never start.

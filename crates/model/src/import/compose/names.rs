@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 
 use crate::import::node::{Map, Node};
+use crate::import::warnings::Warnings;
 use crate::import::{ImportedService, is_host_name};
 
 /// Names wanted for services, in the order they were found.
@@ -35,18 +36,18 @@ impl Names {
     }
 
     /// Gives the names to the services; a name belongs to one service only.
-    pub(super) fn give(self, services: &mut IndexMap<String, ImportedService>, warnings: &mut Vec<String>) {
+    pub(super) fn give(self, services: &mut IndexMap<String, ImportedService>, warnings: &mut Warnings) {
         let mut owner: BTreeMap<String, String> =
             services.keys().map(|name| (name.clone(), name.clone())).collect();
         for (service, alias) in self.wanted {
             if let Some(other) = owner.get(&alias) {
                 if *other != service {
-                    warnings.push(format!("service `{service}`: the name `{alias}` already means `{other}`"));
+                    warnings.add(&service, format!("the name `{alias}` already means `{other}`"));
                 }
                 continue;
             }
             if !is_host_name(&alias) {
-                warnings.push(format!("service `{service}`: the name `{alias}` cannot be a host name"));
+                warnings.add(&service, format!("the name `{alias}` cannot be a host name"));
                 continue;
             }
             if let Some(found) = services.get_mut(&service) {
@@ -58,7 +59,7 @@ impl Names {
 }
 
 /// Says when networks keep two services apart, which they are not here.
-pub(super) fn warn_about_networks(services: &Map, warnings: &mut Vec<String>) {
+pub(super) fn warn_about_networks(services: &Map, warnings: &mut Warnings) {
     let networks_of = |service: &Node| -> Option<BTreeSet<String>> {
         if service.get("network_mode").is_some() {
             return None;
@@ -73,7 +74,7 @@ pub(super) fn warn_about_networks(services: &Map, warnings: &mut Vec<String>) {
             continue;
         };
         if let Some((_, other)) = known.iter().find(|(set, _)| set.is_disjoint(&networks)) {
-            warnings.push(format!(
+            warnings.add_general(format!(
                 "networks keep services apart (`{other}` and `{name}` share none); here each can call each"
             ));
             return;

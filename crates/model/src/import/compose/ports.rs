@@ -7,7 +7,7 @@ use crate::import::node::Node;
 use crate::protocol::Protocol;
 
 /// The most ports one range may have; the mesh listens on each of them.
-const MOST_RANGE: u16 = 256;
+const MAX_RANGE: u16 = 256;
 
 /// What was found of a service's ports.
 #[derive(Debug, Default)]
@@ -36,17 +36,19 @@ impl Ports {
         if self.is_skipped(protocol, text) {
             return Ok(());
         }
-        let (first, last) = range(numbers)?;
+        // `8080:8080` is a common mistake, which Compose takes.
+        let (first, last) = range(numbers.rsplit(':').next().unwrap_or(numbers))?;
         nonzero(first)?;
         (first..=last).for_each(|port| self.put(port, None));
         Ok(())
     }
 
-    /// Adds a port that only a health check names.
-    pub(super) fn probed(&mut self, port: u16) -> Result<(), String> {
+    /// Adds the port of a health check; true if nothing else names it.
+    pub(super) fn probed(&mut self, port: u16) -> Result<bool, String> {
         nonzero(port)?;
+        let is_new = !self.own.iter().any(|known| known.number() == port);
         self.put(port, None);
-        Ok(())
+        Ok(is_new)
     }
 
     /// `[[address:]host:]own[/protocol]`, each of the two a number or a range.
@@ -140,13 +142,13 @@ fn range(text: &str) -> Result<(u16, u16), String> {
     if last < first {
         return Err(format!("the port range `{text}` runs backwards"));
     }
-    if last - first >= MOST_RANGE {
-        return Err(format!("the port range `{text}` has more than {MOST_RANGE} ports"));
+    if last - first >= MAX_RANGE {
+        return Err(format!("the port range `{text}` has more than {MAX_RANGE} ports"));
     }
     Ok((first, last))
 }
 
-fn protocol_of(text: &str) -> Option<Protocol> {
+pub(in crate::import) fn protocol_of(text: &str) -> Option<Protocol> {
     match text.to_ascii_lowercase().as_str() {
         "http" | "http2" | "h2c" | "ws" => Some(Protocol::Http),
         "grpc" => Some(Protocol::Grpc),

@@ -70,6 +70,7 @@ fn files_are_merged() {
         ("{image: x, ports: [1]}", "{ports: !reset []}", "{image:x}"),
         ("{image: x, ports: [1]}", "{ports: !override [2]}", "{image:x,ports:[2]}"),
         ("{image: x, environment: {A: 1, B: 2}}", "{environment: {A: !reset null}}", "{image:x,env:{B:2}}"),
+        ("{image: x, expose: ['1616:1616']}", "{}", "{image:x,ports:[1616]}"),
         ("{build: x, command: c}", "{build: {dockerfile: D}}", "{command:[c],build:./x,directory:x}"),
     ] {
         assert_eq!(merged(base, over), expected, "{base} + {over}");
@@ -97,7 +98,10 @@ fn extends_include_and_profiles() {
          a:{command:[run],build:./common/src,directory:common/src,ports:[70,80,90],env:{B:1,D:4}},\
          same:{command:[run],build:./common/src,directory:common/src,ports:[70,80,90],env:{B:1,D:5}}}"
     );
-    assert_eq!(imported.warnings, ["left out because their profiles are not chosen: `dev`"]);
+    assert_eq!(
+        imported.warnings,
+        ["left out because their profiles are not chosen: `dev` (`--profile debug` adds them)"]
+    );
     for profiles in [["debug"], ["*"]] {
         let all = import_with(&[("compose.yaml", file)], &loadable, &[], &profiles).unwrap();
         assert!(all.application.services.contains_key("dev"));
@@ -108,4 +112,51 @@ fn extends_include_and_profiles() {
     // A file that includes itself ends with an error, not with a full stack.
     let circle = import_with(&[("f", "include: [f]")], &[("f", "include: [f]")], &[], &[]);
     assert!(circle.unwrap_err().message.contains("deeper"));
+}
+
+#[test]
+fn resets_beside_extends_reach_earlier_files() {
+    let base = "services: {a: {image: x, ports: [1], environment: {A: 1}, command: [run]}}";
+    let over = "services:\n  common: {image: y, ports: [2]}\n  a: {extends: common, ports: !reset [], \
+                environment: !override {B: 2}}\n";
+    let imported = import_with(&[("base", base), ("over", over)], &[], &[], &[]).unwrap();
+    let a = serde_json::to_string(&imported.application.services["a"]).unwrap().replace('"', "");
+    assert_eq!(a, "{command:[run],image:y,env:{B:2}}");
+}
+
+#[test]
+fn the_name_of_the_project_is_known() {
+    let own = "services: {a: {image: 'x', container_name: '${COMPOSE_PROJECT_NAME}_a'}}";
+    for (file, expected) in [(own.to_owned(), "project_a"), (format!("name: Shop.1\n{own}"), "shop1_a")] {
+        let imported = import_with(&[("compose.yaml", &file)], &[], &[], &[]).unwrap();
+        assert_eq!(imported.application.services["a"].aliases, [expected]);
+        assert!(!imported.warnings.iter().any(|w| w.contains("COMPOSE_PROJECT_NAME")));
+    }
+}
+
+/// The message and the hint of a refused project.
+fn refusal(files: &[(&str, &str)], loadable: &[(&str, &str)]) -> String {
+    let error = import_with(files, loadable, &[], &[]).unwrap_err();
+    format!("{error}; {}", error.hint.clone().unwrap_or_default())
+}
+
+#[test]
+fn refusals_say_what_to_do() {
+    let all_behind = "services: {a: {image: x, profiles: [dev, test]}, b: {image: x, profiles: [dev]}}";
+    assert_eq!(
+        refusal(&[("compose.yaml", all_behind)], &[]),
+        "compose.yaml: every service is behind a profile: `dev`, `test`; \
+         choose some with `--profile dev`, or all with `--profile '*'`"
+    );
+    let over = [("docker-compose.prod.yml", "services: {a: {restart: always}}")];
+    assert_eq!(
+        refusal(&over, &[("docker-compose.yml", "services: {a: {image: x}}")]),
+        "docker-compose.prod.yml:1: service `a` has no image, build or command; this looks like an override file: \
+         name the file below it first, `-f docker-compose.yml -f docker-compose.prod.yml`"
+    );
+    let missing = [("compose.yaml", "services: {a: {image: x, env_file: app.env}}")];
+    assert_eq!(
+        refusal(&missing, &[("app.env.sample", "")]),
+        "compose.yaml:1: cannot read `app.env`: no such file; copy `app.env.sample` to `app.env` first"
+    );
 }

@@ -57,7 +57,7 @@ fn keys_of_a_service() {
         ("{image: i, ports: [x]}", "compose.yaml:2: `x` is not a port"),
         (
             "{image: i, ports: [80], healthcheck: {test: 'curl -f localhost:81/h'}}",
-            "image: \"i\"\nports: [80, 81]\nready: { http: \"/h\", port: 81, within: 90s }",
+            "image: \"i\"\nports: [80, 81] # 81: its health check\nready: { http: \"/h\", port: 81, within: 90s }",
         ),
         (
             "{image: i, healthcheck: {test: [CMD, x]}}",
@@ -82,7 +82,10 @@ fn keys_of_a_service() {
 fn what_is_lost_is_said() {
     for (body, expected) in [
         ("{command: x}", ""),
-        ("{image: i}", "service `a`: image `i` has no command; the process platform needs one to run it"),
+        (
+            "{image: i}",
+            "service `a`: no `command` is known: use `--platform docker`, or add one to run without containers",
+        ),
         ("{command: x, restart: always, labels: [q], tty: true}", ""),
         ("{command: x, privileged: true, user: root}", "service `a`: not carried over: privileged, user"),
         ("{command: x, comand: y}", "service `a`: not keys of Compose: comand"),
@@ -109,9 +112,12 @@ fn what_is_lost_is_said() {
         ),
         ("{command: x, stop_signal: SIGINT}", "service `a`: it is stopped by SIGTERM, not SIGINT"),
         ("{command: x, depends_on: {b: {condition: service_started, required: false}}}", ""),
-        ("{command: x, depends_on: [b]}", "service `a`: depends on `b`, which is not among the services"),
+        (
+            "{command: x, depends_on: [b]}",
+            "service `a`: `depends_on` names `b`, which is not among the services",
+        ),
         ("{command: x, environment: [NONE]}", "service `a`: not set in the environment, left out: `NONE`"),
-        ("{command: x $NONE}", "variable `NONE` is not set; it was replaced by nothing"),
+        ("{command: x $NONE}", "1 variable is not set and empty in the result: `NONE`"),
         (
             "{command: x, extra_hosts: ['pay.example:10.0.0.1']}",
             "host `pay.example` is outside: calls to it are refused unless `external` allows them",
