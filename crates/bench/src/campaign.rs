@@ -11,7 +11,7 @@ use faultscope_engine::testing::{run_trial, run_trials};
 use faultscope_engine::{EngineError, Session, SessionOptions, Tests, TrialRequest};
 use faultscope_model::application::IsolationChoice;
 use faultscope_model::perturbation::Perturbation;
-use faultscope_model::{Application, CampaignKind, Circumstance, DeltaSet, Outcome};
+use faultscope_model::{Application, CampaignKind, Circumstance, Outcome, Treatment};
 use faultscope_platform::memory::{MemoryPlatform, Simulation};
 use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 use faultscope_platform::{Capabilities, Platform};
@@ -192,7 +192,7 @@ impl Campaign {
 }
 
 fn request(circumstance: Circumstance, tests: Arc<Tests>) -> TrialRequest {
-    TrialRequest { deltas: DeltaSet::new(), circumstance, drive: tests, wanted: None }
+    TrialRequest { treatment: Treatment::Nothing, circumstance, drive: tests, wanted: None }
 }
 
 impl Debugged {

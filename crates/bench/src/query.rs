@@ -1,6 +1,6 @@
 //! `bench query`: a million spans over a day, then traces by id and searches over HTTP.
 
-use faultscope_store::slices::{Refused, SpanStore, SpanStoreOptions};
+use faultscope_store::spans::{Refused, SpanStore, SpanStoreOptions};
 use hdrhistogram::Histogram;
 use tokio::time::Instant;
 

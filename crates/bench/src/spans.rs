@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use faultscope_model::trace::{ReportedSpan, SpanKind};
 use faultscope_model::{SpanId, TraceId};
 use faultscope_store::serve::{ServeOptions, Served, router};
-use faultscope_store::slices::{SpanStore, SpanStoreOptions};
+use faultscope_store::spans::{SpanStore, SpanStoreOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

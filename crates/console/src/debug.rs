@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use faultscope_engine::debug::{
     Bar, Course, DebugReport, Difference, Document, InputReport, NamedDelta, RoundCounts, StartReport,
-    TreeCall, ValueBoundary, Verdict,
+    TreeCall, TrialEnding, ValueBoundary, Verdict,
 };
 use faultscope_engine::views::{CauseView, DebugView, FolderOption};
 use faultscope_model::units::{count, nouns, show_duration};
@@ -249,7 +249,7 @@ fn timeline(course: &Course) -> Markup {
                     line.lane x1=(LEFT) x2=(WIDTH) y1=(lane * LANE + LANE - 1) y2=(lane * LANE + LANE - 1) {}
                 }
                 @for bar in &course.bars {
-                    rect class=(bar.end) x=(place(bar.from_us)) y=(u64::from(bar.slot.0) * LANE + 3)
+                    rect class=(bar.end.word()) x=(place(bar.from_us)) y=(u64::from(bar.slot.0) * LANE + 3)
                         width=((place(bar.to_us) - place(bar.from_us)).saturating_sub(1).max(2)) height=(LANE - 7) rx="2" {
                         title { (title(bar)) }
                     }
@@ -258,7 +258,9 @@ fn timeline(course: &Course) -> Markup {
                 text x=(WIDTH) y=(height - 5) text-anchor="end" { (show_duration(Duration::from_micros(whole))) }
             }
             p.legend.soft {
-                @for end in ["pass", "fail", "unresolved", "cancelled"] { span { i class=(end) {} (end) } }
+                @for end in [TrialEnding::Pass, TrialEnding::Fail, TrialEnding::Unresolved, TrialEnding::Cancelled] {
+                    span { i class=(end.word()) {} (end.word()) }
+                }
             }
         }
     }
@@ -289,7 +291,7 @@ fn rounds(rounds: &[RoundCounts]) -> Markup {
                     div {
                         b { (number + 1) ". " }
                         @for task in &round.tasks {
-                            span class=(task.end) { (task.part) @if !task.part.is_empty() { " " } "(" (task.deltas) ") " (task.end) }
+                            span class=(task.end.word()) { (task.part) @if !task.part.is_empty() { " " } "(" (task.deltas) ") " (task.end.word()) }
                         }
                     }
                 }

@@ -1,9 +1,9 @@
 //! Errors that stop a campaign. A failing system under test never does: that is an outcome.
 
 use faultscope_mesh::MeshError;
-use faultscope_model::TrialId;
 use faultscope_model::application::PlanError;
 use faultscope_model::space::Excluded;
+use faultscope_model::{Spoiled, TrialId};
 use faultscope_platform::PlatformError;
 use faultscope_store::StoreError;
 
@@ -32,8 +32,8 @@ pub enum EngineError {
         trial: TrialId,
         /// The number of attempts.
         tries: u32,
-        /// What went wrong in the last one.
-        reason: String,
+        /// How it was spoiled last.
+        reason: Spoiled,
     },
     /// A known circumstance gave another outcome than before, so no answer can be trusted.
     #[error("the environment changed: a repeated trial gave {now} instead of {before}")]

@@ -21,7 +21,8 @@ mod trial;
 pub mod views;
 
 pub use drive::{
-    CaseError, Cases, People, PerturbedTests, Published, PublishedPort, Tests, TrialTrace, find_cases,
+    CaseError, Cases, People, PerturbedTests, Published, PublishedPort, Tests, TrialTrace, Unperturbed,
+    find_cases,
 };
 pub use driver::Budget;
 pub use error::EngineError;

@@ -3,9 +3,9 @@
 use std::io;
 
 use bytes::Bytes;
+use faultscope_model::metrics::Point;
 use faultscope_store::interop::Batch;
-use faultscope_store::slices::Point;
-use faultscope_store::{ScrapeSource, read_exposition};
+use faultscope_store::interop::{ScrapeSource, read_exposition};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
 use hyper::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST};

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::exit_reason::ExitReason;
 use crate::ids::{CampaignId, InstanceId, RunId, SlotId};
 use crate::outcome::Outcome;
-use crate::space::DeltaSet;
+use crate::spoiled::Spoiled;
+use crate::treatment::Treatment;
 use crate::trial_id::{CampaignKind, TrialId};
 
 /// Something that happened in a campaign.
@@ -76,9 +77,8 @@ pub enum Event {
         trial: TrialId,
         /// The slot that it holds until it has ended.
         slot: SlotId,
-        /// The deltas it applies; empty outside of searches.
-        #[serde(default, skip_serializing_if = "DeltaSet::is_empty")]
-        deltas: DeltaSet,
+        /// What it is given.
+        treatment: Treatment,
         /// The number of tests it will run.
         tests: usize,
     },
@@ -150,8 +150,8 @@ pub enum Event {
     TrialInvalid {
         /// The trial.
         trial: TrialId,
-        /// What went wrong.
-        reason: String,
+        /// How.
+        reason: Spoiled,
         /// The number of the next attempt, from 2.
         next_try: u32,
     },

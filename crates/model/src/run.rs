@@ -13,7 +13,7 @@ use crate::not_applied::NotApplied;
 use crate::outcome::{Outcome, Signature, StartEnding, TestResult};
 use crate::perturbation::{Perturbation, TargetId};
 use crate::series::GateReport;
-use crate::space::DeltaSet;
+use crate::treatment::Treatment;
 use crate::trial_id::TrialId;
 
 /// The stored record of a trial.
@@ -25,9 +25,8 @@ pub struct Run {
     pub trial: TrialId,
     /// The slot it ran in.
     pub slot: SlotId,
-    /// The deltas it applied; empty outside of searches.
-    #[serde(default, skip_serializing_if = "DeltaSet::is_empty")]
-    pub deltas: DeltaSet,
+    /// What it was given.
+    pub treatment: Treatment,
     /// The settings it ran under.
     pub circumstance: Circumstance,
     /// How its evidence was judged.
@@ -56,9 +55,6 @@ pub struct Run {
 pub struct Perturbed {
     /// The name of the perturbed test.
     pub test: String,
-    /// The requested perturbations.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub asked: Vec<Perturbation>,
     /// The requested perturbations that had no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed: Vec<Missed>,
@@ -68,6 +64,9 @@ pub struct Perturbed {
     /// Services or actors that the failure message blames.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blamed: Vec<String>,
+    /// The services that first answered otherwise than without perturbations, the innermost ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub diverged: Vec<String>,
     /// Whether the test got a degraded response.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub degraded: bool,

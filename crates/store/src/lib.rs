@@ -34,10 +34,5 @@ pub use campaigns::{
 };
 pub use error::{StoreError, StoreErrorKind};
 
-// Former paths of types that moved to `faultscope_model::metrics`, `interop` and `spans`.
-pub use faultscope_model::metrics::PointsBySeries as SeriesPoints;
-pub use interop::{ScrapeSource, read_exposition};
-pub use spans as slices;
-
 /// The format version of every file of a campaign.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;

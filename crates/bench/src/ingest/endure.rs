@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use faultscope_model::TraceId;
-use faultscope_store::slices::SpanReader;
+use faultscope_store::spans::SpanReader;
 use tokio::task::JoinSet;
 
 use super::{CONNECTIONS, MIB, send};

@@ -13,7 +13,7 @@ use faultscope_model::run::InstanceExit;
 use faultscope_model::space::Delta;
 use faultscope_model::span::Parentage;
 use faultscope_model::units::{count, show_duration};
-use faultscope_model::{CampaignKind, DeltaSet, InstanceId, Outcome, Run, ServiceName, Span};
+use faultscope_model::{CampaignKind, InstanceId, Outcome, Run, ServiceName, Span, Treatment};
 use serde::Serialize;
 
 use crate::args::{CheckArgs, Global};
@@ -200,7 +200,7 @@ async fn probe(
     let opening = Opening::new(CampaignKind::Probe, &args.target, 1).up_at_least(watched);
     let campaign = RunningCampaign::open(project, opening, global, printer).await?;
     let request = TrialRequest {
-        deltas: DeltaSet::new(),
+        treatment: Treatment::Nothing,
         circumstance: project.application.simplest.clone(),
         drive: Tests::new(project.application.tests.clone()),
         wanted: None,

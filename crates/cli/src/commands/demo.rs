@@ -9,7 +9,7 @@ use faultscope_engine::testing::run_trial;
 use faultscope_engine::views::{CauseTarget, MetricsJoin, call_trees, reproduce_cause};
 use faultscope_engine::{Session, Tests, TrialRequest};
 use faultscope_model::units::show_duration;
-use faultscope_model::{CampaignKind, DeltaSet, Outcome, Run, Span, TraceId};
+use faultscope_model::{CampaignKind, Outcome, Run, Span, TraceId, Treatment};
 use faultscope_store::Edge;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -108,7 +108,7 @@ async fn run_sample(
     let notes = campaign.session.platform().capabilities().notes;
     notes.iter().for_each(|note| printer.talk(format!("note: {note}")));
     let request = TrialRequest {
-        deltas: DeltaSet::new(),
+        treatment: Treatment::Nothing,
         circumstance: project.application.simplest.clone(),
         drive: Tests::new(project.application.tests.clone()),
         wanted: None,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use faultscope_engine::views::{self, group_by_caller, plain};
+use faultscope_model::trace::CallEdge;
 use faultscope_model::units::{count, nouns, show_duration};
-use faultscope_store::interop::trace::CallEdge;
 
 use super::traces::open;
 use crate::error::CommandError;

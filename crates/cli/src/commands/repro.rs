@@ -9,7 +9,7 @@ use faultscope_engine::debug::{DebugReport, FoundCause, nearest_passing};
 use faultscope_engine::testing::run_trial;
 use faultscope_engine::{EngineError, Session, Tests, TrialRequest, stored};
 use faultscope_model::application::test_named;
-use faultscope_model::{CampaignKind, Circumstance, DeltaSet, Outcome, Run};
+use faultscope_model::{CampaignKind, Circumstance, Outcome, Run, Treatment};
 use faultscope_store::Store;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -126,15 +126,16 @@ async fn try_both(
         Some(_) => application.tests.clone(),
     };
     let drive = Tests::new(tests);
-    let request = |circumstance: &Circumstance| TrialRequest {
-        deltas: DeltaSet::new(),
+    let request = |circumstance: &Circumstance, treatment: Treatment| TrialRequest {
+        treatment,
         circumstance: circumstance.clone(),
         drive: drive.clone(),
         wanted: Some(manifest.signature.clone()),
     };
+    let cause = Treatment::of_deltas(manifest.deltas.iter().cloned().collect());
     let mut failing = Vec::new();
     for _ in 0..tries.max(1) {
-        let Some(run) = run_trial(session, request(&application.failing), stop).await? else {
+        let Some(run) = run_trial(session, request(&application.failing, cause.clone()), stop).await? else {
             return Ok(None);
         };
         let is_over = run.outcome != Outcome::Pass;
@@ -143,7 +144,7 @@ async fn try_both(
             break;
         }
     }
-    let passing = run_trial(session, request(&application.simplest), stop).await?;
+    let passing = run_trial(session, request(&application.simplest, Treatment::Nothing), stop).await?;
     Ok(passing.map(|passing| (failing, passing)))
 }
 

@@ -69,7 +69,10 @@ fn table(listed: &[CampaignRuns]) -> Table {
                 campaign.kind.to_string(),
                 campaign.application.clone(),
                 when.clone(),
-                if run.deltas.is_empty() { String::new() } else { run.deltas.len().to_string() },
+                match run.treatment.size() {
+                    0 => String::new(),
+                    size => size.to_string(),
+                },
                 run.outcome.word().to_owned(),
                 format!("{}/{}", tests.passed(), tests.all),
                 run.evidence.spans.to_string(),

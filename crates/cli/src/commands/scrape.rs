@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use faultscope_engine::scrape;
-use faultscope_model::metrics::Kind;
+use faultscope_model::metrics::{Kind, Point, TimeSeries};
 use faultscope_store::serve::Served;
-use faultscope_store::slices::{Point, Series};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -118,7 +117,8 @@ impl ScrapeTarget {
     fn up(&self, is_up: bool) -> Point {
         let about = vec![("service.instance.id".to_owned(), self.authority.clone())];
         let service = self.service.clone();
-        let series = Series { name: "up".to_owned(), service, kind: Kind::Gauge, unit: String::new(), about };
+        let series =
+            TimeSeries { name: "up".to_owned(), service, kind: Kind::Gauge, unit: String::new(), about };
         Point { series, at_us: now_us(), value: f64::from(u8::from(is_up)) }
     }
 }

@@ -9,7 +9,7 @@ use faultscope_model::units::{self, ByteSize, count};
 use faultscope_store::serve::{
     Access, Forward, ForwardCounts, ForwardOptions, ServeOptions, Served, otlp_router, router,
 };
-use faultscope_store::slices::{SpanRetention, SpanStore, SpanStoreOptions};
+use faultscope_store::spans::{SpanRetention, SpanStore, SpanStoreOptions};
 use hyper::header::HeaderName;
 use serde::Serialize;
 use tokio::net::TcpListener;

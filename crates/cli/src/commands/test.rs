@@ -34,7 +34,12 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
     let tests = choose(&project, &args.tests)?;
     let (space, set) = project.under(&args.under)?;
     let circumstance = space.circumstance(&set).map_err(|e| CommandError::usage(e.to_string()))?;
-    let request = TrialRequest { deltas: set, circumstance, drive: Tests::new(tests), wanted: None };
+    let request = TrialRequest {
+        treatment: space.treatment(&set),
+        circumstance,
+        drive: Tests::new(tests),
+        wanted: None,
+    };
     let seed = args.under.seed;
     let opening = Opening::new(CampaignKind::Test, &args.target, seed)
         .record(args.under.record)

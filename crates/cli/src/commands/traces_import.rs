@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 use faultscope_model::trace::ReportedSpan;
+use faultscope_model::trace::group_by_trace;
 use faultscope_model::units::count;
-use faultscope_store::interop::trace::group;
 use faultscope_store::interop::{DecodeError, Decoded, Limits, SpanFormat, inflate, jaeger, zipkin};
 use faultscope_store::secrets::{Redactor, SecretOptions};
-use faultscope_store::slices::{SpanReader, SpanStore, SpanStoreOptions};
+use faultscope_store::spans::{SpanReader, SpanStore, SpanStoreOptions};
 use faultscope_store::{StoreError, StoreErrorKind};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -140,7 +140,7 @@ impl Importer {
         }
         self.imported.rejected += decoded.n_rejected;
         let mut fresh = Vec::new();
-        for trace in group(decoded.items, true) {
+        for trace in group_by_trace(decoded.items, true) {
             let Some(first) = trace.first() else { continue };
             let here = self.reader.trace(first.trace)?;
             let before = fresh.len() + trace.len();

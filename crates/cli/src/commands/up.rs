@@ -36,7 +36,8 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let (opened, mut is_open) = oneshot::channel();
     let people = People::new(ports, opened, until.clone())
         .map_err(|e| CommandError::internal("a socket has no address").because(e))?;
-    let request = TrialRequest { deltas: set, circumstance, drive: Arc::new(people), wanted: None };
+    let treatment = space.treatment(&set);
+    let request = TrialRequest { treatment, circumstance, drive: Arc::new(people), wanted: None };
     // Before the trial starts: a service may end before everything is up.
     let mut events = campaign.session.events().subscribe();
     let mut trial = tokio::spawn({

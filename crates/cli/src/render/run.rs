@@ -125,11 +125,12 @@ pub(crate) fn evidence(run: &Run, printer: &Printer) {
         ));
     }
     if let Some(perturbed) = &run.perturbed {
-        for asked in perturbed.asked.iter().take(MAX_ASKED) {
-            printer.line(format!("  perturbed: {asked}"));
+        let asked = run.treatment.perturbations();
+        for perturbation in asked.iter().take(MAX_ASKED) {
+            printer.line(format!("  perturbed: {perturbation}"));
         }
-        if perturbed.asked.len() > MAX_ASKED {
-            printer.line(format!("  perturbed: {} more", perturbed.asked.len() - MAX_ASKED));
+        if asked.len() > MAX_ASKED {
+            printer.line(format!("  perturbed: {} more", asked.len() - MAX_ASKED));
         }
         for missed in perturbed.missed.iter().take(MAX_ASKED) {
             printer.line(format!("  not applied: {} ({})", missed.perturbation, missed.why));

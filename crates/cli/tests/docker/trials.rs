@@ -5,7 +5,7 @@ use std::sync::Arc;
 use faultscope_engine::testing::run_trial;
 use faultscope_engine::{Session, SessionOptions, Tests, TrialRequest};
 use faultscope_model::rule::{Effect, Occurrence, Rule, Selector};
-use faultscope_model::{Application, CampaignKind, DeltaSet, Outcome};
+use faultscope_model::{Application, CampaignKind, Outcome, Treatment};
 use faultscope_platform::docker::{DockerOptions, DockerPlatform};
 use faultscope_testkit::cells;
 use tokio_util::sync::CancellationToken;
@@ -71,7 +71,7 @@ async fn a_callee_is_restarted_after_a_call() {
     };
     circumstance.perturbations = vec![Rule { id: 1, select, effect: Effect::RestartAfter }];
     let drive = Tests::new(application.tests.clone());
-    let request = TrialRequest { deltas: DeltaSet::new(), circumstance, drive, wanted: None };
+    let request = TrialRequest { treatment: Treatment::Nothing, circumstance, drive, wanted: None };
     let run = run_trial(&session, request, &CancellationToken::new()).await.unwrap().unwrap();
     assert_eq!(run.outcome, Outcome::Pass, "{run:?}");
     assert_eq!((run.evidence.rules[0].applied, run.evidence.spans), (1, 4));

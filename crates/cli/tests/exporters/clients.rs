@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use faultscope_store::slices::SpanReader;
+use faultscope_store::spans::SpanReader;
 use serde_json::json;
 
 use crate::little::{USUAL, Ways, send};

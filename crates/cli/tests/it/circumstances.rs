@@ -55,7 +55,10 @@ fn settings_that_cannot_be() {
 fn single_deltas() {
     let tool = tool_with(&cells());
     let run = tool.tested(["--delta", "instance back", "--delta", "config back.memory"], 0);
-    assert_eq!(run.json["run"]["deltas"], serde_json::json!([0, 2]));
+    assert_eq!(
+        run.json["run"]["treatment"],
+        serde_json::json!({ "kind": "deltas", "deltas": ["config back.memory", "instance back"] })
+    );
     assert_eq!(run.json["run"]["cost"]["created"], 4);
     tool.tested(["--delta", "config back.env.BROKEN"], 1);
     assert_snapshot!(tool.run(["test", "--delta", "instance bak"]).exact(), @"

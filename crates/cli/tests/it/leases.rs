@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use faultscope_engine::{Session, SessionOptions, Tests, TrialEnd, TrialRequest};
 use faultscope_model::event::Event;
-use faultscope_model::{Application, CampaignKind, DeltaSet, Outcome, SlotId, TrialId};
+use faultscope_model::{Application, CampaignKind, Outcome, SlotId, Treatment, TrialId};
 use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 use faultscope_testkit::cells;
 use tokio::sync::broadcast::Receiver;
@@ -49,7 +49,7 @@ async fn slots_are_taken_from_cancelled_trials_a_hundred_times() {
     let (ends, hangs): (Vec<_>, Vec<_>) =
         application.tests.iter().cloned().partition(|test| test.name != "hang");
     let request = |tests| TrialRequest {
-        deltas: DeltaSet::new(),
+        treatment: Treatment::Nothing,
         circumstance: application.simplest.clone(),
         drive: Tests::new(tests),
         wanted: None,

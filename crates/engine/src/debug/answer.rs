@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use faultscope_model::space::Dimension;
-use faultscope_model::{DeltaSet, Outcome, Run, Space};
+use faultscope_model::{DeltaSet, Outcome, Space};
 use faultscope_search::{Cause, Problem, Search, Standing, TaskEnd};
 
 use super::{Confirmation, DebugReport, FoundCause, NamedDelta, Otherwise, Rest, table};
+use crate::driver::SetRun;
 
 /// Puts what a search has found into the report.
 pub(super) fn fill(
     report: &mut DebugReport,
     space: &Arc<Space>,
     search: &dyn Search,
-    (runs, seen): (&[Run], &[Run]),
+    (runs, seen): (&[SetRun], &[SetRun]),
 ) {
     let problem = Problem::of(space);
     let standing = search.standing();
@@ -23,9 +24,9 @@ pub(super) fn fill(
         deltas
     };
     // What fails only at times passes at times.
-    let failed = |run: &&Run| matches!(run.outcome, Outcome::Fail { .. });
+    let failed = |run: &&SetRun| matches!(run.outcome, Outcome::Fail { .. });
     let run_of =
-        |set: &DeltaSet| seen.iter().filter(failed).find(|run| &run.deltas == set).map(|run| run.id.clone());
+        |set: &DeltaSet| seen.iter().filter(failed).find(|run| run.set == *set).map(|run| run.id.clone());
     let cause = |cause: &Cause| FoundCause {
         deltas: named(if cause.core.is_empty() { &cause.witness } else { &cause.core }),
         witness: named(&cause.witness),
@@ -48,7 +49,7 @@ pub(super) fn fill(
     report.trials.finished = runs.len();
     report.trials.reused = search.rounds().iter().map(|round| round.count(TaskEnd::Reused)).sum();
     report.trials.unresolved =
-        runs.iter().filter(|r| matches!(r.outcome, Outcome::Unresolved { .. })).count();
+        runs.iter().filter(|shown| matches!(shown.run.outcome, Outcome::Unresolved { .. })).count();
 }
 
 /// The causes that a search has found. A search for one cause answers with the smallest set that failed.
@@ -66,10 +67,10 @@ pub(super) fn causes(search: &dyn Search) -> Vec<DeltaSet> {
 }
 
 /// Whether no smaller set of several deltas was seen to pass, because something else happened in all of them.
-fn is_unreduced(problem: &Problem, witness: &DeltaSet, runs: &[Run]) -> bool {
+fn is_unreduced(problem: &Problem, witness: &DeltaSet, runs: &[SetRun]) -> bool {
     let neighbours = problem.neighbours(witness);
     let unresolved = |set: &DeltaSet| {
-        let mut own = runs.iter().filter(|run| run.deltas == *set).peekable();
+        let mut own = runs.iter().filter(|run| run.set == *set).peekable();
         own.peek().is_some() && own.all(|run| matches!(run.outcome, Outcome::Unresolved { .. }))
     };
     neighbours.len() > 1 && neighbours.iter().all(unresolved)
@@ -83,11 +84,11 @@ fn tied(problem: &Problem, space: &Space, witness: &DeltaSet) -> Vec<String> {
 }
 
 /// What else was seen where one delta of a failing set was left out.
-fn otherwise(space: &Space, witness: &DeltaSet, runs: &[Run]) -> Vec<Otherwise> {
+fn otherwise(space: &Space, witness: &DeltaSet, runs: &[SetRun]) -> Vec<Otherwise> {
     let one = |delta: usize| {
         let mut less = witness.clone();
         less.remove(delta);
-        runs.iter().filter(|run| run.deltas == less).find_map(|run| match &run.outcome {
+        runs.iter().filter(|shown| shown.set == less).find_map(|SetRun { run, .. }| match &run.outcome {
             Outcome::Unresolved { reason } => {
                 let without = space.deltas.get(delta)?.name.clone();
                 Some(Otherwise { without, reason: reason.clone(), run: run.id.clone() })
@@ -105,7 +106,7 @@ pub(super) fn rest_of(space: &Space, causes: &[DeltaSet]) -> Option<DeltaSet> {
 }
 
 /// Why the deltas that no cause needs do not show that no further cause is left.
-pub(super) fn rest(space: &Space, causes: &[Cause], runs: &[Run]) -> Option<Rest> {
+pub(super) fn rest(space: &Space, causes: &[Cause], runs: &[SetRun]) -> Option<Rest> {
     let found = causes.iter().fold(DeltaSet::new(), |all, cause| all.union(&cause.witness));
     let others = space.full().difference(&found);
     if causes.is_empty() || others.is_empty() {
@@ -115,8 +116,8 @@ pub(super) fn rest(space: &Space, causes: &[Cause], runs: &[Run]) -> Option<Rest
     if causes.iter().any(|cause| cause.witness.is_subset(&rest)) {
         return Some(Rest::Bound);
     }
-    let unresolved = |run: &Run| match &run.outcome {
-        Outcome::Unresolved { reason } if run.deltas == rest => {
+    let unresolved = |SetRun { set, run }: &SetRun| match &run.outcome {
+        Outcome::Unresolved { reason } if *set == rest => {
             Some(Rest::Unresolved { reason: reason.clone(), run: run.id.clone() })
         }
         _ => None,

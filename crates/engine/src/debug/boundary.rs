@@ -4,7 +4,7 @@ use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::{Signature, Unresolved};
 use faultscope_model::space::Axis;
-use faultscope_model::{DeltaSet, Outcome, Run, RunId, Space, TrialRole};
+use faultscope_model::{DeltaSet, Outcome, Run, RunId, Space, Treatment, TrialRole};
 use faultscope_search::{Boundary, FoundBoundary, Line, Side};
 use serde::{Deserialize, Serialize};
 
@@ -140,8 +140,9 @@ impl Setting<'_> {
     fn has_passed_without(&self, cause: &DeltaSet, delta: usize) -> bool {
         let mut less = cause.clone();
         less.remove(delta);
+        let less = self.space.treatment(&less);
         let tested = |run: &Run| self.tests.is_empty() || !run.evidence.tests.is_empty();
-        self.seen.iter().any(|run| run.deltas == less && run.outcome == Outcome::Pass && tested(run))
+        self.seen.iter().any(|run| run.treatment == less && run.outcome == Outcome::Pass && tested(run))
     }
 }
 
@@ -203,15 +204,21 @@ impl Values<'_> {
 }
 
 impl Asks for Values<'_> {
-    fn ask(&mut self, slots: &[SlotView]) -> Result<Moves, EngineError> {
+    fn ask(&mut self, slots: &[SlotView<'_>]) -> Result<Moves, EngineError> {
         let free: Vec<_> = slots.iter().filter(|view| view.state == SlotState::Free).collect();
         let steps = self.search.plan(free.len());
         let mut moves = Moves::default();
         for ((ticket, place), view) in steps.start.into_iter().zip(free) {
             let value = self.axis.scale.show(place);
+            let space = self.setting.space;
+            let treatment = Treatment::Value {
+                deltas: space.names(self.cause),
+                delta: space.deltas[self.delta].name.clone(),
+                value: value.clone(),
+            };
             let request = TrialRequest {
-                deltas: self.cause.clone(),
-                circumstance: self.setting.space.circumstance_at(self.cause, self.delta, &value)?,
+                treatment,
+                circumstance: space.circumstance_at(self.cause, self.delta, &value)?,
                 drive: Tests::judged_by(
                     self.setting.tests.to_vec(),
                     self.setting.judged.map(ToOwned::to_owned),

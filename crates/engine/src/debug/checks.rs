@@ -207,8 +207,9 @@ impl Checker<'_> {
     fn request(&self, role: TrialRole) -> Result<TrialRequest, EngineError> {
         let deltas = if role == TrialRole::CheckFailing { self.space.full() } else { DeltaSet::new() };
         let circumstance = self.space.circumstance(&deltas)?;
+        let treatment = self.space.treatment(&deltas);
         // Any failure is looked for: which one it is shows only here.
-        Ok(TrialRequest { circumstance, deltas, drive: self.drive(), wanted: None })
+        Ok(TrialRequest { circumstance, treatment, drive: self.drive(), wanted: None })
     }
 }
 

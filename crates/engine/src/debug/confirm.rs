@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use faultscope_model::event::Event;
-use faultscope_model::{DeltaSet, Outcome, Run, TrialRole};
+use faultscope_model::{DeltaSet, Outcome, TrialRole};
 use faultscope_search::{Confirm, ConfirmPlan, Problem, Tally};
 use serde::{Deserialize, Serialize};
 
 use super::Deltas;
 use super::calibrate::{self, Calibration, Next};
-use crate::driver::{Asks, Driver, Ended, Moves, RequestedTrial, SlotState, SlotView, Ticket, TrialList};
+use crate::driver::{
+    Asks, Driver, Ended, Moves, RequestedTrial, SetRun, SlotState, SlotView, Ticket, TrialList,
+};
 use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::FinishedTrial;
@@ -141,7 +143,7 @@ fn show_percent(share: f64) -> String {
 
 /// What is known before anything is repeated: outcomes of sets, from start-up checks and the search.
 pub(super) struct KnownOutcomes<'a> {
-    pub(super) runs: &'a [Run],
+    pub(super) runs: &'a [SetRun],
     /// Start-up checks: how often all deltas failed and passed, how often none passed.
     pub(super) failing_checks: Tally,
     pub(super) simplest_checks: Tally,
@@ -156,13 +158,13 @@ impl KnownOutcomes<'_> {
             set if set.is_empty() => self.simplest_checks,
             _ => Tally::default(),
         };
-        self.runs.iter().filter(|run| run.deltas == *set).for_each(|run| tally.add(&run.outcome));
+        self.runs.iter().filter(|run| run.set == *set).for_each(|run| tally.add(&run.outcome));
         tally
     }
 
     /// Sets that hold a whole cause and passed: that is a rule, or the failure stayed away by chance.
     fn odd_passes(&self, cause: &DeltaSet) -> Vec<DeltaSet> {
-        let passed = self.runs.iter().filter(|run| run.outcome == Outcome::Pass).map(|run| &run.deltas);
+        let passed = self.runs.iter().filter(|run| run.outcome == Outcome::Pass).map(|run| &run.set);
         let mut odd: Vec<_> = passed.filter(|set| cause.is_subset(set) && *set != cause).cloned().collect();
         odd.sort();
         odd.dedup();
@@ -172,7 +174,7 @@ impl KnownOutcomes<'_> {
 
     /// A set that failed once and passed once.
     fn mixed(&self) -> Option<DeltaSet> {
-        let sets = self.runs.iter().map(|run| &run.deltas);
+        let sets = self.runs.iter().map(|run| &run.set);
         sets.chain([&self.full]).find(|set| self.tally(set).is_mixed()).cloned()
     }
 }
@@ -192,7 +194,7 @@ pub(super) async fn confirm_causes(
     plan: ConfirmPlan,
     (causes, rest): (&[DeltaSet], Option<&DeltaSet>),
     known: &KnownOutcomes<'_>,
-    repetitions: &mut Vec<Run>,
+    repetitions: &mut Vec<SetRun>,
 ) -> Result<Confirmed, EngineError> {
     let problem = Problem::of(&deltas.space);
     let stable = plan.rate >= 1.0;
@@ -272,7 +274,7 @@ pub(super) async fn measure_rate(
     driver: &mut Driver,
     deltas: &Deltas,
     (set, known): (&DeltaSet, Tally),
-    repetitions: &mut Vec<Run>,
+    repetitions: &mut Vec<SetRun>,
 ) -> Result<Result<Calibration, Ended>, EngineError> {
     let mut tally = known;
     loop {
@@ -291,7 +293,7 @@ pub(super) async fn measure_rate(
         let ended = driver.run(&mut list).await?;
         for trial in list.into_finished() {
             tally.add(&trial.run.outcome);
-            repetitions.push(trial.run);
+            repetitions.push(SetRun { set: set.clone(), run: trial.run });
         }
         if ended != Ended::Done {
             return Ok(Err(ended));
@@ -303,7 +305,7 @@ pub(super) async fn measure_rate(
 struct Repetitions<'a> {
     machine: Confirm,
     deltas: &'a Deltas,
-    runs: Vec<Run>,
+    runs: Vec<SetRun>,
     /// Trials of the causes before.
     done: usize,
     /// Trials of all causes.
@@ -319,7 +321,7 @@ impl Repetitions<'_> {
 }
 
 impl Asks for Repetitions<'_> {
-    fn ask(&mut self, slots: &[SlotView]) -> Result<Moves, EngineError> {
+    fn ask(&mut self, slots: &[SlotView<'_>]) -> Result<Moves, EngineError> {
         let free: Vec<_> = slots.iter().filter(|view| view.state == SlotState::Free).collect();
         let mut moves = Moves::default();
         for ((ticket, set), view) in self.machine.plan(free.len()).into_iter().zip(free) {
@@ -331,7 +333,8 @@ impl Asks for Repetitions<'_> {
 
     fn answer(&mut self, ticket: Ticket, trial: FinishedTrial) -> Result<(), EngineError> {
         self.machine.record(ticket, &trial.run.outcome);
-        self.runs.push(trial.run);
+        let set = self.deltas.space.set_of(&trial.run.treatment).unwrap_or_default();
+        self.runs.push(SetRun { set, run: trial.run });
         self.emit_progress();
         Ok(())
     }

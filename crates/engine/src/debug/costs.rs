@@ -11,6 +11,8 @@ use std::time::Duration;
 use faultscope_model::{Run, Space};
 use serde::{Deserialize, Serialize};
 
+use crate::driver::SetRun;
+
 /// How much of an error is corrected at once: less would forget too slowly, more would follow chance.
 const PACE: f64 = 0.3;
 
@@ -53,12 +55,17 @@ impl Costs {
     }
 
     /// Learns from what trials took beside the simplest one.
-    pub fn learn(&mut self, space: &Space, simplest: &Run, runs: &[Run]) {
+    pub(crate) fn learn<'r>(
+        &mut self,
+        space: &Space,
+        simplest: &Run,
+        runs: impl Iterator<Item = &'r SetRun>,
+    ) {
         let base = simplest.cost.deploy.as_secs_f64();
         let known = self.all.applications.entry(self.application.clone()).or_default();
         // A deployment that did not come up took something else than its deltas.
-        for run in runs.iter().filter(|run| !run.cost.deploy.is_zero() && !run.deltas.is_empty()) {
-            let deltas: Vec<_> = run.deltas.iter().filter_map(|d| space.deltas.get(d)).collect();
+        for SetRun { set, run } in runs.filter(|shown| !shown.run.cost.deploy.is_zero()) {
+            let deltas: Vec<_> = set.iter().filter_map(|d| space.deltas.get(d)).collect();
             let estimate = |delta: &faultscope_model::space::Delta| {
                 known.get(&delta.name).copied().unwrap_or(delta.cost.as_secs_f64())
             };
@@ -101,13 +108,13 @@ services: { a: { command: [a] }, b: { command: [b] }, c: { command: [c] } }
 failing: { instances: { a: 2, b: 2, c: 2 } }
 ";
 
-    fn run(space: &Space, deltas: DeltaSet, deploy: f64) -> Run {
-        Run {
+    fn run(space: &Space, set: DeltaSet, deploy: f64) -> SetRun {
+        let run = Run {
             id: "a.1".parse().unwrap(),
             trial: TrialId::chosen(1),
             slot: SlotId(0),
-            circumstance: space.circumstance(&deltas).unwrap(),
-            deltas,
+            circumstance: space.circumstance(&set).unwrap(),
+            treatment: space.treatment(&set),
             outcome: Outcome::Pass,
             evidence: Evidence::default(),
             started_us: 0,
@@ -116,7 +123,8 @@ failing: { instances: { a: 2, b: 2, c: 2 } }
             retries: 0,
             perturbed: None,
             question: None,
-        }
+        };
+        SetRun { set, run }
     }
 
     #[test]
@@ -129,9 +137,9 @@ failing: { instances: { a: 2, b: 2, c: 2 } }
         let dear = |set: &[usize]| if set.contains(&2) { 3.0 } else { 1.0 };
         let simplest = run(&space, DeltaSet::new(), 1.0);
         for _ in 0..50 {
-            let runs: Vec<Run> =
+            let runs: Vec<SetRun> =
                 sets.iter().map(|set| run(&space, set.iter().copied().collect(), dear(set))).collect();
-            costs.learn(&space, &simplest, &runs);
+            costs.learn(&space, &simplest.run, runs.iter());
         }
         costs.save();
         let known = Costs::load(folder.path(), "shop").apply(space.clone());

@@ -1,8 +1,10 @@
 //! What is looked into once a cause is known: where its numbers begin to fail, how small the input can be.
 
+use std::collections::BTreeSet;
+
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::outcome::Signature;
-use faultscope_model::{Circumstance, DeltaSet, Outcome, Run, Space, TrialRole};
+use faultscope_model::{Circumstance, DeltaSet, Outcome, Run, Space, Treatment, TrialRole};
 
 use super::boundary::Setting;
 use super::input::Reduction;
@@ -72,7 +74,7 @@ impl Ground<'_> {
         {
             let circumstance = self.space.circumstance(cause)?;
             let ended;
-            (report.input, ended) = self.reduce_input(driver, cause, &circumstance).await?;
+            (report.input, ended) = self.reduce_input(driver, self.space.names(cause), &circumstance).await?;
             return Ok(ended);
         }
         Ok(Ended::Done)
@@ -81,7 +83,7 @@ impl Ground<'_> {
     async fn reduce_input(
         &self,
         driver: &mut Driver,
-        deltas: &DeltaSet,
+        deltas: BTreeSet<String>,
         circumstance: &Circumstance,
     ) -> Result<(Option<InputReport>, Ended), EngineError> {
         // A service that does not come up has no input.
@@ -108,14 +110,13 @@ pub(super) async fn input_alone(
 ) -> Result<(), EngineError> {
     let session = driver.session().clone();
     let named = options.test.as_ref().or(session.application().failing_test.as_ref());
-    let deltas = DeltaSet::new();
-    let circumstance = space.circumstance(&deltas)?;
+    let circumstance = space.circumstance(&DeltaSet::new())?;
     let whole = match named {
         Some(name) => test_named(tests, name).into_iter().collect(),
         None => tests.to_vec(),
     };
     let request = TrialRequest {
-        deltas: deltas.clone(),
+        treatment: Treatment::Nothing,
         circumstance: circumstance.clone(),
         drive: Tests::new(whole),
         wanted: None,
@@ -150,7 +151,7 @@ pub(super) async fn input_alone(
     };
     let before = driver.n_finished();
     let ended;
-    (report.input, ended) = ground.reduce_input(driver, &deltas, &circumstance).await?;
+    (report.input, ended) = ground.reduce_input(driver, BTreeSet::new(), &circumstance).await?;
     report.trials.deeper = driver.n_finished() - before;
     report.verdict = if ended == Ended::Done { Verdict::FailsAlready } else { ended.into() };
     report.signature = Some(wanted);

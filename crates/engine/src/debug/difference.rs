@@ -3,7 +3,7 @@
 
 use faultscope_model::application::{TestBody, test_named};
 use faultscope_model::outcome::Ending;
-use faultscope_model::{DeltaSet, Outcome, Run, ServiceName, Space, Span, SpanId};
+use faultscope_model::{Outcome, Run, ServiceName, Span, SpanId};
 
 use super::noise::{self, Alignment};
 use super::report::{Difference, TreeCall};
@@ -16,17 +16,16 @@ const MOST_EQUAL: usize = 3;
 /// Compares a failing run with the passing run that differs from it in the fewest deltas.
 pub(super) async fn find_difference(
     session: &Session,
-    space: &Space,
     runs: &[&Run],
     failing: &Run,
 ) -> Result<Option<Difference>, EngineError> {
     let nearest = nearest_passing(failing, runs);
     let Some(passing) = nearest.first() else { return Ok(None) };
-    let equal = |run: &&Run| run.deltas == failing.deltas && run.id != failing.id;
+    let equal = |run: &&Run| run.treatment == failing.treatment && run.id != failing.id;
     let failed = |run: &&Run| matches!(run.outcome, Outcome::Fail { .. });
     let failing_again: Vec<&Run> = runs.iter().copied().filter(equal).filter(failed).collect();
     let mut passing_again: Vec<&Run> =
-        nearest.iter().skip(1).copied().filter(|run| run.deltas == passing.deltas).collect();
+        nearest.iter().skip(1).copied().filter(|run| run.treatment == passing.treatment).collect();
     if passing_again.is_empty() {
         // The next passing run has other deltas, but what it does not agree on is not needed to pass.
         passing_again.extend(nearest.get(1));
@@ -37,7 +36,7 @@ pub(super) async fn find_difference(
     let bad_again = stories(session, &failing_again).await?;
     let good_again = stories(session, &passing_again).await?;
     let at = first_difference((&bad, &bad_again), (&good, &good_again));
-    let missing = failing.deltas.difference(&passing.deltas);
+    let without = missing_in(passing, failing);
     let tree = |spans: &[Span], list: &[Told], at: Option<usize>| {
         // Where one of the two has no such call, the last one says which trace to show.
         let told = at.and_then(|at| list.get(at));
@@ -49,7 +48,7 @@ pub(super) async fn find_difference(
         return Ok(failed_call.map(|failed_call| Difference {
             failing: failing.id.clone(),
             passing: passing.id.clone(),
-            without: names(space, &missing),
+            without,
             failed_call: Some(failed_call),
             failing_call: None,
             passing_call: None,
@@ -61,17 +60,13 @@ pub(super) async fn find_difference(
     Ok(Some(Difference {
         failing: failing.id.clone(),
         passing: passing.id.clone(),
-        without: names(space, &missing),
+        without,
         failed_call,
         failing_call: one.map(|told| told.show(other)),
         passing_call: other.map(|told| told.show(one)),
         failing_tree: tree(&bad_spans, &bad, in_bad),
         passing_tree: tree(&good_spans, &good, in_good),
     }))
-}
-
-fn names(space: &Space, deltas: &DeltaSet) -> Vec<String> {
-    deltas.iter().filter_map(|delta| space.deltas.get(delta)).map(|delta| delta.name.clone()).collect()
 }
 
 async fn stories(session: &Session, runs: &[&Run]) -> Result<Vec<Vec<Told>>, EngineError> {
@@ -111,12 +106,22 @@ fn is_bad(span: &Span) -> bool {
 /// Passing runs, those first that differ from a failing one in the fewest deltas. One that has all of its deltas
 /// passed by chance or with another input, and tells nothing about them.
 pub fn nearest_passing<'a>(failing: &Run, runs: &[&'a Run]) -> Vec<&'a Run> {
-    let distance =
-        |set: &DeltaSet| set.difference(&failing.deltas).len() + failing.deltas.difference(set).len();
-    let tells = |run: &Run| run.outcome == Outcome::Pass && !failing.deltas.is_subset(&run.deltas);
-    let mut nearest: Vec<_> = runs.iter().copied().filter(|run| tells(run)).collect();
-    nearest.sort_by_key(|run| distance(&run.deltas));
-    nearest
+    let wanted = failing.treatment.deltas();
+    let passing = runs.iter().copied().filter(|run| run.outcome == Outcome::Pass);
+    let tells = |run: &'a Run| {
+        let deltas = run.treatment.deltas();
+        let is_less = !wanted.is_subset(&deltas);
+        is_less.then(|| (wanted.symmetric_difference(&deltas).count(), run))
+    };
+    let mut nearest: Vec<(usize, &Run)> = passing.filter_map(tells).collect();
+    nearest.sort_by_key(|(distance, _)| *distance);
+    nearest.into_iter().map(|(_, run)| run).collect()
+}
+
+/// The deltas that a passing run lacks of those of a failing one.
+pub(super) fn missing_in(passing: &Run, failing: &Run) -> Vec<String> {
+    let has = passing.treatment.deltas();
+    failing.treatment.deltas().difference(&has).map(ToString::to_string).collect()
 }
 
 /// The places of the first call that differs. Where equal runs show what chance changes, that is left out. Otherwise the

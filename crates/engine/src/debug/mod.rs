@@ -31,21 +31,21 @@ pub use report::{
     DebugReport, Difference, End, FoundCause, NamedDelta, Otherwise, Rest, TreeCall, Trials, Verdict,
 };
 pub use start::StartReport;
-pub use table::{Bar, Course, RoundCounts, RoundTask, course};
+pub use table::{Bar, Course, RoundCounts, RoundTask, TrialEnding, course};
 
 use std::sync::Arc;
 
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
-use faultscope_model::{Application, CampaignId, CampaignKind, DeltaSet, Outcome, Run, Space};
+use faultscope_model::{Application, CampaignId, CampaignKind, DeltaSet, Outcome, Run, Space, Treatment};
 use faultscope_search::{Bayes, BayesOptions, Ddmin, DdminPar, Problem, Search};
 use faultscope_store::Store;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::drive::Tests;
-use crate::driver::{Budget, Driver, Ended, Foundations, Meaning, find_unfinished};
+use crate::driver::{Budget, Driver, Ended, Foundations, Meaning, SetRun, find_unfinished};
 use crate::error::EngineError;
 use crate::session::Session;
 use crate::trial::TrialRequest;
@@ -125,7 +125,7 @@ async fn reduce(
         Checked::Refused(verdict, signature) => {
             (report.verdict, report.signature) = (verdict, signature);
             if let (Some((run, _)), Some(_)) = (&checker.tally.failure, &report.signature) {
-                report.start = start::told(&space, run, &[]);
+                report.start = start::told(run, &[]);
             }
             if options.input && report.verdict == Verdict::FailsAlready {
                 deeper::input_alone(driver, options, (&space, &tests), report).await?;
@@ -144,15 +144,16 @@ async fn reduce(
     let tests = if wanted.service().is_some() { Vec::new() } else { tests.clone() };
     let learnt = Arc::new(orders::learn_orders(&session, space.clone(), &simplest).await?);
     // The order of the calls may turn out to be nearer to the failing one than was thought.
-    let failing = Run { deltas: learnt.full(), ..failing };
-    report.deltas = failing.deltas.len();
+    let full = learnt.full();
+    let failing = Run { treatment: learnt.treatment(&full), ..failing };
+    report.deltas = full.len();
     let deltas = Deltas {
         space: learnt.clone(),
         tests: tests.clone(),
         judged: judged.clone(),
         wanted: Some(wanted.clone()),
     };
-    let mut reasoning = Reasoning::new(options, deltas, failing.deltas.clone(), calibration);
+    let mut reasoning = Reasoning::new(options, deltas, full, calibration);
     let answered = reasoning.search_and_confirm(driver, &mut checker).await?;
     let Reasoning { runs, repetitions, n_earlier, calibration, confirmations, .. } = reasoning;
     report.trials.confirmations = repetitions.len();
@@ -165,7 +166,7 @@ async fn reduce(
             return Ok(());
         }
     };
-    let seen: Vec<Run> = runs.iter().chain(&repetitions).cloned().collect();
+    let seen: Vec<SetRun> = runs.iter().chain(&repetitions).cloned().collect();
     answer::fill(report, &learnt, &*search, (&runs, &seen));
     for (cause, confirmation) in report.causes.iter_mut().zip(confirmations) {
         cause.confirmation = confirmation;
@@ -177,18 +178,18 @@ async fn reduce(
         report.rest = answer::rest(&learnt, &search.standing().causes, &runs);
     }
     report.verdict = ended.into();
-    let compared: Vec<&Run> = seen.iter().chain([&simplest, &failing]).collect();
+    let compared: Vec<&Run> = seen.iter().map(|shown| &shown.run).chain([&simplest, &failing]).collect();
     if wanted.service().is_some() {
         let witness = report.causes.first().and_then(|cause| cause.run.as_ref());
         let shown = compared.iter().find(|run| Some(&run.id) == witness).copied().unwrap_or(&failing);
-        report.start = start::told(&learnt, shown, &compared);
+        report.start = start::told(shown, &compared);
     } else {
         let witness = report.causes.first().and_then(|cause| cause.run.as_ref());
         if let Some(shown) = compared.iter().find(|run| Some(&run.id) == witness) {
-            report.difference = difference::find_difference(&session, &learnt, &compared, shown).await?;
+            report.difference = difference::find_difference(&session, &compared, shown).await?;
         }
     }
-    costs.learn(&learnt, &simplest, &runs[n_earlier.min(runs.len())..]);
+    costs.learn(&learnt, &simplest, runs.iter().skip(n_earlier));
     costs.save();
     if report.verdict == Verdict::Reduced {
         let ground = Ground {
@@ -219,7 +220,7 @@ struct Deltas {
 impl Deltas {
     fn request_of(&self, set: &DeltaSet) -> Result<TrialRequest, EngineError> {
         Ok(TrialRequest {
-            deltas: set.clone(),
+            treatment: self.space.treatment(set),
             circumstance: self.space.circumstance(set)?,
             drive: Tests::judged_by(self.tests.clone(), self.judged.clone()),
             wanted: self.wanted.clone(),
@@ -241,6 +242,10 @@ impl Deltas {
 impl Meaning for Deltas {
     fn request(&mut self, _search: &dyn Search, set: &DeltaSet) -> Result<TrialRequest, EngineError> {
         self.request_of(set)
+    }
+
+    fn set_of(&self, treatment: &Treatment) -> Option<DeltaSet> {
+        self.space.set_of(treatment)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Searches and confirms in turn, until the answer agrees with everything that was seen.
 
 use faultscope_model::event::Event;
-use faultscope_model::{DeltaSet, Run, TrialRole};
+use faultscope_model::{DeltaSet, TrialRole};
 use faultscope_search::{ConfirmPlan, Search, Tally};
 
 use super::checks::Checker;
@@ -9,7 +9,7 @@ use super::confirm::{Confirmed, KnownOutcomes, confirm_causes, measure_rate};
 use super::{
     Calibration, Confirmation, ConfirmationStatus, DebugOptions, Deltas, Flaky, Strategy, answer, strategy,
 };
-use crate::driver::{Driver, Ended, SearchAsks};
+use crate::driver::{Driver, Ended, SearchAsks, SetRun};
 use crate::error::EngineError;
 
 /// What the search of one campaign has learnt so far.
@@ -19,11 +19,11 @@ pub(super) struct Reasoning<'a> {
     full: DeltaSet,
     pub(super) calibration: Calibration,
     /// Trials of the search.
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<SetRun>,
     /// How many of these are from before an interruption.
     pub(super) n_earlier: usize,
     /// Trials that repeat what an answer rests on.
-    pub(super) repetitions: Vec<Run>,
+    pub(super) repetitions: Vec<SetRun>,
     /// One for each cause of the answer.
     pub(super) confirmations: Vec<Confirmation>,
 }
@@ -121,7 +121,7 @@ impl<'a> Reasoning<'a> {
     fn resume_search(&self, driver: &Driver) -> Box<dyn Search + Send> {
         let rate = self.calibration.rate;
         let mut search = strategy(driver.session(), self.options, &self.deltas.space, rate);
-        self.repetitions.iter().for_each(|run| search.recall(&run.deltas, &run.outcome));
+        self.repetitions.iter().for_each(|run| search.recall(&run.set, &run.outcome));
         search
     }
 
@@ -134,7 +134,7 @@ impl<'a> Reasoning<'a> {
         let causes = answer::causes(search);
         let rest =
             search.standing().none_left.then(|| answer::rest_of(&self.deltas.space, &causes)).flatten();
-        let runs: Vec<Run> = self.runs.iter().chain(&self.repetitions).cloned().collect();
+        let runs: Vec<SetRun> = self.runs.iter().chain(&self.repetitions).cloned().collect();
         let known = self.known(checker, &runs);
         let plan = ConfirmPlan::new(self.options.confidence, self.calibration.rate);
         let mut repetitions = Vec::new();
@@ -154,7 +154,7 @@ impl<'a> Reasoning<'a> {
         let text =
             "the failure does not always show: its rate is measured, and the search goes on with repetitions";
         driver.session().events().emit(Event::Note { text: text.into() });
-        let runs: Vec<Run> = self.runs.iter().chain(&self.repetitions).cloned().collect();
+        let runs: Vec<SetRun> = self.runs.iter().chain(&self.repetitions).cloned().collect();
         let known = self.known(checker, &runs).tally(set);
         match measure_rate(driver, &self.deltas, (set, known), &mut self.repetitions).await? {
             Ok(measured) => {
@@ -165,7 +165,7 @@ impl<'a> Reasoning<'a> {
         }
     }
 
-    fn known<'r>(&self, checker: &Checker<'_>, runs: &'r [Run]) -> KnownOutcomes<'r> {
+    fn known<'r>(&self, checker: &Checker<'_>, runs: &'r [SetRun]) -> KnownOutcomes<'r> {
         KnownOutcomes {
             runs,
             failing_checks: checker.tally.judged(),

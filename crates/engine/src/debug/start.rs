@@ -1,9 +1,9 @@
 //! Evidence for a service that does not come up: how it ended, what it said last, and where it does come up.
 
-use faultscope_model::{ExitReason, InstanceId, Run, RunId, Space};
+use faultscope_model::{ExitReason, InstanceId, Run, RunId};
 use serde::{Deserialize, Serialize};
 
-use super::difference::nearest_passing;
+use super::difference::{missing_in, nearest_passing};
 
 /// Lines of a log that are kept in a report; the run has more.
 const LINES: usize = 20;
@@ -28,17 +28,16 @@ pub struct StartReport {
 }
 
 /// What a run in which a service did not come up tells of it; none when all came up.
-pub(super) fn told(space: &Space, failing: &Run, runs: &[&Run]) -> Option<StartReport> {
+pub(super) fn told(failing: &Run, runs: &[&Run]) -> Option<StartReport> {
     let exit = failing.evidence.exits.iter().find(|exit| exit.start.is_some())?;
     let lines = failing.evidence.logs.get(&exit.instance).map(Vec::as_slice).unwrap_or_default();
     let passing = nearest_passing(failing, runs).first().copied();
-    let missing = passing.map(|passing| failing.deltas.difference(&passing.deltas)).unwrap_or_default();
     Some(StartReport {
         instance: exit.instance.clone(),
         reason: exit.reason.clone(),
         last_lines: lines[lines.len().saturating_sub(LINES)..].to_vec(),
         failing: failing.id.clone(),
         passing: passing.map(|run| run.id.clone()),
-        without: missing.iter().filter_map(|d| space.deltas.get(d)).map(|d| d.name.clone()).collect(),
+        without: passing.map(|passing| missing_in(passing, failing)).unwrap_or_default(),
     })
 }

@@ -2,9 +2,10 @@
 //! Table 4), and which trial ran when in which slot.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use faultscope_model::event::Event;
-use faultscope_model::{DeltaSet, SlotId, TrialId};
+use faultscope_model::{Outcome, SlotId, TrialId};
 use faultscope_search::{Round, TaskEnd, TaskKind};
 use faultscope_store::LoggedEvent;
 use serde::{Deserialize, Serialize};
@@ -38,8 +39,74 @@ pub struct RoundTask {
     pub part: String,
     /// How many deltas it has.
     pub deltas: usize,
-    /// `pass`, `fail`, `unresolved`, `cancelled`, `removed`, `reused`, `kept` or `running`.
-    pub end: String,
+    /// How it ended.
+    pub end: TrialEnding,
+}
+
+/// How a trial or a task of a round ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialEnding {
+    /// It passed.
+    Pass,
+    /// It failed as was wanted.
+    Fail,
+    /// It could not be judged.
+    Unresolved,
+    /// It was given up while it ran.
+    Cancelled,
+    /// It was given up before it began.
+    Removed,
+    /// An earlier trial had answered it.
+    Reused,
+    /// It goes on in a later round.
+    Kept,
+    /// It has not ended.
+    Running,
+}
+
+impl TrialEnding {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Pass,
+        Self::Fail,
+        Self::Unresolved,
+        Self::Cancelled,
+        Self::Removed,
+        Self::Reused,
+        Self::Kept,
+        Self::Running,
+    ];
+
+    /// Its word in reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Unresolved => "unresolved",
+            Self::Cancelled => "cancelled",
+            Self::Removed => "removed",
+            Self::Reused => "reused",
+            Self::Kept => "kept",
+            Self::Running => "running",
+        }
+    }
+}
+
+impl fmt::Display for TrialEnding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl From<&Outcome> for TrialEnding {
+    fn from(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Pass => Self::Pass,
+            Outcome::Fail { .. } => Self::Fail,
+            Outcome::Unresolved { .. } => Self::Unresolved,
+        }
+    }
 }
 
 /// A trial in its slot.
@@ -55,8 +122,8 @@ pub struct Bar {
     pub from_us: u64,
     /// Microseconds after the campaign began.
     pub to_us: u64,
-    /// `pass`, `fail`, `unresolved`, `cancelled` or `running`.
-    pub end: String,
+    /// How it ended.
+    pub end: TrialEnding,
 }
 
 /// What happened in a campaign, and when.
@@ -119,15 +186,15 @@ fn task(task: &faultscope_search::Task) -> RoundTask {
         TaskKind::Node => "without node".into(),
     };
     let end = match (task.end, task.failed) {
-        (TaskEnd::Finished, Some(true)) => "fail",
-        (TaskEnd::Finished, _) => "pass",
-        (TaskEnd::Cancelled, _) => "cancelled",
-        (TaskEnd::Removed, _) => "removed",
-        (TaskEnd::Reused, _) => "reused",
-        (TaskEnd::Kept, _) => "kept",
-        (TaskEnd::Running | TaskEnd::Waiting, _) => "running",
+        (TaskEnd::Finished, Some(true)) => TrialEnding::Fail,
+        (TaskEnd::Finished, _) => TrialEnding::Pass,
+        (TaskEnd::Cancelled, _) => TrialEnding::Cancelled,
+        (TaskEnd::Removed, _) => TrialEnding::Removed,
+        (TaskEnd::Reused, _) => TrialEnding::Reused,
+        (TaskEnd::Kept, _) => TrialEnding::Kept,
+        (TaskEnd::Running | TaskEnd::Waiting, _) => TrialEnding::Running,
     };
-    RoundTask { part, deltas: task.set.len(), end: end.into() }
+    RoundTask { part, deltas: task.set.len(), end }
 }
 
 /// The course of a campaign by its event log. Rounds that the search told of are taken as they are;
@@ -136,21 +203,21 @@ pub fn course(events: &[LoggedEvent<Event>], told: &[RoundCounts]) -> Course {
     let begin = events.first().map_or(0, |logged| logged.at_us);
     let end = events.last().map_or(begin, |logged| logged.at_us);
     let mut bars: Vec<Bar> = Vec::new();
-    let mut running: BTreeMap<TrialId, (usize, DeltaSet)> = BTreeMap::new();
+    let mut running: BTreeMap<TrialId, (usize, usize)> = BTreeMap::new();
     let mut rounds: Vec<RoundCounts> = Vec::new();
     let mut smallest = None;
     for LoggedEvent { at_us, event } in events {
         let at = at_us.saturating_sub(begin);
         match event {
-            Event::TrialStarted { trial, slot, deltas, .. } => {
-                running.insert(*trial, (bars.len(), deltas.clone()));
+            Event::TrialStarted { trial, slot, treatment, .. } => {
+                running.insert(*trial, (bars.len(), treatment.size()));
                 bars.push(Bar {
                     slot: *slot,
                     trial: *trial,
-                    deltas: deltas.len(),
+                    deltas: treatment.size(),
                     from_us: at,
                     to_us: end.saturating_sub(begin),
-                    end: "running".into(),
+                    end: TrialEnding::Running,
                 });
                 if trial.is_chosen() {
                     if rounds.is_empty() {
@@ -164,33 +231,32 @@ pub fn course(events: &[LoggedEvent<Event>], told: &[RoundCounts]) -> Course {
             }
             Event::TrialFinished { trial, outcome, .. } => {
                 let Some((place, deltas)) = running.remove(trial) else { continue };
-                let word = outcome.word();
-                (bars[place].to_us, bars[place].end) = (at, word.into());
+                let end = TrialEnding::from(outcome);
+                (bars[place].to_us, bars[place].end) = (at, end);
                 // The failing circumstance itself says how many deltas there are to begin with.
-                let smaller = smallest.is_none_or(|least| deltas.len() < least);
+                let smaller = smallest.is_none_or(|least| deltas < least);
                 if !trial.is_chosen() {
-                    if word == "fail" && smaller {
-                        smallest = Some(deltas.len());
+                    if end == TrialEnding::Fail && smaller {
+                        smallest = Some(deltas);
                     }
                     continue;
                 }
                 if let Some(round) = rounds.last_mut() {
                     round.finished += 1;
-                    let (part, end) = (String::new(), word.to_owned());
-                    round.tasks.push(RoundTask { part, deltas: deltas.len(), end });
+                    round.tasks.push(RoundTask { part: String::new(), deltas, end });
                 }
-                if word == "fail" && smaller {
-                    smallest = Some(deltas.len());
-                    rounds.push(RoundCounts { deltas: deltas.len(), ..RoundCounts::default() });
+                if end == TrialEnding::Fail && smaller {
+                    smallest = Some(deltas);
+                    rounds.push(RoundCounts { deltas, ..RoundCounts::default() });
                 }
             }
             Event::TrialCancelled { trial } => {
                 let Some((place, deltas)) = running.remove(trial) else { continue };
-                (bars[place].to_us, bars[place].end) = (at, "cancelled".into());
+                (bars[place].to_us, bars[place].end) = (at, TrialEnding::Cancelled);
                 if let (true, Some(round)) = (trial.is_chosen(), rounds.last_mut()) {
                     round.cancelled += 1;
-                    let (part, end) = (String::new(), "cancelled".to_owned());
-                    round.tasks.push(RoundTask { part, deltas: deltas.len(), end });
+                    let (part, end) = (String::new(), TrialEnding::Cancelled);
+                    round.tasks.push(RoundTask { part, deltas, end });
                 }
             }
             _ => {}
@@ -209,7 +275,7 @@ pub fn course(events: &[LoggedEvent<Event>], told: &[RoundCounts]) -> Course {
 mod tests {
     use std::time::Duration;
 
-    use faultscope_model::Outcome;
+    use faultscope_model::Treatment;
     use faultscope_model::outcome::{Ending, Signature};
 
     use super::*;
@@ -219,8 +285,9 @@ mod tests {
     }
 
     fn starts(trial: u32, slot: u16, deltas: &[usize]) -> Event {
-        let deltas = deltas.iter().copied().collect();
-        Event::TrialStarted { trial: TrialId::chosen(trial), slot: SlotId(slot), deltas, tests: 1 }
+        let treatment =
+            Treatment::of_deltas(deltas.iter().map(|delta| format!("instance s{delta}")).collect());
+        Event::TrialStarted { trial: TrialId::chosen(trial), slot: SlotId(slot), treatment, tests: 1 }
     }
 
     fn ends(trial: u32, fails: bool) -> Event {
@@ -228,6 +295,13 @@ mod tests {
         let outcome = if fails { Outcome::Fail { signature } } else { Outcome::Pass };
         let run = format!("a.{trial}").parse().unwrap();
         Event::TrialFinished { trial: TrialId::chosen(trial), run, outcome, took: Duration::ZERO }
+    }
+
+    #[test]
+    fn endings_are_words_in_documents() {
+        for end in TrialEnding::ALL {
+            assert_eq!(serde_json::to_value(end).unwrap(), end.word());
+        }
     }
 
     #[test]
@@ -245,7 +319,7 @@ mod tests {
             course.rounds.iter().map(|r| (r.deltas, r.created, r.finished, r.cancelled)).collect();
         assert_eq!(counts, [(3, 2, 1, 0), (2, 1, 1, 1)]);
         assert_eq!(course.took_us, 20);
-        let bars: Vec<_> = course.bars.iter().map(|b| (b.slot.0, b.from_us, b.to_us, &*b.end)).collect();
+        let bars: Vec<_> = course.bars.iter().map(|b| (b.slot.0, b.from_us, b.to_us, b.end.word())).collect();
         assert_eq!(bars, [(0, 0, 10, "fail"), (1, 0, 11, "cancelled"), (0, 12, 20, "pass")]);
         assert_eq!(RoundCounts::total(&course.rounds).finished, 2);
     }
@@ -253,6 +327,6 @@ mod tests {
     #[test]
     fn a_log_that_breaks_off_shows_what_ran() {
         let course = course(&[at(5, starts(1, 0, &[])), at(9, Event::Note { text: String::new() })], &[]);
-        assert_eq!((course.bars[0].to_us, &*course.bars[0].end), (4, "running"));
+        assert_eq!((course.bars[0].to_us, course.bars[0].end.word()), (4, "running"));
     }
 }

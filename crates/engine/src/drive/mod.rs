@@ -5,6 +5,6 @@ mod perturbed;
 mod tests;
 
 pub use people::{People, Published, PublishedPort};
-pub use perturbed::{PerturbedTests, TrialTrace};
-pub(crate) use perturbed::{calls_of, errors_of_test};
+pub(crate) use perturbed::errors_of_test;
+pub use perturbed::{PerturbedTests, TrialTrace, Unperturbed};
 pub use tests::{CaseError, Cases, Tests, find_cases};

@@ -1,7 +1,7 @@
 //! The interface between the driver and whatever needs trials.
 
 use faultscope_model::event::SearchStands;
-use faultscope_model::{DeltaSet, SlotId, TrialRole};
+use faultscope_model::{SlotId, Treatment, TrialRole};
 pub(crate) use faultscope_search::Ticket;
 
 use super::past::Past;
@@ -13,7 +13,7 @@ use crate::trial::{FinishedTrial, TrialRequest};
 pub(crate) trait Asks {
     /// Which trials to start on which slots, and which are no longer needed. A slot whose trial is cancelled in
     /// the same move may be used: the new trial starts there when the old one is gone.
-    fn ask(&mut self, slots: &[SlotView]) -> Result<Moves, EngineError>;
+    fn ask(&mut self, slots: &[SlotView<'_>]) -> Result<Moves, EngineError>;
 
     /// Reports the result of a trial.
     fn answer(&mut self, ticket: Ticket, trial: FinishedTrial) -> Result<(), EngineError>;
@@ -36,10 +36,10 @@ pub(crate) trait Asks {
 
 /// A slot as [`Asks`] see it.
 #[derive(Debug, Clone)]
-pub(crate) struct SlotView {
+pub(crate) struct SlotView<'a> {
     pub(crate) slot: SlotId,
-    /// The currently deployed deltas: applying a similar set is cheaper.
-    pub(crate) current: Option<DeltaSet>,
+    /// What the trial there was given: reaching something near is cheaper.
+    pub(crate) current: Option<&'a Treatment>,
     pub(crate) state: SlotState,
 }
 

@@ -42,7 +42,7 @@ impl TrialList {
 }
 
 impl Asks for TrialList {
-    fn ask(&mut self, slots: &[SlotView]) -> Result<Moves, EngineError> {
+    fn ask(&mut self, slots: &[SlotView<'_>]) -> Result<Moves, EngineError> {
         let mut moves = Moves::default();
         if self.is_over() {
             self.waiting.clear();

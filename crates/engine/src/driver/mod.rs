@@ -15,13 +15,13 @@ pub(crate) use asks::{Asks, Moves, RequestedTrial, SlotState, SlotView, Ticket};
 pub use budget::Budget;
 pub(crate) use list::TrialList;
 pub(crate) use past::{Foundations, Past, find_unfinished};
-pub(crate) use search::{Meaning, SearchAsks};
+pub(crate) use search::{Meaning, SearchAsks, SetRun};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use faultscope_model::event::Event;
-use faultscope_model::{DeltaSet, Outcome, SlotId, TrialId, TrialRole};
+use faultscope_model::{Outcome, Run, SlotId, Treatment, TrialId, TrialRole};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -146,8 +146,8 @@ struct Turn<'a> {
 
 #[derive(Default)]
 struct SlotUse {
-    /// The deployed deltas.
-    current: Option<DeltaSet>,
+    /// What the last trial there was given; none where nothing is deployed.
+    current: Option<Treatment>,
     running: Option<Running>,
     /// Starts when the slot is clear.
     waiting: Option<RequestedTrial>,
@@ -220,12 +220,10 @@ impl Turn<'_> {
     }
 
     fn ask(&mut self) -> Result<(), EngineError> {
-        let view = |(&slot, used): (&SlotId, &SlotUse)| SlotView {
-            slot,
-            current: used.current.clone(),
-            state: used.state(),
-        };
-        let views: Vec<SlotView> = self.slots.iter().map(view).collect();
+        let mut views = Vec::with_capacity(self.slots.len());
+        for (&slot, used) in &self.slots {
+            views.push(SlotView { slot, current: used.current.as_ref(), state: used.state() });
+        }
         let Moves { start, cancel } = self.asks.ask(&views)?;
         for ticket in cancel {
             self.cancel(ticket);
@@ -248,6 +246,8 @@ impl Turn<'_> {
     fn start(&mut self, asked: RequestedTrial) -> Result<(), EngineError> {
         let question = asked.request.question();
         if let Some(run) = self.driver.past.take(asked.role, question) {
+            // It was given the same; what earlier versions stored of that has no names.
+            let run = Run { treatment: asked.request.treatment, ..run };
             self.answered.push_back((asked.ticket, FinishedTrial::from_past(run)));
             return Ok(());
         }
@@ -279,7 +279,7 @@ impl Turn<'_> {
     fn launch(&mut self, slot: SlotId, trial: TrialId, role: TrialRole, owner: Owner, request: TrialRequest) {
         let cancel = CancellationToken::new();
         let used = self.slots.entry(slot).or_default();
-        used.current = Some(request.deltas.clone());
+        used.current = Some(request.treatment.clone());
         used.running = Some(Running { owner, request: request.clone(), role, cancel: cancel.clone() });
         let session = self.driver.session.clone();
         self.tasks.spawn(async move {

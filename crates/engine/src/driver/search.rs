@@ -1,9 +1,10 @@
 //! Adapts a search to the driver: its sets become requests, their results become its outcomes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
 
 use faultscope_model::event::SearchStands;
-use faultscope_model::{DeltaSet, Outcome, Run, SlotId, TrialRole};
+use faultscope_model::{DeltaSet, Outcome, Run, SlotId, Treatment, TrialRole};
 use faultscope_search::resilience::Clues;
 use faultscope_search::{Search, Standing, TaskEnd};
 
@@ -16,6 +17,11 @@ use crate::trial::{FinishedTrial, TrialRequest};
 pub(crate) trait Meaning {
     /// The trial of a set.
     fn request(&mut self, search: &dyn Search, set: &DeltaSet) -> Result<TrialRequest, EngineError>;
+
+    /// The set of what a trial was given, where that can be told apart from other sets by it.
+    fn set_of(&self, _treatment: &Treatment) -> Option<DeltaSet> {
+        None
+    }
 
     /// The outcome of a set, if that is known without a trial.
     fn known(&mut self, _set: &DeltaSet) -> Option<Outcome> {
@@ -33,6 +39,21 @@ pub(crate) trait Meaning {
     }
 }
 
+/// What a set of a search showed.
+#[derive(Debug, Clone)]
+pub(crate) struct SetRun {
+    pub(crate) set: DeltaSet,
+    pub(crate) run: Run,
+}
+
+impl Deref for SetRun {
+    type Target = Run;
+
+    fn deref(&self) -> &Run {
+        &self.run
+    }
+}
+
 /// A search as [`Asks`].
 pub(crate) struct SearchAsks<'a> {
     search: &'a mut dyn Search,
@@ -41,9 +62,9 @@ pub(crate) struct SearchAsks<'a> {
     pending: BTreeMap<Ticket, Pending>,
     /// Failed trials that must fail again before that counts.
     again: VecDeque<Ticket>,
-    /// The runs of all sets in the order in which they became known; those from before an interruption first.
-    pub(crate) runs: Vec<Run>,
-    /// How many of them are from before an interruption.
+    /// What sets showed, in the order in which that was known; those of before an interruption first.
+    pub(crate) runs: Vec<SetRun>,
+    /// How many of these are from before an interruption.
     pub(crate) n_earlier: usize,
     /// The size of the smallest failing set, and how often it shrank: rounds for searches that have none.
     smallest: (usize, usize),
@@ -81,17 +102,17 @@ impl<'a> SearchAsks<'a> {
     }
 
     /// Continues with the results of an earlier search of the same trials.
-    pub(crate) fn after(mut self, runs: Vec<Run>, n_earlier: usize) -> Self {
-        for run in &runs {
-            self.search.recall(&run.deltas, &run.outcome);
+    pub(crate) fn after(mut self, runs: Vec<SetRun>, n_earlier: usize) -> Self {
+        for SetRun { set, run } in &runs {
+            self.search.recall(set, &run.outcome);
         }
         (self.runs, self.n_earlier) = (runs, n_earlier);
         self
     }
 
     /// The slots in the types of the search.
-    fn views(&self, slots: &[SlotView]) -> Vec<faultscope_search::SlotView> {
-        let busy = |view: &SlotView| match view.state {
+    fn views(&self, slots: &[SlotView<'_>]) -> Vec<faultscope_search::SlotView> {
+        let busy = |view: &SlotView<'_>| match view.state {
             SlotState::Free => {
                 // Between two attempts at one trial its slot is not free for another.
                 let again =
@@ -102,9 +123,9 @@ impl<'a> SearchAsks<'a> {
             // A number that no search uses.
             SlotState::Taken => Some(Ticket(u64::MAX)),
         };
-        let view = |view: &SlotView| faultscope_search::SlotView {
+        let view = |view: &SlotView<'_>| faultscope_search::SlotView {
             slot: view.slot,
-            current: view.current.clone(),
+            current: view.current.and_then(|treatment| self.meaning.set_of(treatment)),
             busy: busy(view),
         };
         slots.iter().map(view).collect()
@@ -130,7 +151,7 @@ impl<'a> SearchAsks<'a> {
 }
 
 impl Asks for SearchAsks<'_> {
-    fn ask(&mut self, slots: &[SlotView]) -> Result<Moves, EngineError> {
+    fn ask(&mut self, slots: &[SlotView<'_>]) -> Result<Moves, EngineError> {
         let mut moves = Moves::default();
         loop {
             let in_flight: Vec<Ticket> =
@@ -179,8 +200,6 @@ impl Asks for SearchAsks<'_> {
             self.again.push_back(ticket);
             return Ok(());
         }
-        // Candidates may have other numbers than when it ran.
-        trial.run.deltas.clone_from(&pending.set);
         let clues = self.meaning.clues(&pending.set, &mut trial);
         let FinishedTrial { run, is_earlier, .. } = trial;
         if pending.is_dropped {
@@ -193,7 +212,7 @@ impl Asks for SearchAsks<'_> {
             self.search.record(ticket, &run.outcome, run.cost.total);
         }
         self.n_earlier += usize::from(is_earlier);
-        self.runs.push(run);
+        self.runs.push(SetRun { set: pending.set, run });
         let best = self.search.standing().best.len();
         if best < self.smallest.0 {
             self.smallest = (best, self.smallest.1 + 1);
@@ -215,16 +234,21 @@ impl Asks for SearchAsks<'_> {
             return;
         }
         let (search, meaning) = (&mut *self.search, &mut *self.meaning);
-        let asks_the_same = |run: &Run| {
-            let request = meaning.request(&*search, &run.deltas);
-            request.is_ok_and(|request| Some(request.question()) == run.question)
+        let mut recognise = |run: &Run| {
+            let set = meaning.set_of(&run.treatment)?;
+            let request = meaning.request(&*search, &set).ok()?;
+            (Some(request.question()) == run.question).then_some((set, request.treatment))
         };
-        let runs = past.take_all(self.role, asks_the_same);
-        for run in &runs {
-            self.search.recall(&run.deltas, &run.outcome);
+        let mut recalled = Vec::new();
+        for run in past.take_all(self.role, |run| recognise(run).is_some()) {
+            let Some((set, treatment)) = recognise(&run) else { continue };
+            recalled.push(SetRun { set, run: Run { treatment, ..run } });
         }
-        self.n_earlier += runs.len();
-        self.runs.extend(runs);
+        for SetRun { set, run } in &recalled {
+            self.search.recall(set, &run.outcome);
+        }
+        self.n_earlier += recalled.len();
+        self.runs.extend(recalled);
     }
 
     fn progress(&self) -> Option<SearchStands> {

@@ -1,6 +1,6 @@
 //! What a test shows without perturbations: whether it passes, always, and what it calls.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use faultscope_model::application::TestCase;
@@ -11,7 +11,7 @@ use faultscope_model::{Outcome, TrialRole};
 
 use super::phase::request;
 use super::report::{Flaky, Verdict};
-use crate::drive::TrialTrace;
+use crate::drive::{TrialTrace, Unperturbed};
 use crate::driver::Driver;
 use crate::error::EngineError;
 
@@ -62,7 +62,7 @@ pub(super) async fn baseline(
         if wanted == 0 {
             break;
         }
-        let alone = || request(driver.session(), test, Vec::new(), false, BTreeSet::new());
+        let alone = || request(driver.session(), test, Vec::new(), false, Unperturbed::default());
         let trials: Vec<_> = (0..wanted).map(|_| (TrialRole::Baseline, alone())).collect();
         let Some(finished) = driver.run_all(trials).await? else { return Ok(Based::Stopped) };
         *count += finished.len();

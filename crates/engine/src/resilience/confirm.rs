@@ -41,9 +41,9 @@ impl Explorer<'_> {
             let defects = tested.report.defects.iter().filter(|defect| of(defect));
             let sets: Vec<Vec<Perturbation>> = defects.map(|defect| defect.perturbations.clone()).collect();
             let repeats = tested.must_fail.max(AGAIN);
-            let (book, finished) = self.try_each(&sets, tolerant, repeats, tested).await?;
+            let finished = self.try_each(&sets, tolerant, repeats, tested).await?;
             let passed = finished.runs.iter().filter(|run| run.outcome == Outcome::Pass);
-            doubtful.extend(passed.map(|run| (book.perturbations(&run.deltas), run.id.clone())));
+            doubtful.extend(passed.map(|run| (run.treatment.perturbations().to_vec(), run.id.clone())));
             if tested.stopped.is_some() {
                 return Ok(None);
             }
@@ -67,7 +67,7 @@ impl Explorer<'_> {
     /// Runs a test without perturbations; says how often it failed, if it did.
     async fn alone(&mut self, times: u32, tested: &mut Tested) -> Result<Option<Flaky>, EngineError> {
         let nothing = vec![Vec::new(); times as usize];
-        let (_, finished) = self.try_each(&nothing, false, 1, tested).await?;
+        let finished = self.try_each(&nothing, false, 1, tested).await?;
         let trials = &mut tested.report.trials;
         trials.confirming -= finished.runs.len();
         trials.baseline += finished.runs.len();
@@ -89,10 +89,10 @@ impl Explorer<'_> {
         };
         let all = targets.candidates.iter().map(|candidate| &candidate.perturbation);
         let sets: Vec<_> = all.filter(never).take(MOST_MISSED).map(|p| vec![p.clone()]).collect();
-        let (book, finished) = self.try_each(&sets, false, tested.must_fail, tested).await?;
+        let finished = self.try_each(&sets, false, tested.must_fail, tested).await?;
         for run in finished.runs.iter().filter(|run| matches!(run.outcome, Outcome::Fail { .. })) {
-            let cause = Cause { witness: run.deltas.clone(), proof: Proof::Minimal, ..Cause::default() };
-            self.add(book.perturbations(&run.deltas), &cause, &finished.runs, tested).await?;
+            let cause = Cause { proof: Proof::Minimal, ..Cause::default() };
+            self.add(run.treatment.perturbations().to_vec(), &cause, &finished.runs, tested).await?;
         }
         Ok(())
     }
@@ -123,9 +123,9 @@ impl Explorer<'_> {
         }
         let sets: Vec<_> = asked.iter().map(|(_, p)| vec![p.clone()]).collect();
         let repeats = tested.must_fail.max(AGAIN);
-        let (book, finished) = self.try_each(&sets, false, repeats, tested).await?;
+        let finished = self.try_each(&sets, false, repeats, tested).await?;
         for run in finished.runs.iter().filter(|run| matches!(run.outcome, Outcome::Fail { .. })) {
-            let failing = book.perturbations(&run.deltas);
+            let failing = run.treatment.perturbations().to_vec();
             let place = asked.iter().find(|(_, p)| failing.contains(p)).map(|(place, _)| *place);
             if let Some(defect) = place.and_then(|place| tested.report.defects.get_mut(place)) {
                 defect.also.push(failing);
@@ -147,7 +147,7 @@ impl Explorer<'_> {
         tolerant: bool,
         repeats: u32,
         tested: &mut Tested,
-    ) -> Result<(Targets, Searched), EngineError> {
+    ) -> Result<Searched, EngineError> {
         let mut book = Targets::default();
         let mut all: Vec<&Perturbation> = sets.iter().flatten().collect();
         all.sort_unstable();
@@ -155,7 +155,7 @@ impl Explorer<'_> {
         book.candidates = all.into_iter().map(listed).collect();
         let sets: Vec<DeltaSet> = sets.iter().map(|set| book.set_of(set)).collect();
         if sets.is_empty() || tested.stopped.is_some() {
-            return Ok((book, Searched::default()));
+            return Ok(Searched::default());
         }
         let before = std::mem::replace(&mut tested.must_fail, repeats);
         let finished = self.run(Some(&book), tolerant, &mut Fixed::new(sets), tested).await;
@@ -163,7 +163,7 @@ impl Explorer<'_> {
         let finished = finished?;
         tested.report.trials.confirming += finished.runs.len();
         tested.stopped = finished.stopped;
-        Ok((book, finished))
+        Ok(finished)
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) struct Tested {
     pub(super) test: TestCase,
     pub(super) must_fail: u32,
     /// What callers see without perturbations, where that is always the same.
-    pub(super) usual: HashMap<TargetId, String>,
+    pub(super) usual: Arc<HashMap<TargetId, String>>,
     /// Calls of the test itself that end in an error without perturbations, too.
     expected: BTreeSet<TargetId>,
     pub(super) found: Found,
@@ -73,7 +73,7 @@ impl Explorer<'_> {
         let mut tested = Tested {
             test: test.clone(),
             must_fail: 1,
-            usual: HashMap::new(),
+            usual: Arc::default(),
             expected: BTreeSet::new(),
             found: Found::default(),
             report: empty(test),
@@ -180,7 +180,7 @@ impl Explorer<'_> {
         tested: &mut Tested,
     ) -> Result<Option<Flaky>, EngineError> {
         let Baseline { first, second, calls, usual, flaky, .. } = baseline;
-        (tested.usual, tested.expected) = (usual.clone(), errors_of_test(&first.spans));
+        (tested.usual, tested.expected) = (Arc::new(usual.clone()), errors_of_test(&first.spans));
         self.known.learn(self.session.application(), first);
         let ground = Ground::new(self.session.application(), self.options, first, second);
         let report = &mut tested.report;
@@ -297,8 +297,8 @@ impl Explorer<'_> {
         let finished = self.run(Some(targets), false, search, tested).await?;
         tested.report.trials.neutral += finished.runs.len();
         let standing = search.standing();
-        let full = targets.full();
-        let whole = finished.runs.iter().find(|run| run.deltas == full);
+        let full = targets.perturbations(&targets.full());
+        let whole = finished.runs.iter().find(|run| run.treatment.perturbations() == full);
         if self.options.strategy == Strategy::RtDdO
             && whole.is_some_and(|run| run.perturbed.as_ref().is_some_and(|p| p.blamed.is_empty()))
         {
@@ -353,7 +353,8 @@ impl Explorer<'_> {
         };
         let mut asks = SearchAsks::new(search, &mut phase, TrialRole::Search);
         let ended = self.driver.run(&mut asks).await?;
-        let SearchAsks { runs, n_earlier, .. } = asks;
+        let n_earlier = asks.n_earlier;
+        let runs: Vec<Run> = asks.runs.into_iter().map(|shown| shown.run).collect();
         for run in &runs {
             if let Outcome::Unresolved { reason } = &run.outcome {
                 tested.report.trials.unresolved += 1;

@@ -30,6 +30,7 @@ use faultscope_store::Store;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::drive::Unperturbed;
 use crate::driver::{Budget, Driver, Foundations, find_unfinished};
 use crate::error::EngineError;
 use crate::session::Session;
@@ -135,7 +136,7 @@ pub async fn reproduce(
     let test = test.ok_or_else(|| EngineError::Internal("the test is not there".into()))?;
     let test = &TestCase { within: within.unwrap_or(test.within), ..test.clone() };
     let tolerant = perturbations.iter().any(|perturbation| !perturbation.kind.is_neutral());
-    let request = phase::request(session, test, perturbations, tolerant, BTreeSet::new());
+    let request = phase::request(session, test, perturbations, tolerant, Unperturbed::default());
     let mut driver = Driver::new(session, Budget::default(), stop);
     let finished = driver.run_all([(TrialRole::Search, request)]).await?;
     Ok(finished.and_then(|trials| trials.into_iter().next()).map(|trial| trial.run))

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use faultscope_model::application::{TestBody, TestCase};
 use faultscope_model::perturbation::{Event, Kind, Perturbation, TargetId};
-use faultscope_model::run::CallSeen;
-use faultscope_model::{DeltaSet, NotApplied, Outcome, Span, TrialId};
+use faultscope_model::{DeltaSet, NotApplied, Outcome, Treatment, TrialId};
 use faultscope_search::Search;
 use faultscope_search::resilience::{Clues, Targets};
 
@@ -14,7 +13,7 @@ use super::answers::different_answers;
 use super::confirm::tolerated;
 use super::ground::{rules, seen_calls};
 use super::tally::{Finding, Shown, ShownWith};
-use crate::drive::{PerturbedTests, calls_of};
+use crate::drive::{PerturbedTests, Unperturbed};
 use crate::driver::Meaning;
 use crate::error::EngineError;
 use crate::session::Session;
@@ -34,7 +33,7 @@ pub(super) struct Phase<'a> {
     /// How often in a row a set must fail.
     pub(super) must_fail: u32,
     /// What callers see without perturbations.
-    pub(super) usual: &'a HashMap<TargetId, String>,
+    pub(super) usual: &'a Arc<HashMap<TargetId, String>>,
     /// Calls of the test itself that end in an error without perturbations, too.
     pub(super) expected: &'a BTreeSet<TargetId>,
     pub(super) found: &'a mut Found,
@@ -74,9 +73,8 @@ impl Phase<'_> {
 impl Meaning for Phase<'_> {
     fn request(&mut self, search: &dyn Search, set: &DeltaSet) -> Result<TrialRequest, EngineError> {
         let perturbations = self.perturbations(search, set);
-        let expected = self.expected.clone();
-        let request = request(self.session, self.test, perturbations, self.tolerant, expected);
-        Ok(TrialRequest { deltas: set.clone(), ..request })
+        let known = Unperturbed { usual: self.usual.clone(), expected: self.expected.clone() };
+        Ok(request(self.session, self.test, perturbations, self.tolerant, known))
     }
 
     fn clues(&mut self, set: &DeltaSet, trial: &mut FinishedTrial) -> Option<Clues> {
@@ -87,7 +85,8 @@ impl Meaning for Phase<'_> {
         for missed in &perturbed.missed {
             self.found.missed.insert(missed.perturbation.clone(), missed.why.clone());
         }
-        for asked in perturbed.asked.iter().filter(|asked| !missed.contains(asked)) {
+        let all = run.treatment.perturbations();
+        for asked in all.iter().filter(|asked| !missed.contains(asked)) {
             self.found.applied.insert(asked.clone());
             let attempts = perturbed.calls.iter().find(|call| call.target == asked.target);
             if asked.kind == Kind::Error && attempts.is_some_and(|call| call.attempts > 1) {
@@ -95,29 +94,28 @@ impl Meaning for Phase<'_> {
             }
         }
         if let Some(shown) = Shown::of_run(&run.outcome, perturbed) {
-            let carried: Vec<&Perturbation> =
-                perturbed.asked.iter().filter(|asked| !missed.contains(asked)).collect();
+            let carried: Vec<&Perturbation> = all.iter().filter(|asked| !missed.contains(asked)).collect();
             for perturbation in &carried {
                 self.found.note_shown(perturbation, carried.len(), shown);
             }
         }
-        for finding in different_answers(&perturbed.asked, &trace.spans, &run.id) {
+        for finding in different_answers(all, &trace.spans, &run.id) {
             let Finding::AnswerDiffers { target, .. } = &finding;
             self.found.findings.entry(target.clone()).or_insert(finding);
         }
-        if let [only] = perturbed.asked.as_slice() {
+        if let [only] = all {
             self.found.alone.insert(only.clone());
         }
         if run.outcome == Outcome::Pass {
-            self.found.tolerated.extend(tolerated(&perturbed.asked).iter().cloned());
+            self.found.tolerated.extend(tolerated(all).iter().cloned());
         }
         let is_command = !matches!(self.test.body, TestBody::Steps(_));
         if perturbed.degraded && is_command && self.test.degraded.is_none() {
             self.found.honest += 1;
         }
-        let blamed = match divergent(&trace.spans, self.usual) {
-            deepest if deepest.is_empty() => perturbed.blamed.clone(),
-            deepest => deepest,
+        let blamed = match perturbed.diverged.as_slice() {
+            [] => perturbed.blamed.clone(),
+            diverged => diverged.to_vec(),
         };
         if matches!(run.outcome, Outcome::Fail { .. }) && set.len() <= FEW && !trace.messages.is_empty() {
             self.found.messages.insert(run.trial, trace.messages);
@@ -135,74 +133,24 @@ impl Meaning for Phase<'_> {
     }
 }
 
-/// Who first gave other answers than without perturbations: of the calls that did, those in whose handling no
-/// other one did. The step that fails in the end only shows what they said.
-fn divergent(spans: &[Span], usual: &HashMap<TargetId, String>) -> Vec<String> {
-    let calls = calls_of(spans);
-    let differs = |call: &&CallSeen| usual.get(&call.target).is_some_and(|answer| *answer != call.answer);
-    let different: Vec<&CallSeen> = calls.iter().filter(differs).collect();
-    let causes: BTreeSet<TargetId> = different.iter().filter_map(|call| call.target.cause()).collect();
-    let mut names: Vec<String> = Vec::new();
-    for call in different.iter().filter(|call| !causes.contains(&call.target)) {
-        let callee = spans.iter().find(|span| span.target.as_ref() == Some(&call.target));
-        let name = callee.map(|span| span.callee.to_string()).unwrap_or_default();
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
-}
-
-/// A trial of a test with perturbations; `expected` are calls of the test that end in an error without any.
+/// A trial of a test with perturbations.
 pub(super) fn request(
     session: &Session,
     test: &TestCase,
     perturbations: Vec<Perturbation>,
     tolerant: bool,
-    expected: BTreeSet<TargetId>,
+    unperturbed: Unperturbed,
 ) -> TrialRequest {
     let application = session.application();
     let mut circumstance = application.simplest.clone();
     circumstance.perturbations = rules(&perturbations, &application.resilience);
+    let treatment = Treatment::of_perturbations(perturbations.clone());
     let drive = PerturbedTests {
         test: test.clone(),
         perturbations,
         invariants: application.invariants.clone(),
         tolerant,
-        expected,
+        unperturbed,
     };
-    TrialRequest { deltas: DeltaSet::new(), circumstance, drive: Arc::new(drive), wanted: None }
-}
-
-#[cfg(test)]
-mod tests {
-    use faultscope_model::SpanId;
-
-    use super::*;
-    use crate::sample;
-
-    fn span(number: u64, target: &TargetId, callee: &str, status: u16) -> Span {
-        let (id, target) = (SpanId(number), Some(target.clone()));
-        let (callee, status) = (callee.parse().unwrap(), Some(status));
-        Span { id, callee, start_us: number, status, target, ..sample::span() }
-    }
-
-    #[test]
-    fn the_deepest_other_answer_is_blamed() {
-        let shop = TargetId::root().call("shop", "GET", "/", 1);
-        let stock = shop.call("stock", "GET", "/", 1);
-        let ledger = shop.call("ledger", "GET", "/", 1);
-        let all = |status: u16| {
-            [
-                span(1, &shop, "shop", status),
-                span(2, &stock, "stock", status),
-                span(3, &ledger, "ledger", 200),
-            ]
-        };
-        let usual = calls_of(&all(200)).into_iter().map(|call| (call.target, call.answer)).collect();
-        assert_eq!(divergent(&all(200), &usual), [""; 0]);
-        assert_eq!(divergent(&all(404), &usual), ["stock"]);
-        // What comes only now, and what differs anyway, says nothing.
-        assert_eq!(divergent(&all(404), &HashMap::new()), [""; 0]);
-    }
+    TrialRequest { treatment, circumstance, drive: Arc::new(drive), wanted: None }
 }

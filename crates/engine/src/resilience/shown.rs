@@ -26,7 +26,7 @@ pub(super) fn failing_run<'r>(
             })?;
         let missed: BTreeSet<&Perturbation> = perturbed.missed.iter().map(|m| &m.perturbation).collect();
         let carried: BTreeSet<&Perturbation> =
-            perturbed.asked.iter().filter(|asked| !missed.contains(asked)).collect();
+            run.treatment.perturbations().iter().filter(|asked| !missed.contains(asked)).collect();
         wanted.is_subset(&carried).then_some((carried.len(), missed.len(), run, signature))
     };
     let best = runs.iter().filter_map(fits).min_by_key(|(carried, missed, ..)| (*carried, *missed))?;

@@ -17,7 +17,7 @@ const MOST_DEPTH: usize = 64;
 
 /// What happened in a run: its calls, or the messages of its process where it made none.
 pub(super) fn trace_of(run: &Run, spans: &[Span], messages: &[Event]) -> Vec<TraceStep> {
-    let asked = run.perturbed.as_ref().map(|p| p.asked.as_slice()).unwrap_or_default();
+    let asked = run.treatment.perturbations();
     let mut steps = calls(spans, asked);
     if steps.is_empty() {
         steps = sent(messages, asked);

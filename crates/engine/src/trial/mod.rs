@@ -26,7 +26,7 @@ use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
 use faultscope_model::run::{Cost, Evidence, Run};
 use faultscope_model::series::GateOutcome;
-use faultscope_model::{Circumstance, DeltaSet, TrialId};
+use faultscope_model::{Circumstance, Spoiled, Treatment, TrialId};
 use faultscope_platform::{PlatformErrorKind, PlatformEvent};
 use tokio::sync::broadcast::Receiver;
 use tokio::time::Instant;
@@ -43,8 +43,8 @@ const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 /// A trial to run, without its number.
 #[derive(Debug, Clone)]
 pub struct TrialRequest {
-    /// The deltas it applies; empty outside of searches.
-    pub deltas: DeltaSet,
+    /// What it is given, for those who read its run.
+    pub treatment: Treatment,
     /// The settings it runs under.
     pub circumstance: Circumstance,
     /// What drives the application.
@@ -93,7 +93,7 @@ impl FinishedTrial {
 
 enum Attempt {
     Judged(Box<FinishedTrial>),
-    Invalid(String),
+    Invalid(Spoiled),
     Cancelled,
 }
 
@@ -110,7 +110,7 @@ impl Session {
         self.events.emit(Event::TrialStarted {
             trial,
             slot: lease.id(),
-            deltas: request.deltas.clone(),
+            treatment: request.treatment.clone(),
             tests: request.drive.n_tests(),
         });
         let mut attempts = 0;
@@ -118,7 +118,7 @@ impl Session {
             let attempt = self.attempt(lease, trial, request, attempts, cancel);
             let attempt = if request.drive.is_repeatable() {
                 let within = self.options.trial_within;
-                let late = || Ok(Attempt::Invalid(format!("it took longer than {within:?}")));
+                let late = || Ok(Attempt::Invalid(Spoiled::TookTooLong { within }));
                 tokio::time::timeout(within, attempt).await.unwrap_or_else(|_| late())
             } else {
                 attempt.await
@@ -139,6 +139,8 @@ impl Session {
                     if attempts > self.options.retries || !request.drive.is_repeatable() {
                         return Err(EngineError::Invalid { trial, tries: attempts, reason });
                     }
+                    // The next attempt is recorded under the same name, and this one is no evidence.
+                    self.campaign.forget(trial, now_us()).await?;
                     self.events.emit(Event::TrialInvalid { trial, reason, next_try: attempts + 1 });
                 }
             }
@@ -183,7 +185,7 @@ impl Session {
         }
         let reports = self.settle(lease, sampler, &mut news, &driven, &mut evidence).await?;
         if reports.gates.iter().any(|gate| gate.outcome == GateOutcome::ReportLost) {
-            return Ok(Attempt::Invalid("the report of a sidecar was lost".into()));
+            return Ok(Attempt::Invalid(Spoiled::ReportLost));
         }
         self.redact_results(&mut driven, &mut evidence).await?;
         let judged = self.judge(request, &driven.tests, &evidence, &reports, not_ready);
@@ -204,7 +206,7 @@ impl Session {
             id: self.run_id(trial)?,
             trial,
             slot: lease.id(),
-            deltas: request.deltas.clone(),
+            treatment: request.treatment.clone(),
             circumstance: request.circumstance.clone(),
             outcome,
             evidence,
@@ -270,7 +272,7 @@ fn spoil(error: EngineError) -> Result<Attempt, EngineError> {
         EngineError::Platform(error) if error.kind == PlatformErrorKind::Cancelled => Ok(Attempt::Cancelled),
         EngineError::Platform(error) if error.kind == PlatformErrorKind::Infrastructure => {
             let cause = std::error::Error::source(&*error).map(|c| format!(": {c}")).unwrap_or_default();
-            Ok(Attempt::Invalid(format!("{error}{cause}")))
+            Ok(Attempt::Invalid(Spoiled::Infrastructure { message: format!("{error}{cause}") }))
         }
         other => Err(other),
     }

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use faultscope_model::application::MetricsEndpoint;
-use faultscope_model::metrics::{Metric, Sample};
+use faultscope_model::metrics::{Metric, Point, Sample};
 use faultscope_model::{InstanceId, ServiceName, SlotId, TrialId};
 use faultscope_platform::Platform;
 use faultscope_store::SampleWriter;
-use faultscope_store::slices::Point;
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;

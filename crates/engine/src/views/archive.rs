@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use faultscope_store::slices::SpanReader;
+use faultscope_store::spans::SpanReader;
 use faultscope_store::{Reader, Store, StoreErrorKind, StoredCampaign};
 
 use super::error::{Subject, ViewError};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use faultscope_model::ServiceName;
+use faultscope_model::trace::CallEdge;
 use faultscope_store::Edge;
-use faultscope_store::interop::trace::CallEdge;
 use serde::Serialize;
 
 use super::archive::Archive;

@@ -1,11 +1,11 @@
 //! Short labels of spans.
 
+use faultscope_model::trace::is_mesh_call;
 use faultscope_model::trace::{ReportedSpan, SpanKind};
-use faultscope_store::interop::mesh::is_mesh;
 
 /// A short label: `order GET /pay`, or `order-1 ─▶ stock-2 GET /items` for a call that the mesh recorded.
 pub fn span_label(span: &ReportedSpan) -> String {
-    if is_mesh(span) {
+    if is_mesh_call(span) {
         return call_label(span);
     }
     let service = span.local.service.as_deref().unwrap_or("?");

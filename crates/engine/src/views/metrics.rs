@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use faultscope_model::TrialId;
-use faultscope_model::metrics::{History, Kind, Metric, Sample, increase};
-use faultscope_store::slices::Series;
+use faultscope_model::metrics::{History, Kind, Metric, Sample, TimeSeries, increase};
 use faultscope_store::{Reader, StoreError};
 use serde::Serialize;
 
@@ -155,8 +154,8 @@ pub fn show_metric(archive: &Archive, name: &str, scope: &MetricScope) -> Result
 }
 
 impl SeriesView {
-    fn new(series: Series, source: MetricSource, points: Vec<(u64, f64)>) -> Self {
-        let Series { name, service, kind, unit, about } = series;
+    fn new(series: TimeSeries, source: MetricSource, points: Vec<(u64, f64)>) -> Self {
+        let TimeSeries { name, service, kind, unit, about } = series;
         let mut labels: BTreeMap<String, String> = about.into_iter().collect();
         let instance = labels.remove(INSTANCE);
         let processes = vec![points.clone()];

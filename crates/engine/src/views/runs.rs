@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use faultscope_model::metrics::{History, Summary};
 use faultscope_model::outcome::Signature;
-use faultscope_model::trace::ReportedSpan;
+use faultscope_model::trace::{ReportedSpan, group_by_trace};
 use faultscope_model::{Run, Span, SpanId};
-use faultscope_store::interop::trace::group;
 use faultscope_store::{CampaignMeta, Edge, joined};
 use serde::Serialize;
 
@@ -147,7 +146,7 @@ pub fn show_run_trace(
     let waterfalls = if reported.is_empty() {
         Vec::new()
     } else {
-        let traces = group(joined(&spans, reported), true);
+        let traces = group_by_trace(joined(&spans, reported), true);
         traces.into_iter().map(|spans| draw_waterfall(spans, false, &join)).collect()
     };
     Ok(RunTrace { trees: call_trees(&spans, &join), spans, waterfalls, missing })

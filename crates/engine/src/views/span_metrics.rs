@@ -9,7 +9,7 @@ use faultscope_model::metrics::{
 };
 use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{Span, TraceId, TrialId};
-use faultscope_store::slices::{SeriesFound, SeriesQuery};
+use faultscope_store::spans::{SeriesFound, SeriesQuery};
 use faultscope_store::{Reader, StoreError};
 use serde::Serialize;
 

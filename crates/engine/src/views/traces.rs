@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use faultscope_model::trace::{ReportedSpan, TraceQuery};
+use faultscope_model::trace::{ReportedSpan, TraceQuery, has_failed, merge_pieces, trace_start_us};
 use faultscope_store::interop::query::matches;
-use faultscope_store::interop::trace::{failed, merge, start_us};
 use faultscope_store::interop::{zipkin, zipkin_trace_id};
 use serde::Serialize;
 
@@ -113,12 +112,12 @@ impl TraceLine {
         let services: BTreeSet<_> = spans.iter().filter_map(|span| span.local.service.as_deref()).collect();
         Self {
             id: spans.first().map_or_else(String::new, |span| zipkin_trace_id(span.trace)),
-            start_us: start_us(spans),
+            start_us: trace_start_us(spans),
             duration_us: ends.max().unwrap_or_default().saturating_sub(starts.min().unwrap_or_default()),
             root: root.map(span_label).unwrap_or_default(),
-            spans: merge(spans.to_vec()).len(),
+            spans: merge_pieces(spans.to_vec()).len(),
             services: services.len(),
-            errors: spans.iter().filter(|span| failed(span)).count(),
+            errors: spans.iter().filter(|span| has_failed(span)).count(),
         }
     }
 }

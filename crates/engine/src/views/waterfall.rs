@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use faultscope_model::trace::ReportedSpan;
-use faultscope_store::interop::trace::{Tree, corrections, critical_path, failed};
+use faultscope_model::trace::{TraceTree, clock_corrections, critical_path, has_failed};
 use faultscope_store::interop::zipkin_trace_id;
 use serde::Serialize;
 
@@ -85,8 +85,8 @@ pub struct Slowest {
 
 /// Computes the waterfall; clocks of hosts are corrected unless `raw`.
 pub fn draw_waterfall(spans: Vec<ReportedSpan>, raw: bool, metrics: &MetricsJoin) -> Waterfall {
-    let tree = Tree::new(spans);
-    let shifts = if raw { vec![0; tree.spans.len()] } else { corrections(&tree) };
+    let tree = TraceTree::new(spans);
+    let shifts = if raw { vec![0; tree.spans.len()] } else { clock_corrections(&tree) };
     let time_of = |place: usize| -> Option<(u64, u64)> {
         let span = tree.spans.get(place)?;
         let start = span.start_us?.saturating_add_signed(shifts.get(place).copied().unwrap_or_default());
@@ -108,21 +108,21 @@ pub fn draw_waterfall(spans: Vec<ReportedSpan>, raw: bool, metrics: &MetricsJoin
             is_shifted: shifts.get(place).is_some_and(|shift| *shift != 0),
             is_critical: held.contains_key(&place),
             status: STATUS_TAGS.iter().find_map(|tag| span.tag(tag)).unwrap_or_default().to_owned(),
-            error: failed(span).then(|| reason_of(span)),
+            error: has_failed(span).then(|| reason_of(span)),
             known: metrics.of_span(span),
         })
     };
     Waterfall {
         id: tree.spans.first().map_or_else(String::new, |span| zipkin_trace_id(span.trace)),
         spans: tree.spans.len(),
-        failed: tree.spans.iter().filter(|span| failed(span)).count(),
+        failed: tree.spans.iter().filter(|span| has_failed(span)).count(),
         duration_us: end - start,
         rows: rows(&tree, facts_of),
         slowest: slowest(&tree, &held, end - start),
     }
 }
 
-fn rows(tree: &Tree, facts_of: impl Fn(usize) -> Option<SpanFacts>) -> Vec<WaterfallRow> {
+fn rows(tree: &TraceTree, facts_of: impl Fn(usize) -> Option<SpanFacts>) -> Vec<WaterfallRow> {
     let mut rows = Vec::with_capacity(tree.nodes.len());
     let mut stack: Vec<(usize, usize, bool)> = tree.root.map(|root| (root, 0, true)).into_iter().collect();
     while let Some((at, depth, is_last)) = stack.pop() {
@@ -142,7 +142,7 @@ fn reason_of(span: &ReportedSpan) -> String {
     reason.unwrap_or("error").to_owned()
 }
 
-fn slowest(tree: &Tree, held: &BTreeMap<usize, u64>, whole: u64) -> Vec<Slowest> {
+fn slowest(tree: &TraceTree, held: &BTreeMap<usize, u64>, whole: u64) -> Vec<Slowest> {
     let mut held: Vec<_> = held.iter().collect();
     held.sort_by_key(|(_, us)| Reverse(**us));
     let named = held.into_iter().take(MAX_SLOWEST).filter_map(|(place, held_us)| {

@@ -66,7 +66,7 @@ impl Bed {
     pub(crate) fn request(&self, deltas: DeltaSet) -> TrialRequest {
         TrialRequest {
             circumstance: self.space.circumstance(&deltas).unwrap(),
-            deltas,
+            treatment: self.space.treatment(&deltas),
             drive: Tests::new(self.session.application().tests.clone()),
             wanted: None,
         }

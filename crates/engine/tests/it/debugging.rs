@@ -10,7 +10,7 @@ use faultscope_engine::debug::{
 };
 use faultscope_engine::{EngineError, stored};
 use faultscope_model::event::Event;
-use faultscope_model::{Application, DeltaSet, TrialId, TrialRole};
+use faultscope_model::{Application, Treatment, TrialId, TrialRole};
 use faultscope_platform::memory::{Condition, Effect, Fault};
 use faultscope_store::Store;
 use tokio_util::sync::CancellationToken;
@@ -19,20 +19,20 @@ use crate::bed::{fails, fault, instances};
 use crate::shop::{Case, FILE, causes, config};
 
 /// The sets that trials of the search had, in the only campaign of a folder: all that began, all that ended.
-fn tried(state: &Path) -> (Vec<DeltaSet>, Vec<DeltaSet>) {
+fn tried(state: &Path) -> (Vec<Treatment>, Vec<Treatment>) {
     let store = Store::open(state).unwrap();
     let campaigns = store.campaigns().unwrap();
     assert_eq!(campaigns.len(), 1, "it goes on in the same folder");
     let started = campaigns[0].events::<Event>(0).unwrap().events.into_iter().filter_map(|e| match e.event {
-        Event::TrialStarted { trial, deltas, .. } if trial.is_chosen() => Some(deltas),
+        Event::TrialStarted { trial, treatment, .. } if trial.is_chosen() => Some(treatment),
         _ => None,
     });
     let runs = stored::runs(&campaigns[0].reader().unwrap()).unwrap();
-    let finished = runs.into_iter().filter(|run| run.trial.is_chosen()).map(|run| run.deltas);
+    let finished = runs.into_iter().filter(|run| run.trial.is_chosen()).map(|run| run.treatment);
     (started.collect(), finished.collect())
 }
 
-fn repeated(mut sets: Vec<DeltaSet>) -> usize {
+fn repeated(mut sets: Vec<Treatment>) -> usize {
     let all = sets.len();
     sets.sort();
     sets.dedup();
@@ -177,7 +177,7 @@ async fn the_outcome_of_the_rest_is_reported_unless_it_passes() {
     );
     let stored = stored::runs(&Store::open(case.state()).unwrap().campaigns().unwrap()[0].reader().unwrap());
     let shown = stored.unwrap().into_iter().find(|stored| stored.id == *run).unwrap();
-    assert_eq!(shown.deltas.len(), report.deltas - 1, "all deltas but that of the cause");
+    assert_eq!(shown.treatment.size(), report.deltas - 1, "all deltas but that of the cause");
     // Where one cause was asked for, or where nothing is left, nothing is said.
     assert_eq!(case.debug(DebugOptions::default()).await.rest, None);
     let report = Case::new(vec![fault(instances("c", 2), fails("broken"))]).debug(all).await;

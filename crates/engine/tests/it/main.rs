@@ -6,6 +6,7 @@ mod cases;
 mod confirming;
 mod debugging;
 mod discovery;
+mod format_2;
 mod leases;
 mod shop;
 mod starts;

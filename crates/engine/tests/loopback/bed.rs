@@ -142,7 +142,7 @@ pub(crate) fn request(session: &Session, deltas: &[&str]) -> TrialRequest {
     let set: DeltaSet = deltas.iter().map(place).collect();
     TrialRequest {
         circumstance: space.circumstance(&set).unwrap(),
-        deltas: set,
+        treatment: space.treatment(&set),
         drive: Tests::new(session.application().tests.clone()),
         wanted: None,
     }

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use faultscope_engine::debug::{DebugOptions, Verdict as DebugVerdict};
 use faultscope_engine::resilience::{ResilienceOptions, ResilienceReport, Verdict};
-use faultscope_engine::{EngineError, stored};
-use faultscope_model::{DeltaSet, Run};
+use faultscope_engine::{Drive as _, EngineError, PerturbedTests, Unperturbed, stored};
+use faultscope_model::application::TestCase;
+use faultscope_model::event::Event;
+use faultscope_model::{Application, Run, Treatment};
 use faultscope_platform::loopback::{Call, Loopback, Test};
 use tokio_util::sync::CancellationToken;
 
@@ -52,10 +55,10 @@ fn stored_runs(bed: &Bed) -> Vec<Run> {
 }
 
 /// Sets of a search that more than one stored run has.
-fn repeated(bed: &Bed) -> Vec<DeltaSet> {
-    let mut sets: BTreeMap<DeltaSet, u32> = BTreeMap::new();
+fn repeated(bed: &Bed) -> Vec<Treatment> {
+    let mut sets: BTreeMap<Treatment, u32> = BTreeMap::new();
     for run in stored_runs(bed).iter().filter(|run| run.trial.is_chosen()) {
-        *sets.entry(run.deltas.clone()).or_default() += 1;
+        *sets.entry(run.treatment.clone()).or_default() += 1;
     }
     sets.into_iter().filter(|(_, times)| *times > 1).map(|(set, _)| set).collect()
 }
@@ -75,7 +78,7 @@ async fn an_interrupted_search_goes_on_where_it_was() {
         (DebugVerdict::Reduced, vec![vec!["config back.env.D11"]])
     );
     assert_eq!((report.trials.earlier, report.trials.checks), (2, 4));
-    assert_eq!(repeated(&bed), [] as [DeltaSet; 0]);
+    assert_eq!(repeated(&bed), [] as [Treatment; 0]);
     let checks = stored_runs(&bed).iter().filter(|run| !run.trial.is_chosen()).count();
     assert_eq!(checks, 4, "known checks are not repeated");
     assert!(report.difference.is_some(), "runs from before are evidence, too");
@@ -128,12 +131,37 @@ async fn an_interrupted_look_for_defects_does_nothing_twice() {
 }
 
 #[tokio::test]
-async fn an_interrupted_look_for_defects_of_services_comes_to_the_same_answer() {
+async fn an_interrupted_look_for_defects_of_services_takes_the_same_course() {
     let (at_once, bed) = (shop::shop(&[]), shop::shop(&[]));
     let whole = at_once.resilience(ResilienceOptions::default()).await;
     let report = in_pieces(&bed).await;
     assert_eq!((report.verdict.clone(), defects(&report)), (Verdict::Defects, defects(&whole)));
-    // Whose answer was the first to differ is not stored, so what is tried next may differ; there is no more than
-    // half as much of that.
-    assert!(2 * n_chosen(&bed) <= 3 * n_chosen(&at_once), "{} {}", n_chosen(&bed), n_chosen(&at_once));
+    assert_eq!(course(&bed), course(&at_once), "no trial is repeated, and none is new");
+}
+
+/// What trials of the search were given, in the order in which they began.
+fn course(bed: &Bed) -> Vec<Treatment> {
+    let started = bed.events().into_iter().filter_map(|event| match event {
+        Event::TrialStarted { trial, treatment, .. } if trial.is_chosen() => Some(treatment),
+        _ => None,
+    });
+    started.collect()
+}
+
+/// How long a command may take follows from how long it took unperturbed, which is never twice the same.
+#[tokio::test]
+async fn a_limit_that_follows_from_the_baselines_is_no_other_question() {
+    let question = |within: Duration| {
+        let text = "name: x\nservices: { a: { command: [a] } }\ntests: [ { name: t, run: [t] } ]\n";
+        let test = Application::read_alone(text, "x.yaml").unwrap().tests.remove(0);
+        let drive = PerturbedTests {
+            test: TestCase { within, ..test },
+            perturbations: Vec::new(),
+            invariants: Vec::new(),
+            tolerant: false,
+            unperturbed: Unperturbed::default(),
+        };
+        drive.question()
+    };
+    assert_eq!(question(Duration::from_secs(40)), question(Duration::from_millis(41_300)));
 }

@@ -158,6 +158,18 @@ async fn a_trial_whose_agent_vanishes_is_repeated_and_never_evidence() {
             tested.exits()
         );
         assert_eq!(tested.run.evidence.spans, 1, "{at}");
+        // The first attempt called, too, and was measured; only what the second one did is in the run.
+        let attempt = if at == "start" { 2 } else { 1 };
+        assert_eq!(
+            calls(&tested.spans),
+            [format!("test-1 -> back-1 GET /attempt-{attempt} 200 root")],
+            "{at}"
+        );
+        let campaign = &bed.store().campaigns().unwrap()[0];
+        let reader = campaign.reader().unwrap();
+        assert_eq!(reader.span_count().unwrap(), 1, "{at}");
+        let first = reader.samples_of(None).unwrap().into_iter().map(|sample| sample.at_us).min();
+        assert!(first.is_none_or(|at_us| at_us >= tested.run.started_us), "{at}");
     }
 }
 

@@ -7,7 +7,7 @@ use faultscope_model::metrics::{History, Metric};
 use faultscope_model::span::Parentage;
 use faultscope_model::{Run, Span};
 use faultscope_platform::loopback::{Call, Loopback, Reply, Test};
-use faultscope_store::slices::SeriesQuery;
+use faultscope_store::spans::SeriesQuery;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Barrier;
 use tokio_util::sync::CancellationToken;

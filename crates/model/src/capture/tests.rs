@@ -80,7 +80,7 @@ fn overlapping_calls_are_a_series_in_the_order_of_their_answers() {
         ["order GET /orders/{id}: price GET /p#2, stock GET /s/{id}, price GET /p"]
     );
     let run: Run = serde_json::from_value(serde_json::json!({
-        "id": "a.1", "trial": "1", "slot": 0, "circumstance": { "nodes": 3 }, "outcome": { "kind": "pass" },
+        "id": "a.1", "trial": "1", "slot": 0, "treatment": { "kind": "nothing" }, "circumstance": { "nodes": 3 }, "outcome": { "kind": "pass" },
         "evidence": { "tests": [], "spans": 5 }, "started_us": 0, "seed": 1,
         "cost": { "deploy": 0, "tests": 0, "total": 0, "created": 0, "destroyed": 0, "kept": 0 },
     }))

@@ -13,6 +13,7 @@ mod set;
 pub use axis::Axis;
 pub use set::DeltaSet;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::circumstance::{Circumstance, Order};
 use crate::ids::ServiceName;
 use crate::operation::OperationPattern;
 use crate::series::CallName;
+use crate::treatment::Treatment;
 
 /// The kind of setting that a delta changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -204,6 +206,33 @@ impl Space {
         match self.excludes.iter().find(|together| together.is_subset(&closed)) {
             Some(together) => Err(Excluded(together.iter().map(|d| self.deltas[d].name.clone()).collect())),
             None => Ok(closed),
+        }
+    }
+
+    /// A set of deltas by their names, which hold outside of this space.
+    pub fn treatment(&self, set: &DeltaSet) -> Treatment {
+        Treatment::of_deltas(self.names(set))
+    }
+
+    /// The names of a set of deltas.
+    pub fn names(&self, set: &DeltaSet) -> BTreeSet<String> {
+        set.iter().filter_map(|delta| self.deltas.get(delta)).map(|delta| delta.name.clone()).collect()
+    }
+
+    /// The set of a treatment; none where that is no set of deltas of this space.
+    pub fn set_of(&self, treatment: &Treatment) -> Option<DeltaSet> {
+        match treatment {
+            Treatment::Nothing => Some(DeltaSet::new()),
+            Treatment::Deltas { deltas } => {
+                let named = |(_, delta): &(usize, &Delta)| deltas.contains(&delta.name);
+                let set: DeltaSet =
+                    self.deltas.iter().enumerate().filter(named).map(|(place, _)| place).collect();
+                (set.len() == deltas.len()).then_some(set)
+            }
+            Treatment::Numbered { numbers } => {
+                numbers.iter().all(|number| number < self.deltas.len()).then(|| numbers.clone())
+            }
+            Treatment::Value { .. } | Treatment::Input { .. } | Treatment::Perturbations { .. } => None,
         }
     }
 

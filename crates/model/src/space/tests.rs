@@ -91,6 +91,21 @@ fn the_failing_order_stays_when_the_request_order_becomes_known() {
 }
 
 #[test]
+fn sets_are_named_outside_of_their_space() {
+    let space = space();
+    let full = space.full();
+    let treatment = space.treatment(&full);
+    assert_eq!(treatment.size(), full.len());
+    assert_eq!(space.set_of(&treatment), Some(full.clone()));
+    assert_eq!(space.set_of(&space.treatment(&DeltaSet::new())), Some(DeltaSet::new()));
+    let other = Treatment::of_deltas(["instance nobody".to_owned()].into());
+    assert_eq!(space.set_of(&other), None, "it is of another space");
+    let numbered = |numbers: &DeltaSet| Treatment::Numbered { numbers: numbers.clone() };
+    assert_eq!(space.set_of(&numbered(&full)), Some(full));
+    assert_eq!(space.set_of(&numbered(&[999].into_iter().collect())), None);
+}
+
+#[test]
 fn needs_are_closed() {
     let space = space();
     let at = |name: &str| space.deltas.iter().position(|d| d.name == name).unwrap();

@@ -149,6 +149,19 @@ impl Campaign {
         self.flush().await
     }
 
+    /// Removes what was recorded of a trial whose attempt was spoiled: calls, reports, logs, and samples from
+    /// before this moment. What the next attempt records comes after it.
+    pub async fn forget(&self, trial: TrialId, before_us: u64) -> Result<(), StoreError> {
+        self.writer.push(Entry::Forget(trial))?;
+        self.flush().await?;
+        let samples = self.samples.clone();
+        let forgotten = tokio::task::spawn_blocking(move || samples.forget(trial, before_us)).await;
+        forgotten.unwrap_or_else(|_| {
+            let reason = "the runtime ended while it was written";
+            Err(StoreError::new(StoreErrorKind::Closed, "write", &self.folder, reason))
+        })
+    }
+
     /// Stores what an instance printed, of long logs the end; it is committed with the next batch.
     pub fn put_log(&self, trial: TrialId, mut log: InstanceLog) -> Result<(), StoreError> {
         log.keep_last(MAX_LOG);

@@ -44,6 +44,8 @@ pub(super) enum Entry {
     Reported { trial: TrialId, slot: SlotId, instance: Option<InstanceId>, spans: Vec<ReportedSpan> },
     /// A run's record.
     Run { trial: TrialId, id: RunId, outcome: String, started_us: u64, duration_us: u64, json: String },
+    /// Everything of a trial so far goes: its attempt was spoiled, and the next one has the same name.
+    Forget(TrialId),
     /// What an instance printed; the head is ours, the text is not.
     Log { trial: TrialId, instance: String, head: String, text: String },
 }
@@ -126,7 +128,7 @@ fn hide(batch: &mut [Entry], redactor: &Redactor, sealer: &mut Sealer) -> Sealed
                 }
             }
             Entry::Log { text, .. } => redactor.redact(text),
-            Entry::Span(..) => {}
+            Entry::Span(..) | Entry::Forget(_) => {}
         }
     }
     sealed
@@ -147,6 +149,7 @@ struct DatabaseState {
 }
 
 struct Statements<'c> {
+    connection: &'c Connection,
     span: Statement<'c>,
     name: Statement<'c>,
     segment: Statement<'c>,
@@ -161,6 +164,7 @@ struct Statements<'c> {
 impl<'c> Statements<'c> {
     fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
+            connection,
             span: connection.prepare(call_row::INSERT)?,
             name: connection.prepare("INSERT INTO names VALUES (?1, ?2)")?,
             segment: connection.prepare("INSERT INTO segments VALUES (?1, ?2, ?3, ?4)")?,
@@ -180,7 +184,7 @@ impl DatabaseState {
         Ok(Self {
             names: Names::load(connection)?,
             next_row: one("SELECT coalesce(max(id), 0) FROM spans")? + 1,
-            log_bytes: one("SELECT coalesce(sum(length(text)), 0) FROM logs")?.cast_unsigned(),
+            log_bytes: count_log_bytes(connection)?,
         })
     }
 
@@ -230,6 +234,12 @@ impl DatabaseState {
                     let trial = trial.key().cast_signed();
                     statements.run.execute((id.as_str(), trial, outcome, started, duration, json))?;
                 }
+                Entry::Forget(trial) => {
+                    let fresh = segments.extract_if(.., |segment| segment.trial == *trial);
+                    let fresh: Vec<_> = fresh.map(|segment| (segment.first, segment.last)).collect();
+                    forget(statements.connection, *trial, fresh)?;
+                    self.log_bytes = count_log_bytes(statements.connection)?;
+                }
                 Entry::Log { trial, instance, head, text } => {
                     let text = format!("{head}\n{}", tail(text, MAX_LOG));
                     if self.log_bytes + text.len() as u64 <= MAX_LOGS {
@@ -246,6 +256,35 @@ impl DatabaseState {
         statements.commit.execute([])?;
         Ok(())
     }
+}
+
+/// Removes the calls, reports and logs of a trial, `fresh` being the rows that no stored segment knows yet.
+fn forget(connection: &Connection, trial: TrialId, fresh: Vec<(i64, i64)>) -> rusqlite::Result<()> {
+    let trial = trial.key().cast_signed();
+    let mut ranges = fresh;
+    {
+        let mut stored = connection.prepare_cached("SELECT first, last FROM segments WHERE trial = ?1")?;
+        let stored = stored.query_map([trial], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        ranges.extend(stored.collect::<rusqlite::Result<Vec<_>>>()?);
+    }
+    for (first, last) in ranges {
+        for sql in [
+            "DELETE FROM secrets WHERE span BETWEEN ?1 AND ?2 AND span IN \
+             (SELECT id FROM spans WHERE id BETWEEN ?1 AND ?2 AND trial = ?3)",
+            "DELETE FROM spans WHERE id BETWEEN ?1 AND ?2 AND trial = ?3",
+        ] {
+            connection.prepare_cached(sql)?.execute((first, last, trial))?;
+        }
+    }
+    for table in ["segments", "reported", "logs"] {
+        connection.prepare_cached(&format!("DELETE FROM {table} WHERE trial = ?1"))?.execute([trial])?;
+    }
+    Ok(())
+}
+
+fn count_log_bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let sql = "SELECT coalesce(sum(length(CAST(text AS BLOB))), 0) FROM logs";
+    connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
 }
 
 /// The rows of one trial in a batch; other trials may have rows between them.

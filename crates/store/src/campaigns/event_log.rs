@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::facts::facts_to_format_3;
+use super::facts::{facts_to_format_3, facts_to_format_4};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::secrets::Redactor;
 
@@ -128,6 +128,7 @@ fn read_line<E: DeserializeOwned>(line: &[u8]) -> serde_json::Result<LoggedEvent
     serde_json::from_slice(line).or_else(|_| {
         let mut older = serde_json::from_slice(line)?;
         facts_to_format_3(&mut older);
+        facts_to_format_4(&mut older);
         serde_json::from_value(older)
     })
 }

@@ -1,9 +1,10 @@
-//! Converts what format 2 wrote as sentences, magic numbers or maps by sentence into the types of format 3.
+//! Converts what format 2 wrote as sentences, magic numbers or maps by sentence into the types of format 3, and the
+//! numbered deltas of format 3 into the treatments of format 4.
 //!
 //! Runs, reports and lines of the event log have the same shapes, so one walk over their JSON serves all. A
 //! sentence that cannot be parsed is kept as `described`.
 
-use faultscope_model::{ExitReason, InstanceId, NotApplied, TrialId};
+use faultscope_model::{DeltaSet, ExitReason, InstanceId, NotApplied, Spoiled, Treatment, TrialId};
 use serde_json::{Map, Value, json};
 
 /// The depth to which documents are converted; ours have a dozen levels.
@@ -73,6 +74,36 @@ fn change(fields: &mut Map<String, Value>) {
         let count = |(reason, trials): (&String, &Value)| json!({ "reason": { "kind": "described", "text": reason }, "trials": trials });
         *unresolved = counts.map(count).collect();
     }
+}
+
+/// Brings a run or an event of format 3 to format 4; one of format 4 stays as it is.
+pub(super) fn facts_to_format_4(document: &mut Value) {
+    // Lines of the event log hold the event beside its time.
+    let fields = match document.get("event") {
+        Some(_) => &mut document["event"],
+        None => document,
+    };
+    let Some(fields) = fields.as_object_mut() else { return };
+    if fields.get("kind").is_some_and(|kind| kind == "trial_invalid")
+        && let Some(message) = fields.get("reason").and_then(Value::as_str).map(ToOwned::to_owned)
+    {
+        fields.insert("reason".into(), json!(Spoiled::Infrastructure { message }));
+    }
+    let is_event = fields.get("kind").is_some_and(|kind| kind == "trial_started");
+    let is_run = fields.contains_key("circumstance") && fields.contains_key("outcome");
+    if !(is_event || is_run) || fields.contains_key("treatment") {
+        return;
+    }
+    let numbers = fields.remove("deltas").and_then(|numbers| serde_json::from_value(numbers).ok());
+    let asked = fields.get_mut("perturbed").and_then(Value::as_object_mut).and_then(|p| p.remove("asked"));
+    let treatment = match (asked, numbers.filter(|numbers: &DeltaSet| !numbers.is_empty())) {
+        (Some(Value::Array(asked)), _) if !asked.is_empty() => {
+            json!({ "kind": "perturbations", "perturbations": asked })
+        }
+        (_, Some(numbers)) => json!(Treatment::Numbered { numbers }),
+        (_, None) => json!(Treatment::Nothing),
+    };
+    fields.insert("treatment".into(), treatment);
 }
 
 fn objects(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
@@ -164,6 +195,56 @@ mod tests {
         };
         assert_eq!(why("no such call or message came"), NotApplied::NoSuchCall);
         assert_eq!(why("something of long ago").to_string(), "something of long ago");
+    }
+
+    #[test]
+    fn what_a_run_was_given_is_told_as_far_as_it_was_stored() {
+        let treatment = |mut run: Value| {
+            facts_to_format_4(&mut run);
+            let once = run.clone();
+            facts_to_format_4(&mut run);
+            assert_eq!(run, once, "what is of format 4 stays as it is");
+            assert!(run.get("deltas").is_none() && run["perturbed"].get("asked").is_none());
+            serde_json::from_value::<Treatment>(run["treatment"].take()).unwrap()
+        };
+        let run = |rest: Value| {
+            let mut run = json!({ "circumstance": {}, "outcome": { "kind": "pass" } });
+            for (key, value) in rest.as_object().unwrap() {
+                run[key] = value.clone();
+            }
+            run
+        };
+        assert_eq!(treatment(run(json!({}))), Treatment::Nothing);
+        let numbers = [1, 5].into_iter().collect();
+        assert_eq!(treatment(run(json!({ "deltas": [1, 5] }))), Treatment::Numbered { numbers });
+        let asked = json!([{ "kind": "restart", "target": "a.Go" }]);
+        let perturbed =
+            treatment(run(json!({ "deltas": [7], "perturbed": { "test": "t", "asked": asked } })));
+        assert_eq!(perturbed.perturbations().len(), 1, "{perturbed:?}");
+    }
+
+    #[test]
+    fn events_of_format_3_are_read() {
+        let mut line = json!({ "at_us": 1, "event": {
+            "kind": "trial_started", "trial": "12", "slot": 0, "deltas": [2, 3], "tests": 1,
+        } });
+        assert!(
+            serde_json::from_value::<Event>(line["event"].clone()).is_err(),
+            "it takes the way of old lines"
+        );
+        facts_to_format_4(&mut line);
+        let Event::TrialStarted { treatment, .. } = serde_json::from_value(line["event"].take()).unwrap()
+        else {
+            panic!("another event")
+        };
+        assert_eq!(treatment.size(), 2);
+        let mut line =
+            json!({ "kind": "trial_invalid", "trial": "3", "reason": "its agent is gone", "next_try": 2 });
+        facts_to_format_4(&mut line);
+        let Event::TrialInvalid { reason, .. } = serde_json::from_value(line).unwrap() else {
+            panic!("another event")
+        };
+        assert_eq!(reason.to_string(), "its agent is gone");
     }
 
     #[test]

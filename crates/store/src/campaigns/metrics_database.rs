@@ -60,6 +60,8 @@ pub struct SampleWriter {
     path: PathBuf,
     /// Opened by the first sample, and again after an error.
     open: Mutex<Option<Open>>,
+    /// Trials whose samples from before a moment are forgotten: whoever took them may be late.
+    forgotten: Mutex<HashMap<TrialId, u64>>,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,7 @@ struct Open {
 
 impl SampleWriter {
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { path: folder.join(DATABASE), open: Mutex::default() }
+        Self { path: folder.join(DATABASE), open: Mutex::default(), forgotten: Mutex::default() }
     }
 
     /// Writes what was measured in a slot during a trial, all of it or nothing. Blocks on the disk.
@@ -86,20 +88,45 @@ impl SampleWriter {
             return Ok(());
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let since_us = {
+            let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+            forgotten.get(&trial).copied().unwrap_or_default()
+        };
         let state = match open.as_mut() {
             Some(state) => state,
             None => open.insert(Open::new(&self.path)?),
         };
-        let written = state.write(trial, slot, samples, points);
+        let written = state.write(trial, slot, since_us, samples, points);
         written.map_err(|error| {
             // Numbers assigned in the failed transaction are gone, so everything is read again.
             *open = None;
             StoreError::sqlite("write", &self.path)(error)
         })
     }
+
+    /// Removes what was measured during a trial before a moment. It blocks on the disk.
+    pub(crate) fn forget(&self, trial: TrialId, before_us: u64) -> Result<(), StoreError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).insert(trial, before_us);
+        let state = match open.as_mut() {
+            Some(state) => state,
+            None if !self.path.exists() => return Ok(()),
+            None => open.insert(Open::new(&self.path)?),
+        };
+        state.forget(trial, before_us).map_err(StoreError::sqlite("write", &self.path))
+    }
 }
 
 impl Open {
+    fn forget(&self, trial: TrialId, before_us: u64) -> rusqlite::Result<()> {
+        let transaction = self.connection.unchecked_transaction()?;
+        for table in ["samples", "points"] {
+            let sql = format!("DELETE FROM {table} WHERE trial = ?1 AND at_us < ?2");
+            transaction.execute(&sql, (trial.key().cast_signed(), clamped(before_us)))?;
+        }
+        transaction.commit()
+    }
+
     fn new(path: &Path) -> Result<Self, StoreError> {
         let connection = connect_writer(path)?;
         match version(&connection, path)? {
@@ -121,6 +148,7 @@ impl Open {
         &mut self,
         trial: TrialId,
         slot: SlotId,
+        since_us: u64,
         samples: &[Sample],
         points: &[Point],
     ) -> rusqlite::Result<()> {
@@ -129,7 +157,7 @@ impl Open {
         let trial = trial.key().cast_signed();
         {
             let mut insert = transaction.prepare_cached(INSERT)?;
-            for sample in samples {
+            for sample in samples.iter().filter(|sample| sample.at_us >= since_us) {
                 let number = match instances.get(&sample.instance) {
                     Some(number) => *number,
                     None => {
@@ -153,7 +181,7 @@ impl Open {
             }
             let mut insert =
                 transaction.prepare_cached("INSERT OR REPLACE INTO points VALUES (?1, ?2, ?3, ?4)")?;
-            for point in points.iter().filter(|point| point.value.is_finite()) {
+            for point in points.iter().filter(|point| point.value.is_finite() && point.at_us >= since_us) {
                 if let Some(number) = series.number(&transaction, &point.series)? {
                     insert.execute((trial, number, point.at_us.cast_signed(), point.value))?;
                 }
@@ -359,6 +387,27 @@ mod tests {
         assert_eq!(many(2, &|name| name == "requests", EVER), [(7, 3.0)]);
         assert_eq!(many(2, &|_| true, (0, 6)), []);
         assert_eq!(many(1, &|name| name == "other", EVER), []);
+    }
+
+    #[test]
+    fn what_a_spoiled_attempt_measured_is_forgotten_even_when_it_comes_late() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = SampleWriter::new(folder.path());
+        writer.forget(TrialId::chosen(1), 3).unwrap();
+        assert!(SampleReader::open(folder.path()).unwrap().is_none(), "forgetting nothing makes no file");
+        let (first, second) = (TrialId::chosen(1), TrialId::chosen(2));
+        let series = TimeSeries { name: "requests".into(), ..TimeSeries::default() };
+        let point = |at_us| Point { series: series.clone(), at_us, value: 1.0 };
+        for trial in [first, second] {
+            writer.write(trial, SlotId(0), &[sample("a-1", 5, 0.5)], &[point(5)]).unwrap();
+        }
+        writer.forget(first, 10).unwrap();
+        let late = [sample("a-1", 9, 0.9), sample("a-1", 11, 1.1)];
+        writer.write(first, SlotId(0), &late, &[point(9), point(11)]).unwrap();
+        let reader = SampleReader::open(folder.path()).unwrap().unwrap();
+        assert_eq!(reader.samples(Some(first), EVER).unwrap(), [sample("a-1", 11, 1.1)]);
+        assert_eq!(reader.points(Some(first), None, EVER).unwrap()[&series], [(11, 1.0)]);
+        assert_eq!(reader.samples(Some(second), EVER).unwrap().len(), 1);
     }
 
     #[test]

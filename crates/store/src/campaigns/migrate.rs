@@ -1,12 +1,13 @@
 //! Migrations between formats. Format 2 redacts what format 1 wrote in clear, and keeps the secrets sealed.
-//! Format 3 has types where format 2 had sentences.
+//! Format 3 has types where format 2 had sentences. In format 4 runs name what they were given.
 
 use std::path::Path;
 
 use rusqlite::Connection;
+use serde_json::Value;
 
 use super::call_row::{self, COLUMNS, read_span};
-use super::facts::facts_to_format_3;
+use super::facts::{facts_to_format_3, facts_to_format_4};
 use super::schema::TABLES_2;
 use crate::FORMAT;
 use crate::error::StoreError;
@@ -16,7 +17,7 @@ use crate::secrets::{Redactor, Sealer};
 use crate::sqlite::damaged_row;
 
 /// Migrations of `campaign.json`; the first one leads from version 1 to 2.
-pub(crate) const CAMPAIGN_STEPS: &[FileStep] = &[|_| Ok(()), |_| Ok(())];
+pub(crate) const CAMPAIGN_STEPS: &[FileStep] = &[|_| Ok(()), |_| Ok(()), |_| Ok(())];
 
 /// Migrations of `report.json`.
 pub(crate) const REPORT_STEPS: &[FileStep] = &[
@@ -25,10 +26,11 @@ pub(crate) const REPORT_STEPS: &[FileStep] = &[
         facts_to_format_3(report);
         Ok(())
     },
+    |_| Ok(()),
 ];
 
 /// Migrations of `store.sqlite`.
-pub(crate) const DATABASE_STEPS: &[DatabaseStep] = &[campaign_to_2, campaign_to_3];
+pub(crate) const DATABASE_STEPS: &[DatabaseStep] = &[campaign_to_2, campaign_to_3, campaign_to_4];
 
 const _: () = assert!(CAMPAIGN_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
 const _: () = assert!(REPORT_STEPS.len() + 1 == FORMAT as usize, "every format needs its step");
@@ -82,18 +84,26 @@ pub(crate) fn campaign_to_2(
 
 /// Migrates the database of a campaign from format 2 to 3.
 fn campaign_to_3(connection: &Connection, path: &Path, _sealer: &mut Sealer) -> Result<(), StoreError> {
-    let failed = || StoreError::sqlite("migrate", path);
-    let read = || -> rusqlite::Result<Vec<(i64, String)>> {
-        let mut statement = connection.prepare("SELECT rowid, json FROM runs")?;
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        rows.collect()
-    };
-    for (row, json) in read().map_err(failed())? {
-        // A run that cannot be parsed is skipped by every reader, and stays as it is.
+    change_runs(connection, facts_to_format_3).map_err(StoreError::sqlite("migrate", path))
+}
+
+/// A campaign's database from format 3 to 4.
+fn campaign_to_4(connection: &Connection, path: &Path, _sealer: &mut Sealer) -> Result<(), StoreError> {
+    change_runs(connection, facts_to_format_4).map_err(StoreError::sqlite("migrate", path))
+}
+
+/// Changes the JSON of every run.
+fn change_runs(connection: &Connection, change: fn(&mut Value)) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("SELECT rowid FROM runs")?;
+    let rows = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    let mut read = connection.prepare("SELECT json FROM runs WHERE rowid = ?1")?;
+    let mut write = connection.prepare("UPDATE runs SET json = ?2 WHERE rowid = ?1")?;
+    for row in rows {
+        let json: String = read.query_row([row], |row| row.get(0))?;
+        // A run that cannot be read is passed over by every reader, and stays as it is.
         let Ok(mut run) = serde_json::from_str(&json) else { continue };
-        facts_to_format_3(&mut run);
-        let update = "UPDATE runs SET json = ?2 WHERE rowid = ?1";
-        connection.execute(update, (row, run.to_string())).map_err(failed())?;
+        change(&mut run);
+        write.execute((row, run.to_string()))?;
     }
     Ok(())
 }
@@ -112,4 +122,71 @@ fn texts(connection: &Connection, redactor: &Redactor, table: &str, column: &str
         connection.execute(&format!("UPDATE {table} SET {column} = ?2 WHERE rowid = ?1"), (row?, text))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::campaigns::schema::{DATABASE, TABLES, open_reader};
+    use crate::format::bring_up;
+    use crate::sqlite::{connect_writer, version};
+
+    /// Names the folder to the process that is killed.
+    const FOLDER: &str = "FAULTSCOPE_TEST_MIGRATION";
+    const RUNS: i64 = 200;
+
+    /// Not a test: what the killed process runs. Its last step never ends well.
+    #[test]
+    #[ignore = "run by another test as a process of its own"]
+    fn child() {
+        let folder = std::env::var_os(FOLDER).expect("another test starts this one and names a folder");
+        let path = Path::new(&folder).join(DATABASE);
+        let connection = connect_writer(&path).unwrap();
+        // So that half of the work is on the disk already.
+        connection.pragma_update(None, "cache_size", 1).unwrap();
+        bring_up(&connection, &path, &[campaign_to_2, campaign_to_3, |_, _, _| std::process::abort()])
+            .unwrap();
+    }
+
+    #[test]
+    fn a_migration_that_was_killed_is_done_by_the_next_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(DATABASE);
+        let old = connect_writer(&path).unwrap();
+        old.execute_batch(&format!("{TABLES} {TABLES_2} PRAGMA user_version = 2;")).unwrap();
+        for trial in 1..=RUNS {
+            let outcome = serde_json::json!({ "kind": "unresolved", "reason": "x".repeat(2000) });
+            let run = serde_json::json!({
+                "trial": trial, "circumstance": { "nodes": 1 }, "outcome": outcome, "deltas": [trial],
+            });
+            let row = (format!("ab12.{trial}"), trial, run.to_string());
+            old.execute("INSERT INTO runs VALUES (?1, ?2, 'unresolved', 0, 0, ?3)", row).unwrap();
+        }
+        drop(old);
+        let test = concat!(module_path!(), "::child");
+        let test = test.split_once("::").map_or(test, |(_, within)| within);
+        let killed = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", test, "--test-threads", "1"])
+            .env(FOLDER, folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(killed.code(), None, "a signal ended it");
+        let left = std::fs::metadata(path.with_extension("sqlite-wal")).unwrap().len();
+        assert!(left > 100_000, "it was killed in the middle: {left} bytes are in the log");
+
+        let connection = open_reader(&path).unwrap();
+        assert_eq!(version(&connection, &path).unwrap(), u64::from(FORMAT));
+        let mut runs = connection.prepare("SELECT json FROM runs").unwrap();
+        let runs = runs.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        let runs: Vec<Value> = runs.map(|json| serde_json::from_str(&json.unwrap()).unwrap()).collect();
+        assert_eq!(runs.len() as i64, RUNS);
+        for run in runs {
+            assert_eq!(run["outcome"]["reason"]["kind"], "described");
+            assert_eq!(run["treatment"]["kind"], "numbered");
+        }
+    }
 }

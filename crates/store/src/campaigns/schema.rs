@@ -17,7 +17,7 @@ use crate::sqlite::{connect_reader, connect_writer, version};
 /// `caller`, `callee`, `method` and `error` are numbers of `names`, or texts if the name is too long or
 /// there are too many. Spans are found by `segments` instead: for each trial of each batch the range of
 /// its rows and, sorted, the last 32 bits of their trace ids.
-const TABLES: &str = "
+pub(super) const TABLES: &str = "
 CREATE TABLE names (id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;
 CREATE TABLE spans (
   id INTEGER PRIMARY KEY,

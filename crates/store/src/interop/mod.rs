@@ -23,20 +23,6 @@ pub mod otlp;
 pub mod query;
 pub mod zipkin;
 
-/// The old path of what is now in `faultscope_model::trace`.
-pub mod trace {
-    pub use faultscope_model::trace::{
-        CallEdge, CriticalStep as Step, DependencyLink, Linker, TraceNode as Node, TraceTree as Tree,
-        clock_corrections as corrections, critical_path, group_by_trace as group, has_failed as failed,
-        merge_pieces as merge, trace_start_us as start_us,
-    };
-}
-
-/// The old path of what is now in `faultscope_model::trace`.
-pub mod mesh {
-    pub use faultscope_model::trace::{is_mesh_call as is_mesh, report_call as reported};
-}
-
 #[cfg(test)]
 mod tests;
 

@@ -35,9 +35,5 @@ pub use store::{SpanCounts, SpanStore, SpanStoreOptions};
 
 pub use crate::series_table::{SeriesFound, SeriesQuery};
 
-// Former paths of types that moved to `faultscope_model::metrics` and `interop::otlp`.
-pub use crate::interop::otlp::points_of;
-pub use faultscope_model::metrics::{Point, TimeSeries as Series};
-
 /// The folder within `.faultscope`.
 const FOLDER: &str = "spans";

@@ -2,7 +2,7 @@
 //! pieces, batches and slices is answered as one.
 
 use faultscope_store::serve::ServeOptions;
-use faultscope_store::slices::SpanStoreOptions;
+use faultscope_store::spans::SpanStoreOptions;
 use serde_json::{Value, json};
 
 use crate::TODAY;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use faultscope_store::interop::{Limits, otlp, zipkin};
 use faultscope_store::serve::{Access, ServeOptions};
-use faultscope_store::slices::{SpanReader, SpanStoreOptions};
+use faultscope_store::spans::{SpanReader, SpanStoreOptions};
 use serde_json::json;
 
 use crate::server::Server;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use faultscope_model::TraceId;
 use faultscope_store::StoreErrorKind;
-use faultscope_store::slices::{SpanReader, SpanStore, SpanStoreOptions};
+use faultscope_store::spans::{SpanReader, SpanStore, SpanStoreOptions};
 
 use crate::{Random, TODAY, span};
 

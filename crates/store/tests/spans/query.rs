@@ -1,7 +1,7 @@
 //! Questions over HTTP: Zipkin's storage contract restated, the server's pages, and Jaeger's clients.
 
 use faultscope_store::serve::ServeOptions;
-use faultscope_store::slices::SpanStoreOptions;
+use faultscope_store::spans::SpanStoreOptions;
 use serde_json::{Value, json};
 
 use crate::TODAY;

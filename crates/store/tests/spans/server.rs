@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use faultscope_store::serve::{ServeOptions, Served, router};
-use faultscope_store::slices::{SpanStore, SpanStoreOptions};
+use faultscope_store::spans::{SpanStore, SpanStoreOptions};
 use serde_json::Value;
 
 pub(crate) struct Server {

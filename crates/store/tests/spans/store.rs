@@ -9,7 +9,7 @@ use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind, TraceQuery, grou
 use faultscope_model::{SpanId, TraceId};
 use faultscope_store::StoreErrorKind;
 use faultscope_store::interop::query::matches;
-use faultscope_store::slices::*;
+use faultscope_store::spans::*;
 
 use crate::{HOUR, Random, TODAY, span};
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use faultscope_model::log::{InstanceLog, LogLine};
 use faultscope_model::span::{Parentage, Payload, Span, Wire};
 use faultscope_model::{CampaignKind, InstanceId, NodeId, RunId, SlotId, SpanId, TraceId, TrialId};
+use faultscope_store::secrets::{KeyPlace, SecretOptions};
 use faultscope_store::{CampaignMeta, CampaignOptions, RunRecord, Store};
 
 mod folder;
@@ -135,6 +136,40 @@ async fn runs_logs_events_and_report() {
     assert_eq!(found.events::<serde_json::Value>(0).unwrap().events[0].at_us, 9);
     assert_eq!(found.report::<Vec<u32>>().unwrap(), Some(vec![1, 2]));
     assert_eq!(reader.run(&"7f3a.99".parse().unwrap()).unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_trial_is_forgotten_and_its_neighbours_stay() {
+    let (folder, store) = store();
+    let key = Some(KeyPlace::at(folder.path().join("secrets.key")));
+    let secrets = SecretOptions { key, ..SecretOptions::default() };
+    let options = CampaignOptions { secrets, ..CampaignOptions::default() };
+    let campaign = store.campaign_with(meta("aa11-1", 1), options).unwrap();
+    let (spoiled, other) = (TrialId::chosen(1), TrialId::chosen(2));
+    let record = |trial, n: u64| {
+        let mut span = span(n);
+        let secret = ("Authorization".to_owned(), format!("Bearer {n}-very-secret"));
+        span.payload = Some(Box::new(Payload { request_headers: vec![secret], ..Payload::default() }));
+        campaign.sink().record(trial, SlotId(0), span);
+    };
+    // One part is committed when it is forgotten, another waits in the same batch.
+    (0..50).for_each(|n| record(if n % 2 == 0 { spoiled } else { other }, n));
+    let instance = "a-1".parse().unwrap();
+    campaign.put_log(spoiled, InstanceLog { instance, lines: Vec::new(), dropped: 3 }).unwrap();
+    campaign.flush().await.unwrap();
+    (50..100).for_each(|n| record(if n % 2 == 0 { spoiled } else { other }, n));
+    campaign.forget(spoiled, u64::MAX).await.unwrap();
+    record(spoiled, 100);
+    campaign.flush().await.unwrap();
+    let reader = campaign.reader().unwrap();
+    let ids = |trial| reader.spans_of(trial).unwrap().into_iter().map(|span| span.id.0).collect::<Vec<_>>();
+    assert_eq!(ids(spoiled), [span(100).id.0]);
+    assert_eq!(ids(other), (0..100).filter(|n| n % 2 == 1).map(|n| span(n).id.0).collect::<Vec<_>>());
+    assert_eq!(reader.span_count().unwrap(), 51);
+    assert!(reader.logs_of(spoiled).unwrap().is_empty());
+    let database = rusqlite::Connection::open(campaign.folder().join("store.sqlite")).unwrap();
+    let sealed: u32 = database.query_row("SELECT count(*) FROM secrets", [], |row| row.get(0)).unwrap();
+    assert_eq!(sealed, 51, "secrets go with their calls");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use faultscope_model::span::{Payload, Span};
 use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{SecretRules, SlotId, SpanId, TraceId, TrialId};
 use faultscope_store::secrets::{Key, KeyPlace, SecretOptions};
-use faultscope_store::slices::{SpanReader, SpanStore, SpanStoreOptions};
+use faultscope_store::spans::{SpanReader, SpanStore, SpanStoreOptions};
 use faultscope_store::{CampaignOptions, RunRecord, StoreErrorKind};
 
 use crate::{meta, span, store};

@@ -2,7 +2,7 @@
 
 mod parts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use faultscope_model::application::{TestBody, TestCase};
@@ -118,7 +118,8 @@ pub(super) struct Reduction<'a> {
     /// The failing test alone: the others do not read its input.
     pub(super) test: &'a TestCase,
     pub(super) circumstance: &'a Circumstance,
-    pub(super) deltas: &'a DeltaSet,
+    /// The names of the deltas that are there.
+    pub(super) deltas: BTreeSet<String>,
     pub(super) wanted: &'a Signature,
     /// How often the failure shows.
     pub(super) rate: f64,

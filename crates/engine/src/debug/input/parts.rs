@@ -1,7 +1,7 @@
 //! Sets of a search as the parts of an input that are kept.
 
 use faultscope_model::input::{Input, Stage};
-use faultscope_model::{DeltaSet, Outcome};
+use faultscope_model::{DeltaSet, GivenInput, Outcome, Treatment};
 use faultscope_search::Search;
 use faultscope_search::resilience::Clues;
 
@@ -23,7 +23,11 @@ impl Meaning for Parts<'_> {
     fn request(&mut self, _search: &dyn Search, set: &DeltaSet) -> Result<TrialRequest, EngineError> {
         let smaller = self.input.keep(self.stage, set);
         Ok(TrialRequest {
-            deltas: self.reduction.deltas.clone(),
+            treatment: Treatment::Input {
+                deltas: self.reduction.deltas.clone(),
+                test: self.reduction.test.name.clone(),
+                input: GivenInput::of(smaller.render()),
+            },
             circumstance: self.reduction.circumstance.clone(),
             drive: Tests::new(vec![self.reduction.test_with(&smaller)]),
             wanted: Some(self.reduction.wanted.clone()),

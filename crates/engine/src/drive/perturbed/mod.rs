@@ -1,15 +1,16 @@
 //! Drives a test with perturbed calls and messages, checks invariants afterwards, and judges both.
 
 mod calls;
+mod diverged;
 mod files;
 mod honest;
 mod missed;
 mod outage;
 
-pub(crate) use calls::calls_of;
 pub(crate) use honest::errors_of_test;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 use super::tests::run_tests;
 use crate::error::EngineError;
 use crate::trial::{Drive, Driven, JudgeFacts, Live, Refined, failures_of};
+use calls::calls_of;
+use diverged::diverged;
 use files::ProcessFiles;
 use honest::is_degraded;
 use outage::{ServicesDisturbed, disturb_services, ended_because};
@@ -46,8 +49,17 @@ pub struct PerturbedTests {
     pub invariants: Vec<TestCase>,
     /// Whether a degraded response is acceptable.
     pub tolerant: bool,
-    /// Calls of the test itself that end in an error even without perturbations.
-    pub expected: BTreeSet<TargetId>,
+    /// What the test shows without perturbations.
+    pub unperturbed: Unperturbed,
+}
+
+/// What is known of a test from its runs without perturbations.
+#[derive(Debug, Clone, Default)]
+pub struct Unperturbed {
+    /// What callers see, where that is always the same.
+    pub(crate) usual: Arc<HashMap<TargetId, String>>,
+    /// Calls of the test itself that end in an error.
+    pub(crate) expected: BTreeSet<TargetId>,
 }
 
 /// The calls and messages of a trial, and what was checked after its test.
@@ -75,9 +87,11 @@ pub struct TrialTrace {
 #[async_trait]
 impl Drive for PerturbedTests {
     fn question(&self) -> serde_json::Value {
-        // `expected` follows from the baselines and is not part of the question.
+        // What the baselines showed is not part of what is asked, nor is a limit that follows from how long they
+        // took: a resumed campaign measures them again.
+        let test = TestCase { within: Duration::ZERO, ..self.test.clone() };
         serde_json::json!({
-            "tests": [self.test],
+            "tests": [test],
             "perturbations": self.perturbations,
             "invariants": self.invariants,
             "tolerant": self.tolerant,
@@ -136,10 +150,10 @@ impl Drive for PerturbedTests {
         let perturbed = Perturbed {
             test: self.test.name.clone(),
             calls: if few { calls_of(&trace.spans) } else { Vec::new() },
-            asked: self.perturbations.clone(),
             shown: (outcome != shown).then_some(shown),
             missed,
             blamed,
+            diverged: diverged(&trace.spans, &self.unperturbed.usual),
             degraded: trace.degraded,
             invariants: trace.invariants.clone(),
         };
@@ -170,7 +184,7 @@ impl PerturbedTests {
             trace.unused = find_unused_folders(live, cancel).await;
         }
         let errors = errors_of_test(&trace.spans);
-        let got_error = errors.difference(&self.expected).next().is_some();
+        let got_error = errors.difference(&self.unperturbed.expected).next().is_some();
         let failed: Vec<&TestResult> = results.iter().filter(|result| result.failure.is_some()).collect();
         trace.degraded = self.tolerant
             && !failed.is_empty()

@@ -1,8 +1,7 @@
 //! Metrics beside the spans they belong to, as of the start of each.
 
-use faultscope_model::metrics::{Kind, Metric};
+use faultscope_model::metrics::{Kind, Metric, Point};
 use faultscope_model::{CampaignKind, SlotId};
-use faultscope_store::slices::Point;
 use serde_json::{Value, json};
 
 use super::{SECOND, Shelf, T, call, points, put_run, record, sampled, served, trial};

@@ -6,14 +6,14 @@ mod reports;
 mod series;
 mod shown;
 
-use faultscope_model::metrics::{Kind, Metric, Sample, Values};
+use faultscope_model::metrics::{Kind, Metric, Point, Sample, TimeSeries, Values};
 use faultscope_model::outcome::{Ending, Failure, TestResult};
 use faultscope_model::run::{Cost, Evidence};
 use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind};
 use faultscope_model::{
-    CampaignKind, Circumstance, DeltaSet, InstanceId, Outcome, Run, SlotId, Span, SpanId, TraceId, TrialId,
+    CampaignKind, Circumstance, InstanceId, Outcome, Run, SlotId, Span, SpanId, TraceId, Treatment, TrialId,
 };
-use faultscope_store::slices::{Point, Series, SpanStore, SpanStoreOptions};
+use faultscope_store::spans::{SpanStore, SpanStoreOptions};
 use faultscope_store::{Campaign, CampaignMeta, RunRecord, Store};
 use tempfile::TempDir;
 
@@ -91,7 +91,7 @@ async fn put_run(campaign: &Campaign, number: u32, tests: &[(&str, bool)]) -> Ru
         id: format!("{short}.{}", trial(number).name()).parse().unwrap(),
         trial: trial(number),
         slot: SlotId(0),
-        deltas: DeltaSet::new(),
+        treatment: Treatment::Nothing,
         circumstance: Circumstance::default(),
         outcome: Outcome::Pass,
         evidence: Evidence { tests: tests.iter().map(result).collect(), ..Evidence::default() },
@@ -165,7 +165,7 @@ fn points(
     about: &[(&str, &str)],
     values: &[(i64, f64)],
 ) -> Vec<Point> {
-    let series = Series {
+    let series = TimeSeries {
         name: name.into(),
         service: service.into(),
         kind,
