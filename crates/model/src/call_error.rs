@@ -44,6 +44,8 @@ pub enum CallError {
     LostOnLink,
     /// The host is not declared under `external`, so it has no address.
     UndeclaredHost,
+    /// The service is known, but the port is not declared under its `ports`, so nothing listens there.
+    UndeclaredPort,
     /// A text from an older version that matches none of the above.
     Described {
         /// The text as stored.
@@ -52,8 +54,8 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Every error that the mesh can record today.
-    pub const ALL: [Self; 17] = [
+    /// Everything that the mesh can say today.
+    pub const ALL: [Self; 18] = [
         Self::ConnectRefused,
         Self::ConnectFailed,
         Self::TimedOut,
@@ -71,6 +73,7 @@ impl CallError {
         Self::ExternalRefused,
         Self::LostOnLink,
         Self::UndeclaredHost,
+        Self::UndeclaredPort,
     ];
 
     /// Whether the callee refused the call or broke it off, which is what a service does that is going down.
@@ -101,6 +104,7 @@ impl CallError {
             Self::ExternalRefused => "external call refused",
             Self::LostOnLink => "lost on link",
             Self::UndeclaredHost => "not declared under `external`",
+            Self::UndeclaredPort => "not declared under `ports`",
             Self::Described { text } => text,
         }
     }

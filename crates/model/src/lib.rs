@@ -11,6 +11,7 @@ pub mod compare;
 pub mod digest;
 pub mod event;
 pub mod exit_reason;
+pub mod grpc;
 pub mod ids;
 pub mod import;
 pub mod input;

@@ -19,6 +19,8 @@ pub enum Spoiled {
     },
     /// A proxy could not say what became of its calls.
     ReportLost,
+    /// The mesh could not accept or open a connection, since the tool has as many open as it may have.
+    NoDescriptors,
     /// The machine or the platform refused something, or a part of them vanished.
     Infrastructure {
         /// What they said.
@@ -31,6 +33,7 @@ impl fmt::Display for Spoiled {
         match self {
             Self::TookTooLong { within } => write!(f, "it took longer than {}", show_duration(*within)),
             Self::ReportLost => f.write_str("a report of a proxy was lost"),
+            Self::NoDescriptors => f.write_str("the tool has no file descriptors left; raise `ulimit -n`"),
             Self::Infrastructure { message } => f.write_str(message),
         }
     }

@@ -53,6 +53,7 @@ fn call(id: u64, parent: Option<u64>, to: (&str, u32), path: &str, start_us: u64
         error: None,
         rules: Vec::new(),
         target: None,
+        extent: Default::default(),
         payload: None,
     }
 }

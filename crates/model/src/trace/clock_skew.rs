@@ -4,8 +4,8 @@
 //! `server start - client start - (client duration - server duration) / 2`, and the same correction is applied to all
 //! spans below it on the same host. Corrections are only displayed; stored times are never changed.
 //!
-//! Hosts are distinguished by address, and in a campaign also by the reporting instance. Everything that the mesh
-//! recorded has one clock, that of the tool.
+//! Hosts are told apart by their addresses. What the mesh saw, and what instances of a campaign report, was timed by
+//! one machine, the one that the tool runs on: there is nothing to correct between them.
 
 use std::net::IpAddr;
 
@@ -65,14 +65,7 @@ fn find_skew<'a>(client: (&ReportedSpan, i64), server: (&'a ReportedSpan, i64)) 
         span.start_us.and_then(|us| i64::try_from(us).ok()).map(|us| us.saturating_add(shift))
     };
     let ahead = start(server, server_shift)?.checked_sub(start(client, client_shift)?)?;
-    // A callee of the mesh cannot start after its response was returned, either.
-    let is_late = is_mesh_call(client)
-        && client.duration_us.and_then(|us| i64::try_from(us).ok()).is_some_and(|us| ahead > us);
-    if ahead > 0 && !is_late
-        || server.local.is_empty()
-        || client.local.is_empty()
-        || same_host(server, client)
-    {
+    if ahead > 0 || server.local.is_empty() || client.local.is_empty() || same_host(server, client) {
         return None;
     }
     let us = match (client.duration_us, server.duration_us) {
@@ -91,18 +84,18 @@ fn has_ip(endpoint: &Endpoint) -> bool {
 }
 
 fn has_host(span: &ReportedSpan) -> bool {
-    named_host(span).is_some() || has_ip(&span.local)
+    is_of_campaign(span) || has_ip(&span.local)
 }
 
-/// What identifies the clock of a span in a campaign.
-fn named_host(span: &ReportedSpan) -> Option<&str> {
-    if is_mesh_call(span) { Some("mesh") } else { span.tag(INSTANCE_TAG) }
+/// Whether a span was timed by the machine that the tool runs on.
+fn is_of_campaign(span: &ReportedSpan) -> bool {
+    is_mesh_call(span) || span.tag(INSTANCE_TAG).is_some()
 }
 
 /// Whether two spans were timed by the same host.
 fn same_host(left: &ReportedSpan, right: &ReportedSpan) -> bool {
-    if let (Some(left), Some(right)) = (named_host(left), named_host(right)) {
-        return left == right;
+    if is_of_campaign(left) && is_of_campaign(right) {
+        return true;
     }
     let (left, right) = (&left.local, &right.local);
     let same = |left: Option<IpAddr>, right: Option<IpAddr>| left.is_some() && left == right;

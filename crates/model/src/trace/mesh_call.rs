@@ -4,6 +4,7 @@
 //! so both join in one tree.
 
 use super::{Endpoint, ReportedSpan, SpanKind};
+use crate::grpc::GrpcCode;
 use crate::span::{Parentage, Payload, Span, Wire};
 
 /// The most bytes of a body that become a tag: Zipkin's UI renders tags in full.
@@ -55,15 +56,19 @@ pub fn report_call(span: &Span) -> ReportedSpan {
         tag("http.status_code", status.to_string());
     }
     if let Some(status) = span.grpc_status {
-        tag("grpc.status_code", status.to_string());
+        tag("grpc.status_code", GrpcCode(status).to_string());
+    }
+    if span.extent.continued {
+        tag("faultscope.continued", "true".to_owned());
+    }
+    if span.extent.open {
+        tag("faultscope.open", "true".to_owned());
     }
     if span.failed() {
-        let status = || span.status.filter(|status| *status >= 500).map(|status| status.to_string());
-        let grpc = || span.grpc_status.map(|status| format!("grpc {status}"));
-        tag(
-            "error",
-            span.error.as_ref().map(ToString::to_string).or_else(status).or_else(grpc).unwrap_or_default(),
-        );
+        tag("error", span.error.as_ref().map_or_else(|| span.describe_status(), ToString::to_string));
+        if let Some(message) = span.grpc_message() {
+            tag("grpc.message", message);
+        }
     }
     tag("faultscope.wire", wire(span.wire).to_owned());
     tag("faultscope.caller", span.caller.to_string());

@@ -30,7 +30,7 @@ pub use merge::{group_by_trace, merge_pieces};
 pub use mesh_call::{is_mesh_call, report_call};
 pub use query::TraceQuery;
 pub use reported::{Endpoint, INSTANCE_TAG, ReportedSpan, SpanKind};
-pub use tree::{TraceNode, TraceTree};
+pub use tree::{TraceNode, TraceTree, separate_shared_ids};
 
 /// Whether the span failed: by its status, or by a tag `error` other than `false`.
 pub fn has_failed(span: &ReportedSpan) -> bool {
@@ -39,13 +39,11 @@ pub fn has_failed(span: &ReportedSpan) -> bool {
 
 /// The start of a trace: that of its root, or else the earliest; none if no span has a start.
 pub fn trace_start_us(spans: &[ReportedSpan]) -> Option<u64> {
-    let mut earliest: Option<u64> = None;
-    for span in spans {
-        let Some(start) = span.start_us else { continue };
-        if span.parent.is_none() {
-            return Some(start);
-        }
-        earliest = Some(earliest.map_or(start, |earliest| earliest.min(start)));
-    }
-    earliest
+    let earliest = |is_wanted: &dyn Fn(&&ReportedSpan) -> bool| {
+        spans.iter().filter(is_wanted).filter_map(|span| span.start_us).min()
+    };
+    // A server that shares its client's id may miss the parent and come first.
+    earliest(&|span| span.parent.is_none() && !span.shared)
+        .or_else(|| earliest(&|span| span.parent.is_none()))
+        .or_else(|| earliest(&|_| true))
 }

@@ -3,8 +3,8 @@
 use super::{lines, span};
 use crate::ids::{SpanId, TraceId};
 use crate::trace::{
-    ReportedSpan, TraceTree, clock_corrections, critical_path, group_by_trace, has_failed, merge_pieces,
-    trace_start_us,
+    INSTANCE_TAG, ReportedSpan, SpanKind, TraceTree, clock_corrections, critical_path, group_by_trace,
+    has_failed, merge_pieces, separate_shared_ids, trace_start_us,
 };
 
 /// The tree in short: `1(2(3) 4)`; `*` for a root that was not reported, `'` for a shared id.
@@ -59,6 +59,18 @@ fn trees_are_built_by_parents() {
         ("1 - client web\n 1 - server a shared\n 1 - server b shared\n 2 1 - a\n 3 1 - b", "1(1'(2) 1'(3))"),
         // The server's port or address differs between its spans.
         ("1 - client web\n 1 - server app shared ip=1\n 2 1 client app ip=2", "1(1'(2))"),
+        // Its children may know their service by another name, or not at all; those of the client do.
+        (
+            "1 - client web\n 1 - server app shared\n 2 1 client todo-app\n 3 1 - -\n 4 1 - web",
+            "1(1'(2 3) 4)",
+        ),
+        // Of two servers, the one that was at work.
+        (
+            "1 - client web @1 +99\n 1 - server a shared @10 +10\n 1 - server b shared @30 +10\n 2 1 - x @32",
+            "1(1' 1'(2))",
+        ),
+        // A server that shares the id of a client outside of the trace.
+        ("1 - server app shared\n 2 1 client app", "1'(2)"),
         // The client never reported.
         ("a - server web\n b a server app shared\n c b client app", "a(b'(c))"),
         ("a - server web\n b a - web\n c b server app shared\n d c - app", "a(b(c'(d)))"),
@@ -225,4 +237,50 @@ fn starts_and_failures() {
     assert_eq!(trace_start_us(&lines("1 - - a")), None);
     let all = [r#""tags":[["error",""]]"#, r#""tags":[["error","false"]]"#, ""].map(span);
     assert_eq!(all.iter().map(has_failed).collect::<Vec<_>>(), [true, false, false]);
+}
+
+#[test]
+fn parents_that_never_came_are_known() {
+    for (text, missing, first) in [
+        ("1 -\n 2 1", vec![], 1),
+        ("1 - - - @5\n 3 2 - - @6\n 4 2 - - @7", vec![2], 1),
+        // Without a root the earliest span stands for the trace.
+        ("3 2 - - @6\n 4 2 - - @5\n 5 9", vec![2, 9], 4),
+        // A shared id is there when either half is.
+        ("1 - server web\n 3 1 server app shared\n 4 3 - app", vec![], 1),
+    ] {
+        let tree = TraceTree::new(lines(text));
+        assert_eq!(tree.missing.iter().map(|id| id.0).collect::<Vec<_>>(), missing, "{text}");
+        assert_eq!(tree.first_span().map(|span| span.id.0), Some(first), "{text}");
+    }
+    assert!(TraceTree::new(Vec::new()).first_span().is_none());
+}
+
+#[test]
+fn shared_ids_can_be_separated() {
+    let text = "1 - client web\n 1 - server app shared\n 2 1 client app\n 3 1 - web\n 4 9 - web";
+    let spans = separate_shared_ids(lines(text));
+    assert_eq!(separate_shared_ids(lines(text)), spans, "always the same");
+    let server = spans.iter().find(|span| span.kind == Some(SpanKind::Server)).unwrap();
+    assert!(server.id != SpanId(1) && !server.shared && server.parent == Some(SpanId(1)));
+    let parents: Vec<_> = spans.iter().map(|span| (span.id, span.parent)).collect();
+    for wanted in [
+        (SpanId(1), None),
+        (SpanId(2), Some(server.id)),
+        (SpanId(3), Some(SpanId(1))),
+        // A parent that never came stays what it was.
+        (SpanId(4), Some(SpanId(9))),
+    ] {
+        assert!(parents.contains(&wanted), "{wanted:?} in {parents:?}");
+    }
+}
+
+/// One machine has one clock, whatever its instances are called.
+#[test]
+fn clocks_of_one_machine_are_not_corrected() {
+    let mut spans = lines("1 - client web @20 +20\n 2 1 server app ip=2 @10 +10");
+    spans[0].tags.push(("faultscope.wire".into(), "http1".into()));
+    assert_eq!(clock_corrections(&TraceTree::new(spans.clone())), [0, 15], "who reports is not known");
+    spans[1].tags.push((INSTANCE_TAG.into(), "app-1".into()));
+    assert_eq!(clock_corrections(&TraceTree::new(spans)), [0, 0]);
 }

@@ -31,6 +31,7 @@ fn call() -> Span {
         error: None,
         rules: vec![3, 4],
         target: None,
+        extent: Default::default(),
         payload: None,
     }
 }
@@ -63,7 +64,7 @@ fn failures_say_why() {
     for (change, expected) in [
         (Box::new(|_: &mut Span| ()) as Box<dyn Fn(&mut Span)>, None),
         (Box::new(|span: &mut Span| span.status = Some(503)), Some("503")),
-        (Box::new(|span: &mut Span| span.grpc_status = Some(14)), Some("grpc 14")),
+        (Box::new(|span: &mut Span| span.grpc_status = Some(14)), Some("UNAVAILABLE")),
         (Box::new(|span: &mut Span| span.error = Some(CallError::ConnectRefused)), Some("connect refused")),
     ] {
         let mut span = call();
