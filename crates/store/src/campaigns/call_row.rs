@@ -1,6 +1,6 @@
 //! A span as a row of integers, and back. Payloads become one compact blob.
 
-use faultscope_model::span::{Parentage, Payload, Span, Wire};
+use faultscope_model::span::{Extent, Parentage, Payload, Span, Wire};
 use faultscope_model::{CallError, InstanceId, NodeId, SlotId, SpanId, TraceId, TrialId};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Row, Statement, ToSql};
@@ -67,7 +67,7 @@ pub(crate) fn write_span(
     insert.raw_bind_parameter(14, span.callee_instance.as_ref().map(|instance| instance.ordinal))?;
     insert.raw_bind_parameter(15, span.callee_node.0)?;
     insert.raw_bind_parameter(16, span.port)?;
-    insert.raw_bind_parameter(17, wire_number(span.wire))?;
+    insert.raw_bind_parameter(17, wire_number(span.wire) | extent_bits(span.extent))?;
     insert.raw_bind_parameter(18, named(method, &span.method))?;
     insert.raw_bind_parameter(19, &span.path)?;
     insert.raw_bind_parameter(20, span.start_us.cast_signed())?;
@@ -121,7 +121,7 @@ pub(crate) fn read_span(row: &Row<'_>, names: &NameTable) -> Result<Span, String
         callee_instance,
         callee_node: NodeId(narrow(integer(11)?)?),
         port: narrow(integer(12)?)?,
-        wire: wire_of(integer(13)?)?,
+        wire: wire_of(integer(13)? & i64::from(WIRE_BITS))?,
         method: names.text(value(14)?)?,
         path: row.get(15).map_err(|e| e.to_string())?,
         start_us: integer(16)?.cast_unsigned(),
@@ -135,6 +135,7 @@ pub(crate) fn read_span(row: &Row<'_>, names: &NameTable) -> Result<Span, String
         rules: bytes(24)?.map(rules_of).transpose()?.unwrap_or_default(),
         // Targets are only needed while a trial is judged; `rules` has what a rule did to a call.
         target: None,
+        extent: extent_of(integer(13)?),
         payload: bytes(25)?.map(payload_of).transpose()?.map(Box::new),
     })
 }
@@ -160,6 +161,20 @@ fn parentage_of(number: i64) -> Result<Parentage, String> {
         3 => Parentage::Unknown,
         other => return Err(format!("parentage {other} is not known")),
     })
+}
+
+/// The wire and the extent of a call share a column, so that campaigns of earlier versions need no other table.
+const WIRE_BITS: u8 = 0x0f;
+const CONTINUED: u8 = 0x10;
+const OPEN: u8 = 0x20;
+
+fn extent_bits(extent: Extent) -> u8 {
+    (if extent.continued { CONTINUED } else { 0 }) | (if extent.open { OPEN } else { 0 })
+}
+
+fn extent_of(number: i64) -> Extent {
+    let has = |bit: u8| number & i64::from(bit) != 0;
+    Extent { continued: has(CONTINUED), open: has(OPEN) }
 }
 
 fn wire_number(wire: Wire) -> u8 {

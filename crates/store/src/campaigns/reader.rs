@@ -158,8 +158,9 @@ impl Reader {
     pub fn edges(&self, trial: Option<TrialId>) -> Result<Vec<Edge>, StoreError> {
         let mut edges: BTreeMap<(ServiceName, ServiceName), (u64, Vec<u64>)> = BTreeMap::new();
         self.read(|connection, names| {
+            // Without a port nothing was called: a service asked for the address of an undeclared host.
             let sql = "SELECT caller, callee, duration_us, status, grpc_status, error IS NOT NULL FROM spans \
-                       WHERE id BETWEEN ?1 AND ?2 AND (?3 IS NULL OR trial = ?3)";
+                       WHERE id BETWEEN ?1 AND ?2 AND (?3 IS NULL OR trial = ?3) AND port <> 0";
             let mut statement = connection.prepare_cached(sql)?;
             let ranges = match trial {
                 Some(trial) => segments(connection, trial)?,

@@ -34,7 +34,7 @@ pub fn joined(calls: &[Span], reports: Vec<StoredReport>) -> Vec<ReportedSpan> {
         }
         span
     });
-    calls.iter().map(report_call).chain(reported).collect()
+    calls.iter().filter(|call| call.is_traffic()).map(report_call).chain(reported).collect()
 }
 
 impl CampaignTraces {

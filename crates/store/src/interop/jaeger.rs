@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use faultscope_model::TraceId;
-use faultscope_model::trace::{ReportedSpan, SpanKind};
+use faultscope_model::trace::{ReportedSpan, SpanKind, group_by_trace, separate_shared_ids};
 use serde::Serialize;
 
 use super::otlp::to_data;
@@ -14,7 +14,9 @@ pub use read::{read_v1, read_v3};
 
 /// The response of `/api/traces` and `/api/traces/{id}`.
 pub fn v1_traces<T: AsRef<[ReportedSpan]>>(traces: &[T]) -> Vec<u8> {
-    v1_answer(traces.iter().filter_map(|spans| Trace::new(spans.as_ref())).collect())
+    // An id means one span to Jaeger, so a server that shares its client's gets one of its own.
+    let traces: Vec<_> = traces.iter().map(|spans| separate_shared_ids(spans.as_ref().to_vec())).collect();
+    v1_answer(traces.iter().filter_map(|spans| Trace::new(spans)).collect())
 }
 
 /// Wraps names, links and the like as all older responses are.
@@ -55,7 +57,9 @@ pub fn v3_traces(spans: &[ReportedSpan]) -> Vec<u8> {
     struct Answer<T> {
         result: T,
     }
-    written(&Answer { result: to_data(spans) })
+    let separated: Vec<_> =
+        group_by_trace(spans.to_vec(), true).into_iter().flat_map(separate_shared_ids).collect();
+    written(&Answer { result: to_data(&separated) })
 }
 
 /// Plain data with text keys can always be serialized as JSON.

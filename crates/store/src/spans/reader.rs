@@ -143,6 +143,16 @@ impl SpanReader {
         Ok(remotes.into_iter().collect())
     }
 
+    /// The operations that callers of a service know, sorted.
+    pub fn called_names(&self, service: &str) -> Result<Vec<String>, StoreError> {
+        let is_called = |span: &ReportedSpan| {
+            span.remote.service.as_deref().is_some_and(|remote| remote.eq_ignore_ascii_case(service))
+        };
+        let mut names = BTreeSet::new();
+        self.gather_seen(&mut names, |span| Some(span.name.as_str()).filter(|_| is_called(span)))?;
+        Ok(names.into_iter().collect())
+    }
+
     /// The values of a tag that is configured for autocompletion, sorted.
     pub fn tag_values(&self, key: &str) -> Result<Vec<String>, StoreError> {
         Ok(self.gather(|slice, out| slice.texts(seen::TAG, key, out))?.into_iter().collect())

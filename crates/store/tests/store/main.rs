@@ -40,6 +40,7 @@ fn span(n: u64) -> Span {
         error: None,
         rules: Vec::new(),
         target: None,
+        extent: Default::default(),
         payload: None,
     }
 }

@@ -1,6 +1,6 @@
 //! Any span that the types allow comes back as it was.
 
-use faultscope_model::span::{Parentage, Payload, Span, Wire};
+use faultscope_model::span::{Extent, Parentage, Payload, Span, Wire};
 use faultscope_model::{CallError, InstanceId, NodeId, SlotId, SpanId, TraceId, TrialId};
 use proptest::prelude::*;
 
@@ -36,6 +36,7 @@ fn any_span() -> impl Strategy<Value = Span> {
         prop::option::of(any::<u16>()),
         prop::option::of(any::<u16>()),
         prop::collection::vec(any::<u32>(), 0..4),
+        (any::<bool>(), any::<bool>()),
     );
     (ids, ends, words, times, ending, payload).prop_map(|(ids, ends, words, times, ending, payload)| Span {
         trace: TraceId(ids.0),
@@ -61,6 +62,7 @@ fn any_span() -> impl Strategy<Value = Span> {
         error: words.3,
         rules: ending.2,
         target: None,
+        extent: Extent { continued: ending.3.0, open: ending.3.1 },
         payload,
     })
 }
