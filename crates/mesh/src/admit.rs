@@ -8,14 +8,16 @@ use faultscope_model::span::{Parentage, Span, Wire};
 use faultscope_model::{CallError, SpanId, TraceId};
 use tokio::time::Instant;
 
-use crate::call::{self, Call};
+use crate::call::{self, Call, Part};
 use crate::call_identity::ArrivingCall;
 use crate::context::Incoming;
+use crate::recording::OpenCalls;
 use crate::rules::{self, Effects, Facts, Headers};
 use crate::scene::{LinkDelay, Route};
 use crate::sequencer::Arrival;
 use crate::slot::Slot;
 use crate::steering::Answer;
+use crate::telemetry;
 use crate::trial::Doing;
 
 /// The head of a request, or the beginning of a connection.
@@ -38,12 +40,26 @@ impl<'a> Head<'a> {
 
 /// Takes in a call.
 pub(crate) fn admit(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>) -> Call {
+    // A test that posts spans tests a collector, so that is what the trial is about.
+    let is_export = !route.caller_is_test && telemetry::is_export(head);
+    admit_as(slot, route, head, if is_export { Part::Export } else { Part::Traffic })
+}
+
+/// Takes in something that is recorded although nothing is called.
+pub(crate) fn admit_note(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>) -> Call {
+    admit_as(slot, route, head, Part::Note)
+}
+
+fn admit_as(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>, part: Part) -> Call {
     let scene = &route.scene;
     let trial = &scene.trial;
     let is_request = !matches!(head.wire, Wire::Tcp | Wire::Tls);
-    let lineage = lineage(route, head, is_request);
+    let is_traffic = part == Part::Traffic;
+    let lineage = if part == Part::Export { Lineage::fresh(route) } else { lineage(route, head, is_request) };
     let target = match &route.external {
         Some(_) => None,
+        // Nobody is called, so nobody's turn is over.
+        None if part == Part::Note => None,
         None => route.choice.choose(&route.caller, head.headers, &trial.choices).cloned(),
     };
     let stopped = match (&route.external, &target) {
@@ -54,8 +70,16 @@ pub(crate) fn admit(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>) -> Ca
         (None, None) => Some(CallError::NoInstance),
         _ => None,
     };
-    route.pair.calls.fetch_add(1, Ordering::Relaxed);
-    if is_request {
+    let counter = match part {
+        Part::Traffic => Some(&route.pair.calls),
+        Part::Export => Some(&route.pair.exports),
+        Part::Note => None,
+    };
+    if let Some(counter) = counter {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+    let is_counted = is_request && is_traffic;
+    if is_counted {
         slot.flow.enter();
     }
     if let Some(target) = &target {
@@ -85,27 +109,38 @@ pub(crate) fn admit(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>) -> Ca
         error: None,
         rules: Vec::new(),
         target: None,
+        extent: Default::default(),
         payload: call::payload(scene.wiring.record, head.headers),
     };
     let mut call = Call {
         slot: Arc::clone(slot),
         route: Arc::clone(route),
+        is_stream: false,
         is_reserved: target.is_some(),
         target,
         effects: Effects::default(),
         link: LinkDelay::default(),
         stopped,
-        span,
+        id: span.id,
+        trace: span.trace,
+        parent: span.parent,
+        wire: span.wire,
+        handled: span.id,
+        part,
+        recording: match part {
+            Part::Export => OpenCalls::ignore(span, head.started),
+            Part::Traffic | Part::Note => trial.open_calls.begin(span, head.started),
+        },
+        trial: Arc::clone(trial),
         incoming: head.context,
-        started: head.started,
         ticket: None,
         turn: None,
         verdict: None,
         is_handled: false,
-        is_counted: is_request,
+        is_counted,
         is_finished: false,
     };
-    if !scene.is_plain {
+    if is_traffic && !scene.is_plain {
         steer(&mut call, head, is_request);
     }
     call
@@ -129,9 +164,9 @@ fn steer(call: &mut Call, head: &Head<'_>, is_request: bool) {
         let selected = rules::selected(&scene.wiring.rules, &facts);
         if scene.wiring.targets || !selected.is_empty() {
             let arrived = ArrivingCall {
-                span: call.span.id,
-                trace: call.span.trace,
-                parent: call.span.parent,
+                span: call.id,
+                trace: call.trace,
+                parent: call.parent,
                 caller: &route.caller,
                 callee: &route.callee,
                 instance: call.instance(),
@@ -145,8 +180,8 @@ fn steer(call: &mut Call, head: &Head<'_>, is_request: bool) {
             }
         }
     }
-    if call.target.is_some()
-        && let Some(link) = scene.link(route.caller_node, call.span.callee_node)
+    if let Some(target) = &call.target
+        && let Some(link) = scene.link(route.caller_node, target.endpoint.node)
     {
         call.link = LinkDelay {
             there: link.latency + trial.jitter.up_to(link.jitter),
@@ -159,8 +194,8 @@ fn steer(call: &mut Call, head: &Head<'_>, is_request: bool) {
     if is_request && trial.steering.has_gates() {
         let hold = trial.steering.arrive(Arrival {
             caller: &route.caller,
-            parent: call.span.parent,
-            trace: call.span.trace,
+            parent: call.parent,
+            trace: call.trace,
             callee: &route.callee,
             method: head.method,
             path: head.path,
@@ -178,13 +213,20 @@ struct Lineage {
     parentage: Parentage,
 }
 
+impl Lineage {
+    /// Nobody's child.
+    fn fresh(route: &Route) -> Self {
+        let ids = &route.scene.trial.ids;
+        let trace = TraceId(u128::from(ids.draw_id()) << 64 | u128::from(ids.draw_id()));
+        Self { trace, parent: None, parentage: Parentage::Root }
+    }
+}
+
 fn lineage(route: &Route, head: &Head<'_>, is_request: bool) -> Lineage {
-    let ids = &route.scene.trial.ids;
-    let fresh = || TraceId(u128::from(ids.draw_id()) << 64 | u128::from(ids.draw_id()));
     if route.caller_is_test {
         // A test that brings its own trace keeps it, but no span of ours is above it.
-        let trace = head.context.map_or_else(fresh, |context| context.trace);
-        return Lineage { trace, parent: None, parentage: Parentage::Root };
+        let fresh = Lineage::fresh(route);
+        return Lineage { trace: head.context.map_or(fresh.trace, |context| context.trace), ..fresh };
     }
     if let Some(context) = head.context {
         route.scene.trial.handed_on(&route.caller_state, context.span);
@@ -200,8 +242,8 @@ fn lineage(route: &Route, head: &Head<'_>, is_request: bool) -> Lineage {
         route.pair.without_context.fetch_add(1, Ordering::Relaxed);
     }
     match doing {
-        Doing::Nothing => Lineage { trace: fresh(), parent: None, parentage: Parentage::Root },
+        Doing::Nothing => Lineage::fresh(route),
         Doing::One(trace, span) => Lineage { trace, parent: Some(span), parentage: Parentage::Inferred },
-        Doing::Several => Lineage { trace: fresh(), parent: None, parentage: Parentage::Unknown },
+        Doing::Several => Lineage { parentage: Parentage::Unknown, ..Lineage::fresh(route) },
     }
 }

@@ -5,20 +5,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use faultscope_model::span::{Payload, Span, Wire};
+use faultscope_model::span::{Extent, Parentage, Payload, Span, Wire};
 use faultscope_model::wiring::RecordLevel;
-use faultscope_model::{CallError, InstanceId, NotApplied};
+use faultscope_model::{CallError, InstanceId, NotApplied, SpanId, TraceId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::balance::Target;
 use crate::context::{Incoming, Outgoing};
+use crate::recording::Recording;
 use crate::rules::{self, Effects, Headers, Refusal};
 use crate::scene::{LinkDelay, Route};
 use crate::sequencer::{Handled, Ticket};
 use crate::slot::Slot;
 use crate::steering::{Answer, Verdict};
-use crate::trial::Lease;
+use crate::trial::{Lease, Trial};
 
 /// A call in flight.
 pub(crate) struct Call {
@@ -29,16 +30,37 @@ pub(crate) struct Call {
     pub(crate) link: LinkDelay,
     /// Why the call is reset without reaching a callee, whatever the rules say.
     pub(crate) stopped: Option<CallError>,
-    pub(crate) span: Span,
+    pub(crate) id: SpanId,
+    pub(crate) trace: TraceId,
+    pub(crate) parent: Option<SpanId>,
+    pub(crate) wire: Wire,
+    /// The id under which its callee handles it, which stays the same when the call goes on in another trial.
+    pub(super) handled: SpanId,
+    pub(super) part: Part,
+    pub(crate) recording: Arc<Recording>,
+    /// The trial that the recording belongs to: the route's, or a later one that the call goes on in.
+    pub(super) trial: Arc<Trial>,
     pub(super) incoming: Option<Incoming>,
-    pub(super) started: Instant,
     pub(super) ticket: Option<Ticket>,
     pub(super) turn: Option<BoxFuture<'static, ()>>,
     pub(super) verdict: Option<BoxFuture<'static, Verdict>>,
+    /// Its answer has begun and has no length: it goes on for as long as callee and caller like.
+    pub(crate) is_stream: bool,
     pub(super) is_reserved: bool,
     pub(super) is_handled: bool,
     pub(super) is_counted: bool,
     pub(super) is_finished: bool,
+}
+
+/// What a call is to those who look at the trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A call of the application.
+    Traffic,
+    /// An exporter's report to a collector: carried, and otherwise as if it were not there.
+    Export,
+    /// Recorded for people, but nothing was called: it is neither counted nor steered.
+    Note,
 }
 
 /// How long an answer is held back for the sake of a rule, once it has begun: one that goes on is a stream.
@@ -51,7 +73,7 @@ const LONGEST_VALUE: usize = 1024;
 impl Call {
     /// The context headers that go on with the request.
     pub(crate) fn outgoing(&self) -> Outgoing {
-        Outgoing::new(self.incoming.as_ref(), self.span.trace, self.span.id, self.span.parent)
+        Outgoing::new(self.incoming.as_ref(), self.trace, self.id, self.parent)
     }
 
     /// Whether something has to be waited for before the call goes on.
@@ -87,10 +109,12 @@ impl Call {
         let Verdict { target, rules: effective } = verdict;
         let scene = &self.route.scene;
         let (effects, applied) =
-            rules::combine(&scene.wiring.rules, &effective, self.span.wire, &scene.trial.jitter);
+            rules::combine(&scene.wiring.rules, &effective, self.wire, &scene.trial.jitter);
         self.effects = effects;
-        self.span.target = target;
-        self.span.rules.extend(effective.iter().map(|index| scene.wiring.rules[*index].id));
+        self.recording.edit(|span| {
+            span.target = target;
+            span.rules.extend(effective.iter().map(|index| scene.wiring.rules[*index].id));
+        });
         for rule in applied {
             self.applied(rule);
         }
@@ -108,10 +132,14 @@ impl Call {
 
     /// Notes the status of the answer, before the caller sees it.
     pub(crate) fn answer_is(&mut self, status: Option<u16>, grpc_status: Option<u16>) {
-        self.span.status = status.or(self.span.status);
-        self.span.grpc_status = grpc_status.or(self.span.grpc_status);
-        if self.span.failed() {
-            self.route.scene.trial.steering.failing(self.span.id);
+        let mut has_failed = false;
+        self.recording.edit(|span| {
+            span.status = status.or(span.status);
+            span.grpc_status = grpc_status.or(span.grpc_status);
+            has_failed = span.failed();
+        });
+        if has_failed {
+            self.route.scene.trial.steering.failing(self.id);
         }
     }
 
@@ -135,19 +163,21 @@ impl Call {
 
     fn enter_callee(&mut self) {
         let Some(target) = &self.target else { return };
-        if matches!(self.span.wire, Wire::Tcp | Wire::Tls) {
+        if matches!(self.wire, Wire::Tcp | Wire::Tls) {
             return;
         }
         self.is_handled = true;
-        target.instance.begin(self.span.trace, self.span.id);
+        target.instance.begin(self.trace, self.id);
         let steering = &self.route.scene.trial.steering;
-        if steering.has_gates() {
+        if self.part == Part::Traffic && steering.has_gates() {
+            let words = self.recording.read(|span| (span.method.clone(), span.path.clone()));
+            let (method, path) = words.unwrap_or_default();
             let begun = steering.begin(Handled {
-                span: self.span.id,
-                trace: self.span.trace,
+                span: self.id,
+                trace: self.trace,
                 instance: &target.endpoint.instance,
-                method: &self.span.method,
-                path: &self.span.path,
+                method: &method,
+                path: &path,
             });
             if let Answer::Later(begun) = begun {
                 self.turn = Some(begun);
@@ -158,8 +188,8 @@ impl Call {
     /// The same request a second time, with a span of its own.
     pub(crate) fn twin(&self) -> Self {
         let trial = &self.route.scene.trial;
-        let mut span = self.span.clone();
-        span.id = faultscope_model::SpanId(trial.ids.draw_id());
+        let mut span = self.recording.read(Span::clone).unwrap_or_else(|| self.empty_span());
+        span.id = SpanId(trial.ids.draw_id());
         (span.status, span.grpc_status, span.error, span.first_byte_us) = (None, None, None, None);
         span.response_bytes = 0;
         if let Some(payload) = &mut span.payload {
@@ -167,7 +197,7 @@ impl Call {
             payload.response_body.clear();
         }
         span.target = span.target.map(|target| target.again());
-        let turn = match trial.steering.twin(self.span.id, span.id) {
+        let turn = match trial.steering.twin(self.id, span.id) {
             Answer::Now(()) => None,
             Answer::Later(turn) => Some(turn),
         };
@@ -184,12 +214,19 @@ impl Call {
             effects: Effects::default(),
             link: LinkDelay::default(),
             stopped: None,
-            span,
+            id: span.id,
+            trace: span.trace,
+            parent: span.parent,
+            wire: span.wire,
+            handled: span.id,
+            part: self.part,
+            recording: trial.open_calls.begin(span, started),
+            trial: Arc::clone(trial),
             incoming: self.incoming,
-            started,
             ticket: None,
             turn,
             verdict: None,
+            is_stream: false,
             is_reserved: self.target.is_some(),
             is_handled: false,
             is_counted: true,
@@ -216,7 +253,7 @@ impl Call {
     pub(crate) fn restarting(&self, rule: usize) -> impl Future<Output = ()> + Send + use<> {
         let steering = Arc::clone(&self.route.scene.trial.steering);
         let restarter = Arc::clone(&self.slot.hooks.restarter);
-        let (target, instance, span) = (self.target.clone(), self.instance().cloned(), self.span.id);
+        let (target, instance, span) = (self.target.clone(), self.instance().cloned(), self.id);
         async move {
             let Some(instance) = instance else {
                 return steering.missed(rule, NotApplied::ReceiverOutside);
@@ -250,32 +287,54 @@ impl Call {
 
     /// The first byte of the answer is here.
     pub(crate) fn first_byte(&mut self) {
-        if self.span.first_byte_us.is_none() {
-            self.span.first_byte_us = Some(self.started.elapsed().as_micros() as u64);
-        }
+        let started = self.recording.started();
+        self.recording.edit(|span| {
+            if span.first_byte_us.is_none() {
+                span.first_byte_us = Some(started.elapsed().as_micros() as u64);
+            }
+        });
     }
 
     /// Notes a piece of the request's body.
     pub(crate) fn sent(&mut self, piece: &[u8]) {
-        self.span.request_bytes += piece.len() as u64;
-        if let (RecordLevel::Bodies { most }, Some(payload)) = (self.record(), &mut self.span.payload) {
-            keep(&mut payload.request_body, piece, most);
-        }
+        self.continue_in_next_trial();
+        let record = self.record();
+        self.recording.edit(|span| {
+            span.request_bytes += piece.len() as u64;
+            if let (RecordLevel::Bodies { most }, Some(payload)) = (record, &mut span.payload) {
+                keep(&mut payload.request_body, piece, most);
+            }
+        });
     }
 
     /// Notes a piece of the answer's body.
     pub(crate) fn received(&mut self, piece: &[u8]) {
-        self.span.response_bytes += piece.len() as u64;
-        if let (RecordLevel::Bodies { most }, Some(payload)) = (self.record(), &mut self.span.payload) {
-            keep(&mut payload.response_body, piece, most);
-        }
+        self.continue_in_next_trial();
+        let record = self.record();
+        self.recording.edit(|span| {
+            span.response_bytes += piece.len() as u64;
+            if let (RecordLevel::Bodies { most }, Some(payload)) = (record, &mut span.payload) {
+                keep(&mut payload.response_body, piece, most);
+            }
+        });
     }
 
     /// Notes the headers of the answer.
     pub(crate) fn response_headers(&mut self, headers: Headers<'_>) {
-        if let Some(payload) = &mut self.span.payload {
-            payload.response_headers = recorded(headers);
-        }
+        self.recording.edit(|span| {
+            if let Some(payload) = &mut span.payload {
+                payload.response_headers = recorded(headers);
+            }
+        });
+    }
+
+    /// Notes the trailers of the answer, behind its headers: that is where gRPC says how a call ended.
+    pub(crate) fn response_trailers(&mut self, trailers: Headers<'_>) {
+        self.recording.edit(|span| {
+            if let Some(payload) = &mut span.payload {
+                payload.response_headers.extend(recorded(trailers));
+            }
+        });
     }
 
     fn record(&self) -> RecordLevel {
@@ -284,7 +343,8 @@ impl Call {
 
     /// From now on the connection belongs to another protocol; what is handled in it is not a request.
     pub(crate) fn upgraded(&mut self) {
-        self.span.wire = Wire::WebSocket;
+        self.wire = Wire::WebSocket;
+        self.recording.edit(|span| span.wire = Wire::WebSocket);
         self.answered();
     }
 
@@ -293,14 +353,74 @@ impl Call {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
         }
-        self.span.duration_us = self.started.elapsed().as_micros() as u64;
-        self.span.error = error;
+        if error.is_some() {
+            self.continue_in_next_trial();
+        }
         // Recorded before the call is counted out: when the slot is quiet, all its spans are there.
-        let husk = husk(&self.span);
-        let span = std::mem::replace(&mut self.span, husk);
-        self.route.scene.trial.steering.finished(&span);
-        self.slot.hooks.recorder.record(span);
+        if let Some(span) = self.trial.open_calls.finish(self.id, &self.recording, error) {
+            self.trial.steering.finished(&span);
+            self.slot.hooks.recorder.record(span);
+        }
         self.answered();
+    }
+
+    /// A call that is used again after its trial has ended gets another span in the trial of now.
+    fn continue_in_next_trial(&mut self) {
+        if self.part != Part::Traffic || !self.recording.is_cut() {
+            return;
+        }
+        let scene = self.slot.scene();
+        if scene.trial.number() == self.trial.number() || scene.trial.open_calls.is_over() {
+            return;
+        }
+        let Some(mut span) = self.recording.read(Span::clone) else { return };
+        let trial = &scene.trial;
+        let draw = || trial.ids.draw_id();
+        let started = Instant::now();
+        (span.id, span.trace) = (SpanId(draw()), TraceId(u128::from(draw()) << 64 | u128::from(draw())));
+        // What it was made in belongs to the trial before.
+        (span.parent, span.parentage) = (None, Parentage::Root);
+        span.start_us = self.slot.clock.at(started);
+        (span.first_byte_us, span.request_bytes, span.response_bytes) = (None, 0, 0);
+        (span.rules, span.target) = (Vec::new(), None);
+        span.extent = Extent { continued: true, open: false };
+        if let Some(payload) = &mut span.payload {
+            (payload.request_body, payload.response_body) = (Vec::new(), Vec::new());
+        }
+        (self.id, self.trace, self.parent) = (span.id, span.trace, span.parent);
+        self.recording = trial.open_calls.begin(span, started);
+        self.trial = Arc::clone(trial);
+    }
+
+    /// A span without anything that was seen, for a call whose own has been given away.
+    fn empty_span(&self) -> Span {
+        Span {
+            trace: self.trace,
+            id: self.id,
+            parent: self.parent,
+            parentage: Parentage::Unknown,
+            caller: self.route.caller.clone(),
+            caller_node: self.route.caller_node,
+            callee: self.route.callee.clone(),
+            callee_instance: self.instance().cloned(),
+            callee_node: self.target.as_ref().map(|target| target.endpoint.node).unwrap_or_default(),
+            port: self.route.port,
+            wire: self.wire,
+            method: String::new(),
+            path: String::new(),
+            start_us: 0,
+            duration_us: 0,
+            first_byte_us: None,
+            request_bytes: 0,
+            response_bytes: 0,
+            status: None,
+            grpc_status: None,
+            error: None,
+            rules: Vec::new(),
+            target: None,
+            extent: Extent::default(),
+            payload: None,
+        }
     }
 
     fn answered(&mut self) {
@@ -310,9 +430,9 @@ impl Call {
         }
         if let Some(target) = &self.target {
             if std::mem::take(&mut self.is_handled) {
-                target.instance.end(self.span.id);
-                if steering.has_gates() {
-                    steering.ended(self.span.id);
+                target.instance.end(self.handled);
+                if self.part == Part::Traffic && steering.has_gates() {
+                    steering.ended(self.handled);
                 }
             }
             if std::mem::take(&mut self.is_reserved) {
@@ -329,7 +449,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         // A connection that is dropped as a whole, as between trials, ends its calls here. Whatever is no
         // request just ends with it.
-        let is_connection = matches!(self.span.wire, Wire::Tcp | Wire::Tls | Wire::WebSocket);
+        let is_connection = matches!(self.wire, Wire::Tcp | Wire::Tls | Wire::WebSocket);
         self.finish(if is_connection { None } else { Some(CallError::ConnectionDropped) });
     }
 }
@@ -355,36 +475,6 @@ pub(crate) fn payload(record: RecordLevel, headers: Headers<'_>) -> Option<Box<P
     match record {
         RecordLevel::Timing => None,
         _ => Some(Box::new(Payload { request_headers: recorded(headers), ..Payload::default() })),
-    }
-}
-
-/// What is left of a span that has been given away.
-fn husk(span: &Span) -> Span {
-    Span {
-        trace: span.trace,
-        id: span.id,
-        parent: None,
-        parentage: span.parentage,
-        caller: span.caller.clone(),
-        caller_node: span.caller_node,
-        callee: span.callee.clone(),
-        callee_instance: None,
-        callee_node: span.callee_node,
-        port: span.port,
-        wire: span.wire,
-        method: String::new(),
-        path: String::new(),
-        start_us: 0,
-        duration_us: 0,
-        first_byte_us: None,
-        request_bytes: 0,
-        response_bytes: 0,
-        status: None,
-        grpc_status: None,
-        error: None,
-        rules: Vec::new(),
-        target: None,
-        payload: None,
     }
 }
 

@@ -30,17 +30,7 @@ pub(crate) async fn dial_target(
     target: Option<&Target>,
     how: &Dialling,
 ) -> io::Result<Stream> {
-    let port = route.port;
-    let tcp = match (target, &route.external) {
-        (Some(target), _) => match target.endpoint.addresses.get(&port) {
-            Some(address) => TcpStream::connect(address).await?,
-            None => TcpStream::from_std(slot.hooks.dialer.dial(&target.endpoint.instance, port).await?)?,
-        },
-        (None, Some(external)) if external.allow => {
-            TcpStream::connect((external.host.as_str(), port)).await?
-        }
-        (None, _) => return Err(io::Error::new(io::ErrorKind::NotFound, "no instance")),
-    };
+    let tcp = connect(slot, route, target).await.inspect_err(|error| slot.note_exhaustion(error))?;
     let plain = Plain::from(tcp);
     match &how.tls {
         None => Ok(Stream::Plain(plain)),
@@ -50,6 +40,18 @@ pub(crate) async fn dial_target(
             let tls = slot.authority.connect(host, protocols, plain).await?;
             Ok(Stream::Dialled(Box::new(tls)))
         }
+    }
+}
+
+async fn connect(slot: &Slot, route: &Route, target: Option<&Target>) -> io::Result<TcpStream> {
+    let port = route.port;
+    match (target, &route.external) {
+        (Some(target), _) => match target.endpoint.addresses.get(&port) {
+            Some(address) => TcpStream::connect(address).await,
+            None => TcpStream::from_std(slot.hooks.dialer.dial(&target.endpoint.instance, port).await?),
+        },
+        (None, Some(external)) if external.allow => TcpStream::connect((external.host.as_str(), port)).await,
+        (None, _) => Err(io::Error::new(io::ErrorKind::NotFound, "no instance")),
     }
 }
 

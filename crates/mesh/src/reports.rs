@@ -19,8 +19,13 @@ pub struct MeshReports {
     pub without_context: BTreeMap<ServiceName, u64>,
     /// Calls to external hosts that were refused.
     pub externals_refused: BTreeMap<ServiceName, u64>,
+    /// Reports of exporters that were carried and are no calls, by the collector they went to.
+    pub exports: BTreeMap<ServiceName, u64>,
     /// Whether services handed on contexts of their own: they trace themselves, and will report spans.
     pub traced: bool,
+    /// Whether the mesh could not accept or open a connection because this process has as many as it may have; the
+    /// trial is invalid then.
+    pub exhausted: bool,
     /// Reports of sidecars that were lost; the trial is invalid when there are any.
     pub lost: u64,
 }

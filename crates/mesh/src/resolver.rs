@@ -11,7 +11,7 @@ use faultscope_model::{CallError, ServiceName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
-use crate::admit::{Head, admit};
+use crate::admit::{Head, admit_note};
 use crate::slot::Origin;
 use crate::stream::Stream;
 
@@ -62,8 +62,11 @@ fn leave_span(origin: &mut Origin, host: &str) {
     if is_inside {
         return;
     }
-    let mut call = admit(&slot, route, &Head::of_connection(Wire::Tcp, Instant::now()));
-    (call.span.callee, call.span.port) = (callee, 0);
+    if !route.scene.trial.note_undeclared(&route.caller, host) {
+        return;
+    }
+    let mut call = admit_note(&slot, route, &Head::of_connection(Wire::Tcp, Instant::now()));
+    call.recording.edit(|span| (span.callee, span.port) = (callee, 0));
     call.finish(Some(CallError::UndeclaredHost));
 }
 

@@ -1,7 +1,7 @@
 //! Accepts connections and finds out what is spoken on them.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use faultscope_model::Protocol;
 use faultscope_model::span::Wire;
 use faultscope_model::wiring::{ListenerSpec, RESOLVER};
+use socket2::SockRef;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -21,9 +22,11 @@ use crate::{http1, http2, outage, resolver, tunnel};
 
 /// Connections of one listener at a time; further ones wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 2048;
+/// Connections that wait to be accepted, as many as platforms ask for; the kernel lowers it to its own bound.
+const BACKLOG: i32 = 4096;
 /// How long a client may stay silent before it counts as one whose server speaks first.
 const DETECTION: Duration = Duration::from_millis(200);
-/// The pause after a failed accept, such as one for want of file descriptors.
+/// The pause after an accept that failed, so that a lack of memory does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes connections from a listener for as long as it is wanted.
@@ -44,18 +47,41 @@ pub(crate) async fn accept(slot: Arc<Slot>, spec: Arc<ListenerSpec>, socket: Tcp
         match listener.accept().await {
             Ok((tcp, peer)) => {
                 let origin = Origin::new(Arc::clone(&slot), Arc::clone(&spec), Some(peer.ip()));
+                let ends = origin.ends();
                 let work = async move {
                     let _permit = permit;
                     connection(origin, Stream::Plain(Plain::from(tcp))).await;
                 };
-                slot.keep(|work| tokio::spawn(work).abort_handle(), work);
+                slot.keep(ends, |work| tokio::spawn(work).abort_handle(), work);
             }
             Err(error) => {
+                slot.note_exhaustion(&error);
                 tracing::warn!(callee = %spec.callee, port = spec.port, %error, "cannot accept");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
+}
+
+/// Has the kernel take connections to a listener, or refuse them. A socket that refuses stays bound, so that nobody else
+/// gets its port.
+pub(crate) fn set_listening(socket: &TcpListener, is_wanted: bool) -> io::Result<()> {
+    let address = socket.local_addr()?;
+    let socket = SockRef::from(socket);
+    // On Linux both hold for all who share the socket, the platform that opened it and keeps it among them.
+    if is_wanted {
+        return socket.listen(BACKLOG);
+    }
+    socket.shutdown(Shutdown::Read)?;
+    // A port that the kernel chose is free again, and is taken by name; one that was asked for is still bound.
+    let _ = socket.bind(&address.into());
+    Ok(())
+}
+
+/// Keeps a socket for as long as it is wanted.
+pub(crate) async fn hold(socket: TcpListener) {
+    std::future::pending::<()>().await;
+    drop(socket);
 }
 
 /// Serves one connection to its end.

@@ -6,17 +6,20 @@ mod remote;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, TcpListener};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use faultscope_model::span::Wire;
 use faultscope_model::wiring::{Endpoint, ListenerSpec, OutageMode, Wiring};
-use faultscope_model::{InstanceId, Protocol, ServiceName, SlotId};
+use faultscope_model::{CallError, InstanceId, Protocol, ServiceName, SlotId};
 use tokio::io::DuplexStream;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
+use crate::admit::{Head, admit, admit_note};
 use crate::clock::Clock;
 use crate::hooks::Hooks;
 use crate::mesh::Workers;
@@ -25,6 +28,7 @@ use crate::scene::{Route, Scene};
 use crate::serve;
 use crate::stream::{Plain, Stream};
 use crate::tls::Authority;
+use crate::watch::Watch;
 
 pub(crate) use remote::RemoteFlow;
 
@@ -45,12 +49,22 @@ pub(crate) struct Slot {
     generation: AtomicU64,
     scene: Mutex<Arc<Scene>>,
     listeners: Mutex<BTreeMap<ListenerKey, Vec<(Protocol, AbortHandle)>>>,
-    connections: Mutex<HashMap<u64, AbortHandle>>,
+    connections: Mutex<HashMap<u64, Connection>>,
     /// Tells that a connection is gone.
     left: Notify,
     connected: AtomicU64,
     changes: watch::Sender<()>,
+    watch: Mutex<Option<Arc<Watch>>>,
     lost: AtomicU64,
+    is_exhausted: AtomicBool,
+}
+
+/// A connection that is served.
+#[derive(Debug)]
+struct Connection {
+    task: AbortHandle,
+    caller: InstanceId,
+    callee: ServiceName,
 }
 
 /// The last part tells apart several places where the same caller looks for the same port.
@@ -94,7 +108,9 @@ impl MeshSlot {
             left: Notify::new(),
             connected: AtomicU64::new(0),
             changes: watch::Sender::new(()),
+            watch: Mutex::default(),
             lost: AtomicU64::new(0),
+            is_exhausted: AtomicBool::new(false),
         };
         Self { slot: Arc::new(slot), workers }
     }
@@ -126,14 +142,24 @@ impl MeshSlot {
     }
 
     /// Serves listeners, in place of all earlier ones for the same ports and callers. A port may be met by
-    /// several of them: a service's own, and the one that is published for it.
+    /// several of them: a service's own, and the one that is published for it. Where the wiring has no instance of the
+    /// callee, connections are refused, as by a host on which nothing listens.
     pub fn listen_all(&self, listeners: impl IntoIterator<Item = (ListenerSpec, TcpListener)>) {
         let mut fresh: BTreeMap<ListenerKey, Vec<(Protocol, AbortHandle)>> = BTreeMap::new();
         for (spec, socket) in listeners {
             let address = socket.local_addr().ok().map(|address| address.ip());
             let key = (spec.callee.clone(), spec.port, spec.caller.clone(), address);
             let protocol = spec.protocol;
-            let task = self.workers.spawn(serve::accept(Arc::clone(&self.slot), Arc::new(spec), socket));
+            let is_down = self.is_down(&spec.callee);
+            // At once: whoever calls next must find it so. An earlier trial may have left the socket otherwise.
+            if let Err(error) = serve::set_listening(&socket, !is_down) {
+                tracing::warn!(callee = %spec.callee, port = spec.port, %error, "cannot change a listener");
+            }
+            let task = if is_down {
+                self.workers.spawn(serve::hold(socket))
+            } else {
+                self.workers.spawn(serve::accept(Arc::clone(&self.slot), Arc::new(spec), socket))
+            };
             fresh.entry(key).or_default().push((protocol, task));
         }
         let mut all = lock(&self.slot.listeners);
@@ -144,15 +170,34 @@ impl MeshSlot {
         }
     }
 
+    /// Whether the wiring knows the service and has no instance of it.
+    fn is_down(&self, callee: &ServiceName) -> bool {
+        self.slot.scene().wiring.endpoints.get(callee).is_some_and(Vec::is_empty)
+    }
+
+    /// Records connections that no listener takes, which a socket tells of by their first packets; in place of an
+    /// earlier one.
+    pub fn watch(&self, socket: UdpSocket, hosts: BTreeMap<IpAddr, ServiceName>) {
+        let watch = match Watch::new(socket, hosts) {
+            Ok(watch) => Arc::new(watch),
+            Err(error) => return tracing::warn!(%error, "cannot watch for connections that nobody takes"),
+        };
+        let (slot, watched) = (Arc::downgrade(&self.slot), Arc::clone(&watch));
+        let task = self.workers.spawn(async move { watched.run(slot).await });
+        watch.set_task(task);
+        *lock(&self.slot.watch) = Some(watch);
+    }
+
     /// Stops listening; connections go on.
     pub fn close_listeners(&self) {
+        *lock(&self.slot.watch) = None;
         let listeners = std::mem::take(&mut *lock(&self.slot.listeners));
         for (_, listener) in listeners.into_values().flatten() {
             listener.abort();
         }
     }
 
-    /// Connects as the test, within this process, to a port of a service.
+    /// Connects as the test, within this process, to a port of a service. A service without instances refuses.
     pub fn connect(&self, callee: &ServiceName, port: u16) -> io::Result<DuplexStream> {
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let known = |key: &ListenerKey| key.0 == *callee && key.1 == port;
@@ -166,9 +211,15 @@ impl MeshSlot {
             protocol: protocol.unwrap_or_default(),
             caller: Some(InstanceId::test()),
         };
-        let origin = Origin::new(Arc::clone(&self.slot), Arc::new(spec), None);
+        let mut origin = Origin::new(Arc::clone(&self.slot), Arc::new(spec), None);
+        if self.is_down(callee) {
+            let head = Head::of_connection(Wire::Tcp, Instant::now());
+            admit(&self.slot, origin.route(), &head).finish(Some(CallError::NoInstance));
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         let stream = Stream::Plain(Plain::from(ours));
-        self.slot.keep(|work| self.workers.spawn(work), serve::connection(origin, stream));
+        let ends = origin.ends();
+        self.slot.keep(ends, |work| self.workers.spawn(work), serve::connection(origin, stream));
         Ok(theirs)
     }
 
@@ -193,12 +244,46 @@ impl MeshSlot {
         tokio::time::timeout(within, quiet).await.is_ok()
     }
 
+    /// Ends the trial for the record: calls that are still open are recorded as far as they have come, and what
+    /// happens from now on belongs to the trial of the next [`MeshSlot::configure`], or to none. No connection is
+    /// touched.
+    pub fn end_trial(&self) {
+        let watch = lock(&self.slot.watch).clone();
+        if let Some(watch) = watch {
+            watch.record_waiting(&self.slot);
+        }
+        let trial = Arc::clone(&self.slot.scene().trial);
+        for span in trial.open_calls.end() {
+            trial.steering.finished(&span);
+            self.slot.hooks.recorder.record(span);
+        }
+    }
+
     /// Drops all proxied connections at once; returns when what was seen of them is recorded.
     pub async fn reset_connections(&self) {
+        self.reset(|_| true).await;
+    }
+
+    /// Drops all proxied connections but those between instances that go on, with hosts outside among the latter.
+    pub async fn reset_connections_except(&self, kept: &BTreeSet<InstanceId>) {
+        let scene = self.slot.scene();
+        let goes_on = |callee: &ServiceName| match scene.wiring.endpoints.get(callee) {
+            Some(endpoints) => endpoints.iter().all(|endpoint| kept.contains(&endpoint.instance)),
+            None => true,
+        };
+        self.reset(|connection| !(kept.contains(&connection.caller) && goes_on(&connection.callee))).await;
+    }
+
+    async fn reset(&self, is_dropped: impl Fn(&Connection) -> bool) {
         let dropped: Vec<u64> = {
             let connections = lock(&self.slot.connections);
-            connections.values().for_each(AbortHandle::abort);
-            connections.keys().copied().collect()
+            let dropped = connections.iter().filter(|(_, connection)| is_dropped(connection));
+            dropped
+                .map(|(number, connection)| {
+                    connection.task.abort();
+                    *number
+                })
+                .collect()
         };
         loop {
             let mut left = std::pin::pin!(self.slot.left.notified());
@@ -216,6 +301,7 @@ impl MeshSlot {
     pub fn reports(&self) -> MeshReports {
         let mut reports = self.slot.scene().trial.take_reports();
         reports.lost = self.slot.lost.swap(0, Ordering::Relaxed);
+        reports.exhausted = self.slot.is_exhausted.swap(false, Ordering::Relaxed);
         reports
     }
 
@@ -245,20 +331,55 @@ impl Slot {
         self.changes.send_replace(());
     }
 
+    /// Notes an error of the machine that says that this process may open nothing more.
+    pub(crate) fn note_exhaustion(&self, error: &io::Error) {
+        const OUT_OF_MEMORY: i32 = 12;
+        const TOO_MANY_OF_ALL: i32 = 23;
+        const TOO_MANY: i32 = 24;
+        const NO_BUFFERS: i32 = 105;
+        if matches!(error.raw_os_error(), Some(OUT_OF_MEMORY | TOO_MANY_OF_ALL | TOO_MANY | NO_BUFFERS)) {
+            self.is_exhausted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Records a connection that no listener took, unless one did.
+    pub(crate) fn record_untaken(self: &Arc<Self>, caller: IpAddr, callee: &ServiceName, port: u16) {
+        let scene = self.scene();
+        let is_down = scene.wiring.endpoints.get(callee).is_some_and(Vec::is_empty);
+        let is_declared = lock(&self.listeners).keys().any(|key| key.0 == *callee && key.1 == port);
+        let error = match (is_declared, is_down) {
+            (true, false) => return,
+            (true, true) => CallError::NoInstance,
+            (false, _) => CallError::UndeclaredPort,
+        };
+        // Somebody whom the wiring does not know is no part of the application.
+        if !scene.wiring.callers.iter().any(|known| known.address == Some(caller)) {
+            return;
+        }
+        let spec = ListenerSpec { callee: callee.clone(), port, protocol: Protocol::default(), caller: None };
+        let mut origin = Origin::new(Arc::clone(self), Arc::new(spec), Some(caller));
+        let head = Head::of_connection(Wire::Tcp, Instant::now());
+        admit_note(self, origin.route(), &head).finish(Some(error));
+    }
+
     /// Runs the work of one connection, such that it can be dropped from outside.
-    pub(crate) fn keep<F>(self: &Arc<Self>, spawn: impl FnOnce(Kept<F>) -> AbortHandle, work: F)
-    where
+    pub(crate) fn keep<F>(
+        self: &Arc<Self>,
+        (caller, callee): (InstanceId, ServiceName),
+        spawn: impl FnOnce(Kept<F>) -> AbortHandle,
+        work: F,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
         let number = self.connected.fetch_add(1, Ordering::Relaxed);
         let mut connections = lock(&self.connections);
         let leave = Leave { slot: Arc::clone(self), number };
-        let handle = spawn(Box::pin(async move {
+        let task = spawn(Box::pin(async move {
             let _leave = leave;
             work.await;
         }));
         // The lock is held, so the work cannot have left before it is entered.
-        connections.insert(number, handle);
+        connections.insert(number, Connection { task, caller, callee });
     }
 }
 
@@ -310,6 +431,11 @@ impl Origin {
         let generation = slot.generation.load(Ordering::Acquire);
         let route = Arc::new(slot.scene().route(&spec, peer));
         Self { slot, spec, peer, generation, route }
+    }
+
+    /// Who calls whom.
+    pub(crate) fn ends(&self) -> (InstanceId, ServiceName) {
+        (self.route.caller.clone(), self.route.callee.clone())
     }
 
     /// The way under the wiring of now.

@@ -10,6 +10,7 @@ use faultscope_model::wiring::Wiring;
 use faultscope_model::{InstanceId, ServiceName, SpanId, TraceId};
 
 use crate::dice::Dice;
+use crate::recording::OpenCalls;
 use crate::reports::MeshReports;
 use crate::steering::Steering;
 
@@ -22,6 +23,9 @@ pub(crate) struct Trial {
     pub(crate) jitter: Dice,
     pub(crate) loss: Dice,
     pub(crate) steering: Arc<dyn Steering>,
+    pub(crate) open_calls: OpenCalls,
+    /// Hosts that nobody declared, with who asked for them: each is noted once.
+    undeclared: Mutex<BTreeSet<(InstanceId, String)>>,
     instances: Mutex<BTreeMap<InstanceId, Arc<Instance>>>,
     turns: Mutex<BTreeMap<ServiceName, Arc<AtomicUsize>>>,
     pairs: Mutex<BTreeMap<(ServiceName, ServiceName), Arc<Pair>>>,
@@ -66,7 +70,11 @@ pub(crate) struct Pair {
     pub(crate) calls: AtomicU64,
     pub(crate) without_context: AtomicU64,
     pub(crate) refused: AtomicU64,
+    pub(crate) exports: AtomicU64,
 }
+
+/// Undeclared hosts that one trial notes; a service that asks for more is not described better by them.
+const MOST_UNDECLARED: usize = 1000;
 
 // === impl Trial ===
 
@@ -80,6 +88,8 @@ impl Trial {
             jitter: Dice::new(wiring.seed, 3),
             loss: Dice::new(wiring.seed, 4),
             steering,
+            open_calls: OpenCalls::default(),
+            undeclared: Mutex::default(),
             instances: Mutex::default(),
             turns: Mutex::default(),
             pairs: Mutex::default(),
@@ -130,6 +140,12 @@ impl Trial {
         called.filter(|(caller, _)| caller.as_str() != ServiceName::TEST).collect()
     }
 
+    /// Whether a caller asks for an undeclared host for the first time in this trial.
+    pub(crate) fn note_undeclared(&self, caller: &InstanceId, host: &str) -> bool {
+        let mut undeclared = lock(&self.undeclared);
+        undeclared.len() < MOST_UNDECLARED && undeclared.insert((caller.clone(), host.to_owned()))
+    }
+
     /// Takes all counts and reports.
     pub(crate) fn take_reports(&self) -> MeshReports {
         let mut reports = MeshReports {
@@ -146,6 +162,10 @@ impl Trial {
             let without_context = pair.without_context.swap(0, Ordering::Relaxed);
             if without_context > 0 {
                 *reports.without_context.entry(caller.clone()).or_default() += without_context;
+            }
+            let exports = pair.exports.swap(0, Ordering::Relaxed);
+            if exports > 0 {
+                *reports.exports.entry(callee.clone()).or_default() += exports;
             }
             let refused = pair.refused.swap(0, Ordering::Relaxed);
             if refused > 0 {

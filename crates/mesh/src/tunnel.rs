@@ -94,10 +94,11 @@ pub(crate) async fn carry(mut down: Side, mut up: Side, mut call: Call) {
         Err(by) => {
             down.stream.fate().reset();
             up.stream.fate().reset();
-            call.finish(Some(match by {
-                BrokenBy::Caller => CallError::CallerGone,
-                BrokenBy::Callee => CallError::ResetByCallee,
-            }));
+            // Clients end connections as they like; a reset is how one ends that has not read everything.
+            call.finish(match by {
+                BrokenBy::Caller => None,
+                BrokenBy::Callee => Some(CallError::ResetByCallee),
+            });
         }
     }
 }

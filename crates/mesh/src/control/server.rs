@@ -116,10 +116,11 @@ impl Session {
                 self.slot.note_lost_report();
             }
             ToTool::Span { trial, span } => {
-                if of_now(trial) {
+                // A span that comes when its trial is over must not appear in another.
+                if of_now(trial) && !current.open_calls.is_over() {
                     steering.finished(&span);
+                    self.slot.record(*span);
                 }
-                self.slot.record(*span);
             }
             ToTool::InFlight { calls } => self.flow.set(calls),
             ToTool::Lost => self.slot.note_lost_report(),

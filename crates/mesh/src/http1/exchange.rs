@@ -238,7 +238,8 @@ impl<'a> Exchange<'a> {
     fn poll_answer(&mut self, cx: &mut Context<'_>, goal: Goal) -> Result<bool, Broken> {
         let mut moved = false;
         if self.answer.is_none() {
-            while self.is_unparsed && self.answer.is_none() {
+            // Interim answers can come without end, and wait for the caller like any others.
+            while self.is_unparsed && self.answer.is_none() && self.to_down.len() < self.room() {
                 self.is_unparsed = self.take_head()?;
                 moved = true;
             }
@@ -252,7 +253,7 @@ impl<'a> Exchange<'a> {
         }
         moved |= self.poll_deliver(cx)?;
         let wants_more = match &self.answer {
-            None => !self.is_unparsed,
+            None => !self.is_unparsed && self.to_down.len() < self.room(),
             Some(_) => self.up.input.is_empty() && self.wants_answer(),
         };
         if wants_more && self.broken.is_none() {
@@ -279,8 +280,13 @@ impl<'a> Exchange<'a> {
     }
 
     fn wants_answer(&self) -> bool {
-        let room = if self.shape.hold { MOST_HELD + MOST_WAITING } else { MOST_WAITING };
-        self.answer.as_ref().is_some_and(|answer| !answer.framing.is_done()) && self.to_down.len() < room
+        let is_open = self.answer.as_ref().is_some_and(|answer| !answer.framing.is_done());
+        is_open && self.to_down.len() < self.room()
+    }
+
+    /// How many bytes may wait for the caller.
+    fn room(&self) -> usize {
+        if self.shape.hold { MOST_HELD + MOST_WAITING } else { MOST_WAITING }
     }
 
     /// Writes to the caller; a held answer only as far as it is longer than what is held.
@@ -338,6 +344,7 @@ impl<'a> Exchange<'a> {
                 204 | 304 => Framing::Done,
                 _ => signs.answer_framing().map_err(|_| Broken::BadAnswer)?,
             };
+            self.call.is_stream = matches!(framing, Framing::Chunked(_) | Framing::UntilClose);
             let closes = signs.closes(response.version.unwrap_or(1)) || framing == Framing::UntilClose;
             self.answer = Some(Answer { framing, closes, is_upgrade, was_cut: false });
         }

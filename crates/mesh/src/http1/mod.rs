@@ -226,7 +226,7 @@ impl Connection {
     async fn answer_here(&mut self, mut request: Request, status: u16) -> Next {
         let close = request.close || request.expects_continue;
         request.call.first_byte();
-        request.call.span.status = Some(status);
+        request.call.recording.edit(|span| span.status = Some(status));
         head::write_answer(&mut self.to_down, status, close);
         while !self.to_down.is_empty() {
             let written = poll_fn(|cx| self.down.stream.poll_push(cx, &self.to_down)).await;
@@ -355,7 +355,9 @@ impl Connection {
             if broken == Broken::CallerGone {
                 exchange.up.stream.fate().reset();
             }
-            call.finish(Some(broken.why()));
+            // Whoever listens to a stream ends it by going.
+            let is_left = broken == Broken::CallerGone && call.is_stream;
+            call.finish(Some(broken.why()).filter(|_| !is_left));
             return if broken == Broken::CalleeClosed { Next::Close } else { Next::Reset };
         };
         if let (true, Some((rule, _))) = (answer.was_cut, effects.truncate) {

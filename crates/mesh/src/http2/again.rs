@@ -12,6 +12,7 @@ use super::stream::{grpc_status, head_for, lock};
 use super::ups::Ups;
 use crate::call::Call;
 use crate::dial;
+use crate::rules::Headers;
 
 /// A request body that is kept to be sent twice.
 pub(super) const MOST_COPIED: usize = 1024 * 1024;
@@ -72,16 +73,20 @@ async fn carry(
     {
         let mut twin = lock(twin);
         twin.first_byte();
-        twin.span.status = Some(answer.status().as_u16());
-        twin.span.grpc_status = grpc_status(answer.headers());
+        twin.recording.edit(|span| {
+            span.status = Some(answer.status().as_u16());
+            span.grpc_status = grpc_status(answer.headers());
+        });
     }
     while let Some(piece) = answer.body_mut().data().await {
         let piece = piece?;
         lock(twin).received(&piece);
         let _ = answer.body_mut().flow_control().release_capacity(piece.len());
     }
-    if let Some(code) = answer.body_mut().trailers().await?.as_ref().and_then(grpc_status) {
-        lock(twin).span.grpc_status = Some(code);
+    if let Some(trailers) = answer.body_mut().trailers().await? {
+        let mut twin = lock(twin);
+        twin.recording.edit(|span| span.grpc_status = grpc_status(&trailers).or(span.grpc_status));
+        twin.response_trailers(Headers::Http2(&trailers));
     }
     Ok(())
 }

@@ -92,14 +92,14 @@ fn refuse(
         (Some(content_type), Some(code)) => {
             answer.headers_mut().insert(CONTENT_TYPE, content_type.clone());
             answer.headers_mut().insert("grpc-status", HeaderValue::from(code));
-            call.span.grpc_status = Some(code);
+            call.recording.edit(|span| span.grpc_status = Some(code));
         }
         _ => {
             *answer.status_mut() =
                 http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR)
         }
     }
-    call.span.status = Some(answer.status().as_u16());
+    call.recording.edit(|span| span.status = Some(answer.status().as_u16()));
     call.first_byte();
     // A caller that has gone meanwhile needs no answer.
     let _ = respond.send_response(answer, true);
@@ -155,7 +155,10 @@ async fn exchange(
             End::Carried
         }
         Err(Broken::Caller(reason)) => {
-            call.finish(Some(CallError::CallerGone));
+            // Whoever listens to a stream ends it by going.
+            let is_left = call.is_stream
+                && reason.is_none_or(|reason| matches!(reason, Reason::CANCEL | Reason::NO_ERROR));
+            call.finish(Some(CallError::CallerGone).filter(|_| !is_left));
             to_up.send_reset(reason.unwrap_or(Reason::CANCEL));
             End::Carried
         }
@@ -227,6 +230,7 @@ async fn receive(
         call.first_byte();
         call.answer_is(Some(parts.status.as_u16()), grpc_status(&parts.headers));
         call.response_headers(Headers::Http2(&parts.headers));
+        call.is_stream = !body.is_end_stream() && !parts.headers.contains_key(CONTENT_LENGTH);
         (call.effects.clone(), call.way_back())
     };
     let mut effects = effects;
@@ -277,6 +281,9 @@ async fn receive(
     {
         let mut call = lock(call);
         call.answer_is(None, trailers.as_ref().and_then(grpc_status));
+        if let Some(trailers) = &trailers {
+            call.response_trailers(Headers::Http2(trailers));
+        }
         let truncated = effects.truncate.filter(|_| was_cut).map(|(rule, _)| rule);
         for rule in truncated.into_iter().chain(effects.throttle.map(|(rule, _)| rule)) {
             call.applied(rule);
@@ -315,8 +322,10 @@ async fn drain(body: &mut RecvStream, call: &Shared) -> Result<(), h2::Error> {
         lock(call).received(&piece);
         let _ = body.flow_control().release_capacity(piece.len());
     }
-    if let Some(code) = body.trailers().await?.as_ref().and_then(grpc_status) {
-        lock(call).span.grpc_status = Some(code);
+    if let Some(trailers) = body.trailers().await? {
+        let mut call = lock(call);
+        call.recording.edit(|span| span.grpc_status = grpc_status(&trailers).or(span.grpc_status));
+        call.response_trailers(Headers::Http2(&trailers));
     }
     Ok(())
 }

@@ -46,6 +46,8 @@ impl Recorder for Spans {
 #[derive(Default)]
 pub(crate) struct FakePlatform {
     slow: Mutex<Option<(mpsc::UnboundedSender<()>, watch::Receiver<bool>)>>,
+    /// Whether this process has as many descriptors as it may have.
+    pub(crate) is_full: std::sync::atomic::AtomicBool,
     pub(crate) reachable: Mutex<BTreeMap<InstanceId, SocketAddr>>,
     pub(crate) restarted: Mutex<Vec<InstanceId>>,
 }
@@ -79,7 +81,12 @@ impl SlowRestart {
 impl Dialer for FakePlatform {
     fn dial(&self, instance: &InstanceId, _port: u16) -> BoxFuture<'static, io::Result<std::net::TcpStream>> {
         let address = self.reachable.lock().unwrap().get(instance).copied();
+        let is_full = self.is_full.load(std::sync::atomic::Ordering::Relaxed);
         Box::pin(async move {
+            if is_full {
+                const TOO_MANY_OPEN_FILES: i32 = 24;
+                return Err(io::Error::from_raw_os_error(TOO_MANY_OPEN_FILES));
+            }
             let address = address.ok_or(io::ErrorKind::ConnectionRefused)?;
             let stream = std::net::TcpStream::connect(address)?;
             stream.set_nonblocking(true)?;

@@ -159,10 +159,14 @@ async fn an_idle_close_is_mirrored() {
 #[tokio::test]
 async fn a_refused_connection_is_a_reset() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let world = world().service("stock", &[free]).service("gone", &[]).start();
+    let world = world().service("stock", &[free]).service("gone", &[free]).start();
     let answered = world.get("stock", "/").await;
     assert_eq!((answered.text.as_str(), answered.error), ("", Some(ErrorKind::ConnectionReset)));
     assert_eq!(world.spans(1).await[0].error, Some(CallError::ConnectRefused));
+    // One that goes away during a trial has listened.
+    let mut endpoints = world.wiring.endpoints.clone();
+    endpoints.insert(crate::kit::service("gone"), Vec::new());
+    world.slot.set_endpoints(endpoints);
     assert_eq!(world.get("gone", "/").await.error, Some(ErrorKind::ConnectionReset));
     let span = &world.spans(2).await[1];
     assert_eq!((span.error.clone(), &span.callee_instance), (Some(CallError::NoInstance), &None));

@@ -58,6 +58,9 @@ pub(crate) fn echo(
     mut respond: SendResponse<Bytes>,
 ) -> futures_util::future::BoxFuture<'static, ()> {
     Box::pin(async move {
+        if request.uri().path() == "/silent" {
+            return std::future::pending().await;
+        }
         let mut body = request.into_body();
         let answer = Response::builder().header("content-type", "application/grpc").body(()).unwrap();
         let mut send = respond.send_response(answer, false).unwrap();
@@ -68,6 +71,7 @@ pub(crate) fn echo(
         }
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", "5".parse().unwrap());
+        trailers.insert("grpc-message", "no%20stock".parse().unwrap());
         if let Ok(Some(theirs)) = body.trailers().await {
             trailers.extend(theirs);
         }
@@ -129,6 +133,10 @@ async fn unary_calls_with_trailers() {
     assert_eq!((span.method.as_str(), span.path.as_str()), ("POST", "/pkg.Stock/Get?x=1"));
     assert_eq!((span.request_bytes, span.response_bytes, span.parentage), (3, 3, Parentage::Root));
     assert!(span.failed() && span.error.is_none());
+    assert_eq!(
+        (span.describe_status(), span.describe_ending()),
+        ("NOT_FOUND".into(), "NOT_FOUND: no stock".into())
+    );
     let heads = callee.heads.lock().unwrap();
     assert_eq!(heads[0]["te"], "trailers");
     assert_eq!(heads[0]["traceparent"], format!("00-{}-{}-01", span.trace, span.id).as_str());
@@ -201,8 +209,10 @@ async fn a_caller_that_cancels_takes_the_callee_along() {
     let callee = http2_callee(echo).await;
     let world = world().service("stock", &[callee.address]).start();
     let mut sender = caller(&world).await;
-    let (answer, mut send) = sender.send_request(post("/"), false).unwrap();
-    let _answer = soon(answer).await.unwrap();
+    let (_answer, mut send) = sender.send_request(post("/silent"), false).unwrap();
+    while callee.heads.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
     send.send_reset(Reason::CANCEL);
     assert_eq!(world.spans(1).await[0].error, Some(CallError::CallerGone));
     assert_eq!(&call(&mut sender, "/", "next").await.unwrap().1[..], b"next", "only the stream has ended");

@@ -16,3 +16,4 @@ mod slot;
 mod targets;
 mod tcp;
 mod tls;
+mod trials;

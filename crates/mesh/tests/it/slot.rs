@@ -137,3 +137,56 @@ async fn workers_have_threads_of_their_own() {
     mesh.shutdown();
     assert_eq!(raw.get("/").await.text, "", "nothing outlives the mesh");
 }
+
+#[tokio::test]
+async fn a_service_without_instances_refuses() {
+    let (address, _) = answering(OK).await;
+    let world = world().service("stock", &[]).start();
+    let listener = world.address("web-1", "stock");
+    let refused = |error: std::io::Error| error.kind() == ErrorKind::ConnectionRefused;
+    assert!(tokio::net::TcpStream::connect(listener).await.is_err_and(refused));
+    assert!(world.slot.connect(&service("stock"), PORT).is_err_and(refused));
+    let span = world.spans(1).await.remove(0);
+    assert_eq!((span.caller.to_string().as_str(), span.error), ("test-1", Some(CallError::NoInstance)));
+
+    // In the next trial the platform hands over the same socket, and the service is there.
+    let mut wiring = world.wiring.clone();
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let shared = socket.try_clone().unwrap();
+    let spec = || ListenerSpec {
+        callee: service("stock"),
+        port: PORT,
+        protocol: Protocol::Http,
+        caller: Some("web-1".parse().unwrap()),
+    };
+    let place = socket.local_addr().unwrap();
+    world.slot.listen(spec(), socket);
+    assert!(tokio::net::TcpStream::connect(place).await.is_err_and(refused));
+    let endpoint = Endpoint {
+        instance: "stock-1".parse().unwrap(),
+        node: NodeId(0),
+        addresses: BTreeMap::from([(PORT, address)]),
+    };
+    wiring.endpoints.insert(service("stock"), vec![endpoint]);
+    world.slot.configure(wiring);
+    world.slot.listen(spec(), shared);
+    let stream = tokio::net::TcpStream::connect(place).await.unwrap();
+    assert_eq!(Raw::new(stream).get("/").await.text, OK);
+}
+
+#[tokio::test]
+async fn a_lack_of_descriptors_is_reported() {
+    let (address, _) = answering(OK).await;
+    let world = world().service("stock", &[address]).start();
+    let instance: faultscope_model::InstanceId = "stock-1".parse().unwrap();
+    world.platform.reachable.lock().unwrap().insert(instance.clone(), address);
+    let endpoint = Endpoint { instance, node: NodeId(0), addresses: BTreeMap::new() };
+    world.slot.set_endpoints(BTreeMap::from([(service("stock"), vec![endpoint])]));
+    assert_eq!(world.get("stock", "/").await.text, OK);
+    assert!(!world.slot.reports().exhausted);
+    world.platform.is_full.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(world.get("stock", "/").await.error, Some(ErrorKind::ConnectionReset));
+    world.spans(2).await;
+    assert!(world.slot.reports().exhausted);
+    assert!(!world.slot.reports().exhausted, "it is reported once");
+}
