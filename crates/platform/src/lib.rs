@@ -26,8 +26,8 @@ pub use error::{PlatformError, PlatformErrorKind};
 pub use memory::{MemoryPlatform, Simulation};
 pub use process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 pub use types::{
-    Action, Capabilities, Deployed, Deployment, Execution, Exit, Isolation, LimitsBy, MeshPlace, Place,
-    PlatformEvent, Reaped, Reservation, ReservedListener, SlotSpec, Snapshot,
+    Action, Capabilities, ConnectionWatch, Deployed, Deployment, Execution, Exit, Isolation, LimitsBy,
+    MeshPlace, Place, PlatformEvent, Reaped, Reservation, ReservedListener, SlotSpec, Snapshot,
 };
 
 use std::fmt;

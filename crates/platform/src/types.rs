@@ -1,13 +1,13 @@
 //! The plain data of the platform interface.
 
-use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use faultscope_model::units::ByteSize;
 use faultscope_model::wiring::{Caller, Endpoint, ListenerSpec};
-use faultscope_model::{InstanceId, NodeId, SlotId};
+use faultscope_model::{InstanceId, NodeId, ServiceName, SlotId};
 use serde::Serialize;
 
 /// What a back end can do on this machine.
@@ -105,6 +105,19 @@ pub struct Reservation {
     pub callers: Vec<Caller>,
     /// The addresses that instances will have.
     pub endpoints: Vec<Endpoint>,
+    /// Instances of the trial before that go on; connections between them may, too.
+    pub kept: BTreeSet<InstanceId>,
+    /// Hears of connections that no listener takes, where the platform can.
+    pub watch: Option<ConnectionWatch>,
+}
+
+/// A raw socket that hears of every connection to the slot's hosts, so that those are known which nobody takes.
+#[derive(Debug)]
+pub struct ConnectionWatch {
+    /// Each packet is the first one of a connection, from its IP header on; non-blocking.
+    pub socket: UdpSocket,
+    /// The services, by the addresses under which callers reach them.
+    pub hosts: BTreeMap<IpAddr, ServiceName>,
 }
 
 /// A listening socket and the port it stands for.

@@ -72,6 +72,8 @@ impl Slot {
             listeners,
             callers: plan.instances.iter().map(caller).chain([test]).collect(),
             endpoints: plan.instances.iter().map(endpoint).collect(),
+            kept: self.lives().keys().cloned().collect(),
+            watch: None,
         })
     }
 

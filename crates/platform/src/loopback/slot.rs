@@ -135,6 +135,8 @@ impl Slot {
             listeners,
             callers: callers.chain([caller(InstanceId::test(), NodeId::default())]).collect(),
             endpoints: plan.instances.iter().map(endpoint).collect(),
+            kept: lock(&self.lives).keys().cloned().collect(),
+            watch: None,
         })
     }
 

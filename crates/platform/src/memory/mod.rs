@@ -3,7 +3,7 @@
 
 mod simulation;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -186,6 +186,8 @@ impl Platform for MemoryPlatform {
             listeners: Vec::new(),
             callers,
             endpoints: plan.instances.iter().map(endpoint).collect(),
+            kept: BTreeSet::new(),
+            watch: None,
         })
     }
 

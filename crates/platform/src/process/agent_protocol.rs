@@ -38,6 +38,8 @@ pub(crate) enum Request {
     Aliases { addresses: Vec<Ipv4Addr> },
     /// Opens listeners, or passes on those that are open; the answer has one descriptor for each.
     Listen { listeners: Vec<ListenAt> },
+    /// Answers with a socket that hears of every connection that is begun to an address of the mesh.
+    Watch,
     /// Answers with unconnected sockets of a place.
     Sockets { place: String, count: usize },
     /// Starts a process tree; comes with its socket, stdout and stderr.

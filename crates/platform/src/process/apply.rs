@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,9 @@ use super::slot::Slot;
 use super::stage::Stage;
 use super::{NAME, bad_plan, trouble};
 use crate::starting::{check_order, start_in_order};
-use crate::{Deployed, Deployment, PlatformError, PlatformErrorKind, Reservation, ReservedListener};
+use crate::{
+    ConnectionWatch, Deployed, Deployment, PlatformError, PlatformErrorKind, Reservation, ReservedListener,
+};
 
 /// Instances that are started at once; waiting for readiness does not count.
 const STARTS_AT_ONCE: usize = 16;
@@ -57,9 +59,13 @@ impl Slot {
         });
         let endpoint =
             |i: &InstancePlan| Endpoint { instance: i.id.clone(), node: i.node, addresses: BTreeMap::new() };
+        let watch = self.watch_connections(&stage, plan).await;
+        let kept = stage.lives().keys().cloned().collect();
         Ok(Reservation {
             callers: callers.chain([test]).collect(),
             endpoints: plan.instances.iter().map(endpoint).collect(),
+            kept,
+            watch,
             listeners,
         })
     }
@@ -183,6 +189,24 @@ impl Slot {
             listeners.extend(chunk.iter().zip(sockets).map(pair));
         }
         Ok(Ok(listeners))
+    }
+
+    /// Hears of connections that no listener takes. A machine that does not allow it runs trials all the same.
+    async fn watch_connections(&self, stage: &Stage, plan: &Plan) -> Option<ConnectionWatch> {
+        if !self.isolated {
+            return None;
+        }
+        let socket = match stage.agent.link.ask(Request::Watch, &[]).await {
+            Ok(mut sockets) => UdpSocket::from(sockets.pop()?),
+            Err(error) => {
+                tracing::debug!(%error, "connections to undeclared ports are not seen");
+                return None;
+            }
+        };
+        let mut addresses = stage.addresses();
+        let services = plan.ports.keys().chain(plan.instances.iter().map(|instance| &instance.id.service));
+        let host = |service: &ServiceName| (IpAddr::V4(addresses.alias(service.as_str()).0), service.clone());
+        Some(ConnectionWatch { socket, hosts: services.map(host).collect() })
     }
 
     fn listen_outside(

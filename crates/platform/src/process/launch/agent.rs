@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, WaitOptions};
 use rustix::thread::UnshareFlags;
 
-use super::network::Networks;
+use super::network::{self, Networks};
 use super::outer::{die_with_parent, own_program};
 use super::{mounts, namespaces, tree};
 use crate::process::agent_protocol::{self, Envelope, Message, Request};
@@ -129,6 +129,11 @@ impl Agent {
                         .map_err(|e| named(&format!("listen on {at:?}"), &e))
                 };
                 return listeners.iter().map(open).collect();
+            }
+            Request::Watch => {
+                self.networks()?;
+                let watch = network::watch_connections().map_err(|e| named("watch connections", &e))?;
+                return Ok(vec![watch]);
             }
             Request::Sockets { place, count } => {
                 return self.networks()?.sockets(&place, count.min(agent_protocol::MAX_FDS));
