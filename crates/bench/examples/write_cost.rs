@@ -121,6 +121,7 @@ fn span(n: u64, caller: &InstanceId, payload: bool) -> Span {
         error: None,
         rules: Vec::new(),
         target: None,
+        extent: Default::default(),
         payload,
     }
 }

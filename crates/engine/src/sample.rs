@@ -29,6 +29,7 @@ pub(crate) fn span() -> Span {
         error: None,
         rules: Vec::new(),
         target: None,
+        extent: Default::default(),
         payload: None,
     }
 }

@@ -1,5 +1,6 @@
 //! Reads runs and spans back from the store.
 
+use faultscope_model::span::adopt_orphans;
 use faultscope_model::{Run, Span, TrialId};
 use faultscope_store::{Edge, Reader, StoreError};
 
@@ -19,9 +20,12 @@ pub fn runs(reader: &Reader) -> Result<Vec<Run>, StoreError> {
 }
 
 impl Session {
-    /// The calls of a trial, by start.
+    /// The calls of a trial, in the order of their start, each under the call it was made in.
     pub async fn spans_of(&self, trial: TrialId) -> Result<Vec<Span>, EngineError> {
-        self.read(move |reader| reader.spans_of(trial)).await
+        let mut spans = self.read(move |reader| reader.spans_of(trial)).await?;
+        spans.retain(Span::is_traffic);
+        adopt_orphans(&mut spans);
+        Ok(spans)
     }
 
     /// The calls between services in a trial.

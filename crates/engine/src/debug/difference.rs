@@ -274,15 +274,7 @@ fn tree(spans: &[Span], root: usize, marked: Option<SpanId>) -> Vec<TreeCall> {
 }
 
 fn ending(span: &Span) -> String {
-    // The HTTP status of a gRPC call that failed is 200.
-    if let Some(code) = span.grpc_status.filter(|code| *code != 0) {
-        return format!("gRPC status {code}");
-    }
-    match (&span.error, span.status) {
-        (Some(error), _) => error.to_string(),
-        (None, Some(status)) => status.to_string(),
-        (None, None) => "ended".into(),
-    }
+    Some(span.describe_status()).filter(|words| !words.is_empty()).unwrap_or_else(|| "ended".into())
 }
 
 /// The calls of a run as a story that can be compared, without ids and times: each call after those that
@@ -486,7 +478,7 @@ mod tests {
     fn a_failed_grpc_call_is_no_200() {
         let mut call = call(1, None, "a", 0, 100, 200);
         call.grpc_status = Some(13);
-        assert_eq!(ending(&call), "gRPC status 13");
+        assert_eq!(ending(&call), "INTERNAL");
         call.grpc_status = Some(0);
         assert_eq!(ending(&call), "200");
     }

@@ -40,10 +40,6 @@ fn calls(spans: &[Span], asked: &[Perturbation]) -> Vec<TraceStep> {
     while let Some((span, depth)) = waiting.pop() {
         // Rules are numbered as the perturbations they stand for.
         let mark = |rule: &u32| asked.get((*rule as usize).checked_sub(1)?).map(|p| p.kind.word().to_owned());
-        let status = span.status.map(|status| status.to_string());
-        let grpc = span.grpc_status.map(|status| format!("grpc {status}"));
-        let ending: Vec<String> =
-            status.into_iter().chain(grpc).chain(span.error.as_ref().map(ToString::to_string)).collect();
         steps.push(TraceStep {
             depth,
             receiver: span
@@ -51,7 +47,7 @@ fn calls(spans: &[Span], asked: &[Perturbation]) -> Vec<TraceStep> {
                 .as_ref()
                 .map_or_else(|| span.callee.to_string(), ToString::to_string),
             operation: span.operation(),
-            ending: ending.join(" "),
+            ending: span.describe_ending(),
             start_us: span.start_us.saturating_sub(start),
             took_us: span.duration_us,
             marks: span.rules.iter().filter_map(mark).collect(),

@@ -108,12 +108,18 @@ pub(crate) struct SlotCollector {
     listeners: Mutex<HashMap<(u16, Option<InstanceId>, Option<IpAddr>), JoinHandle<()>>>,
     /// Whether it was determined once if any service reports.
     asked: AtomicBool,
+    /// Whether services that trace were waited for in vain: they report elsewhere, or not at all.
+    waited_in_vain: AtomicBool,
 }
 
 impl SlotCollector {
     pub(crate) fn new(sink: SpanSink, samples: Option<Arc<SampleWriter>>, slot: SlotId) -> Self {
-        let (listeners, asked) = (Mutex::default(), AtomicBool::new(false));
-        Self { collector: Collector::new(sink, samples, slot), listeners, asked }
+        Self {
+            collector: Collector::new(sink, samples, slot),
+            listeners: Mutex::default(),
+            asked: AtomicBool::new(false),
+            waited_in_vain: AtomicBool::new(false),
+        }
     }
 
     /// Assigns spans and metrics from now on to this trial.
@@ -139,11 +145,14 @@ impl SlotCollector {
         listeners.into_values().for_each(|task| task.abort());
     }
 
-    /// Waits until exporters have sent everything. They send after the response, so there may be nothing
-    /// yet: it waits if the mesh saw that services trace, and once to determine whether they do.
-    pub(crate) async fn settle(&self, traced: bool) {
+    /// Waits until exporters have sent what they had. Those send after the answer, so there may be nothing
+    /// yet: it is waited for where the mesh saw that services trace, and once to find out whether they do. Services
+    /// that were seen to report elsewhere are not waited for.
+    pub(crate) async fn settle(&self, traced: bool, elsewhere: bool) {
         let first = !self.asked.swap(true, Ordering::Relaxed);
+        let is_hopeless = elsewhere || self.waited_in_vain.load(Ordering::Relaxed);
         let patience = match (traced, self.collector.heard()) {
+            (true, 0) if is_hopeless => return,
             (true, _) => MAX_WAIT,
             (false, 0) if first => QUIET,
             (false, 0) => return,
@@ -159,6 +168,7 @@ impl SlotCollector {
             }
             before = now;
         }
+        self.waited_in_vain.store(before == 0, Ordering::Relaxed);
     }
 }
 

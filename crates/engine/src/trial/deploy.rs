@@ -5,6 +5,7 @@ use std::time::Duration;
 use faultscope_model::digest::Digest;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Unresolved;
+use faultscope_model::plan::Reset;
 use faultscope_model::run::{Evidence, InstanceExit};
 use faultscope_model::{ExitReason, TrialId};
 use faultscope_platform::{Deployment, Isolation, PlatformError, PlatformErrorKind, PlatformEvent};
@@ -41,11 +42,15 @@ impl Session {
         }
         let started = Instant::now();
         if let Some(mesh) = &slot.mesh {
-            // Connections that are still open belong to the trial before, and are recorded there.
-            mesh.reset_connections().await;
+            // Before their instances end: those that wait for open connections would take as long as they may.
+            let may_stay = plan.instances.iter().filter(|instance| instance.reset == Reset::Keep);
+            mesh.reset_connections_except(&may_stay.map(|instance| instance.id.clone()).collect()).await;
         }
         let reservation = self.platform.reserve(slot.id, &plan).await?;
-        // Instances of the trial before are gone by now, and with them any calls they make on their own.
+        if let Some(mesh) = &slot.mesh {
+            mesh.reset_connections_except(&reservation.kept).await;
+        }
+        // Instances of the trial before are gone by now, and with them whatever they called of their own accord.
         slot.recorder.begin(trial);
         slot.recorder.keep(request.drive.names_calls());
         if let Some(mesh) = &slot.mesh {
@@ -61,6 +66,9 @@ impl Session {
             mesh.configure(wiring);
             collector::share(slot.collector.as_ref(), mesh, reservation.listeners)
                 .map_err(|e| EngineError::Internal(format!("the collector cannot listen: {e}")))?;
+            if let Some(watch) = reservation.watch {
+                mesh.watch(watch.socket, watch.hosts);
+            }
         }
         let mut happenings = self.platform.events(slot.id);
         let apply = self.platform.apply(slot.id, &plan, cancel);

@@ -25,7 +25,7 @@ use faultscope_model::digest::Digest;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
 use faultscope_model::run::{Cost, Evidence, Run};
-use faultscope_model::series::GateOutcome;
+use faultscope_model::series::{GateOutcome, GateReport};
 use faultscope_model::{Circumstance, Spoiled, Treatment, TrialId};
 use faultscope_platform::{PlatformErrorKind, PlatformEvent};
 use tokio::sync::broadcast::Receiver;
@@ -184,8 +184,12 @@ impl Session {
             return Ok(Attempt::Cancelled);
         }
         let reports = self.settle(lease, sampler, &mut news, &driven, &mut evidence).await?;
-        if reports.gates.iter().any(|gate| gate.outcome == GateOutcome::ReportLost) {
+        let is_lost = |gate: &GateReport| gate.outcome == GateOutcome::ReportLost;
+        if reports.lost > 0 || reports.gates.iter().any(is_lost) {
             return Ok(Attempt::Invalid(Spoiled::ReportLost));
+        }
+        if reports.exhausted {
+            return Ok(Attempt::Invalid(Spoiled::NoDescriptors));
         }
         self.redact_results(&mut driven, &mut evidence).await?;
         let judged = self.judge(request, &driven.tests, &evidence, &reports, not_ready);

@@ -29,9 +29,11 @@ impl Session {
         let mut reports = MeshReports::default();
         if let Some(mesh) = &lease.mesh {
             mesh.quiet(QUIET_WITHIN).await;
+            // Connections that nobody closes, such as those of a pool, belong to this trial, too.
+            mesh.end_trial();
             reports = mesh.reports();
             if let Some(collector) = &lease.collector {
-                collector.settle(reports.traced).await;
+                collector.settle(reports.traced, !reports.exports.is_empty()).await;
             }
         }
         if let Some(sampler) = sampler {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_mesh::{Dialer, Recorder, Restarter};
 use faultscope_model::plan::Plan;
+use faultscope_model::span::adopt_orphans;
 use faultscope_model::wiring::{Balance, Caller, Endpoint, ExternalHost, RESOLVER, RecordLevel, Wiring};
 use faultscope_model::{
     Application, CallError, InstanceId, RestartError, ServiceName, SlotId, Span, TrialId,
@@ -116,7 +117,9 @@ impl SlotRecorder {
     /// Removes and returns the kept calls, by start.
     pub(crate) fn take_kept(&self) -> Vec<Span> {
         let mut spans = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+        spans.retain(Span::is_traffic);
         spans.sort_by_key(|span| (span.start_us, span.id));
+        adopt_orphans(&mut spans);
         spans
     }
 
@@ -159,7 +162,9 @@ impl SlotRecorder {
 
 impl Recorder for SlotRecorder {
     fn record(&self, span: Span) {
-        self.recorded.fetch_add(1, Ordering::Relaxed);
+        if span.is_traffic() {
+            self.recorded.fetch_add(1, Ordering::Relaxed);
+        }
         // A connection that was dropped as a whole may have lost its caller.
         let broke = |error: &CallError| error.is_by_callee() || *error == CallError::ConnectionDropped;
         if span.error.as_ref().is_some_and(broke) {

@@ -1,11 +1,12 @@
 //! Stored runs: their list, and one run with its calls.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultscope_model::metrics::{History, Summary};
 use faultscope_model::outcome::Signature;
-use faultscope_model::trace::{ReportedSpan, group_by_trace};
-use faultscope_model::{Run, Span, SpanId};
+use faultscope_model::span::adopt_orphans;
+use faultscope_model::trace::{ReportedSpan, group_by_trace, report_call};
+use faultscope_model::{Run, Span, SpanId, TraceId};
 use faultscope_store::{CampaignMeta, Edge, joined};
 use serde::Serialize;
 
@@ -67,6 +68,9 @@ pub struct RunView {
     /// The calls as trees.
     #[serde(skip)]
     pub trees: Vec<CallTree>,
+    /// The traces of which instances reported spans of their own, joined with those.
+    #[serde(skip)]
+    pub waterfalls: BTreeMap<TraceId, Waterfall>,
     /// Requested metrics that were not found.
     #[serde(skip)]
     pub missing: Missing,
@@ -110,13 +114,15 @@ pub fn show_run(archive: &Archive, wanted: &str, metrics: &MetricsWanted) -> Res
     let Read { found: FoundRun { reader, run, summary }, spans, history, used, join, missing } =
         Read::new(archive, wanted, metrics)?;
     let logs = RunLogs::read(&reader, &run)?;
+    let reported = joined(&[], reader.reported_in(run.trial)?);
     Ok(RunView {
         excerpts: logs.around_failures(&spans),
         logs,
         map: reader.edges(Some(run.trial))?,
         metrics: history.summaries(),
-        reported: joined(&[], reader.reported_in(run.trial)?),
-        trees: call_trees(&spans, &join),
+        trees: nested_calls(&spans, &join),
+        waterfalls: joined_traces(&spans, &reported, &join),
+        reported,
         run,
         used,
         spans,
@@ -149,7 +155,35 @@ pub fn show_run_trace(
         let traces = group_by_trace(joined(&spans, reported), true);
         traces.into_iter().map(|spans| draw_waterfall(spans, false, &join)).collect()
     };
-    Ok(RunTrace { trees: call_trees(&spans, &join), spans, waterfalls, missing })
+    Ok(RunTrace { trees: nested_calls(&spans, &join), spans, waterfalls, missing })
+}
+
+/// The calls as trees, also where services hand on spans that they report elsewhere.
+fn nested_calls(spans: &[Span], join: &MetricsJoin) -> Vec<CallTree> {
+    let mut spans = spans.to_vec();
+    adopt_orphans(&mut spans);
+    call_trees(&spans, join)
+}
+
+/// The traces of a run of which instances reported something, with what the mesh saw of them.
+fn joined_traces(
+    spans: &[Span],
+    reported: &[ReportedSpan],
+    join: &MetricsJoin,
+) -> BTreeMap<TraceId, Waterfall> {
+    // Some tracers keep half of an id.
+    let half = |trace: TraceId| trace.0 as u64;
+    let mut reports: BTreeMap<u64, Vec<ReportedSpan>> = BTreeMap::new();
+    for span in reported {
+        reports.entry(half(span.trace)).or_default().push(span.clone());
+    }
+    let traces: BTreeSet<TraceId> = spans.iter().map(|span| span.trace).collect();
+    let draw = |trace: TraceId| {
+        let mut all = reports.get(&half(trace))?.clone();
+        all.extend(spans.iter().filter(|span| span.trace == trace).map(report_call));
+        Some((trace, draw_waterfall(all, false, join)))
+    };
+    traces.into_iter().filter_map(draw).collect()
 }
 
 impl RunTests {

@@ -1,4 +1,6 @@
-//! Services that reported spans: their operations, the services they call, and their latest resource usage.
+//! Services that reported spans or were called: what they do, whom they talk to, what they used last.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultscope_model::InstanceId;
 use faultscope_model::metrics::{History, Metric, Moment, Sample};
@@ -19,6 +21,9 @@ pub struct ServiceLine {
     pub operations: Vec<String>,
     /// The services on the other side of its spans, sorted.
     pub calls: Vec<String>,
+    /// The services that call it, sorted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub called_by: Vec<String>,
     /// The latest resource usage of its instances.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<InstanceUse>,
@@ -51,7 +56,7 @@ pub struct ServiceUse {
     pub at_us: u64,
 }
 
-/// Lists the services that reported spans.
+/// Lists the services that reported spans, and those that they called: a database reports nothing.
 pub fn list_services(archive: &Archive) -> Result<Vec<ServiceLine>, ViewError> {
     let measured = latest_use(archive)?;
     let mut lines = Vec::new();
@@ -61,10 +66,35 @@ pub fn list_services(archive: &Archive) -> Result<Vec<ServiceLine>, ViewError> {
         lines.push(ServiceLine {
             operations: archive.spans().span_names(&service)?,
             calls: archive.spans().remote_services(&service)?,
+            called_by: Vec::new(),
             metrics: measured.iter().filter(is_of).cloned().collect(),
             service,
         });
     }
+    let mut callers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in &lines {
+        for called in &line.calls {
+            callers.entry(called.to_lowercase()).or_default().insert(line.service.clone());
+        }
+    }
+    for line in &mut lines {
+        let callers = callers.remove(&line.service.to_lowercase()).unwrap_or_default();
+        line.called_by = callers.into_iter().collect();
+        if line.operations.is_empty() {
+            line.operations = archive.spans().called_names(&line.service)?;
+        }
+    }
+    for (service, callers) in callers {
+        let is_of = |used: &&InstanceUse| used.instance.service.as_str().eq_ignore_ascii_case(&service);
+        lines.push(ServiceLine {
+            operations: archive.spans().called_names(&service)?,
+            calls: Vec::new(),
+            called_by: callers.into_iter().collect(),
+            metrics: measured.iter().filter(is_of).cloned().collect(),
+            service,
+        });
+    }
+    lines.sort_by(|a, b| a.service.cmp(&b.service));
     Ok(lines)
 }
 

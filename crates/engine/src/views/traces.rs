@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use faultscope_model::trace::{ReportedSpan, TraceQuery, has_failed, merge_pieces, trace_start_us};
+use faultscope_model::trace::{ReportedSpan, TraceQuery, TraceTree, has_failed, trace_start_us};
 use faultscope_store::interop::query::matches;
 use faultscope_store::interop::{zipkin, zipkin_trace_id};
 use serde::Serialize;
@@ -36,6 +36,9 @@ pub struct TraceLine {
     pub duration_us: u64,
     /// The label of the first span.
     pub root: String,
+    /// The number of spans that are named as a parent and were never reported.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub missing_parents: usize,
     /// Number of spans.
     pub spans: usize,
     /// Number of services.
@@ -66,7 +69,43 @@ pub fn list_traces(archive: &Archive, query: &TraceQuery) -> Result<TraceList, V
 
 /// The spans of the traces that a search finds.
 pub fn search_traces(archive: &Archive, query: &TraceQuery) -> Result<Vec<Vec<ReportedSpan>>, ViewError> {
-    Ok(archive.spans().search(query, matches)?)
+    if query.service.is_none() && query.name.is_none() {
+        return Ok(archive.spans().search(query, matches)?);
+    }
+    // A service that reports nothing is known from its callers, so no index of reporters finds its traces.
+    let anyone = TraceQuery { service: None, name: None, limit: MOST_SEARCHED, ..query.clone() };
+    let mut found = archive.spans().search(&anyone, matches)?;
+    found.retain(|spans| matches(query, spans) || spans.iter().any(|span| is_called(query, span)));
+    found.truncate(query.limit);
+    Ok(found)
+}
+
+/// Traces that are looked through for a service or an operation, the latest ones.
+const MOST_SEARCHED: usize = 10_000;
+
+/// Whether a span is of the service that was asked for, as the one who calls or the one who is called, and of the
+/// operation: by its name, by method and path, or by the path alone.
+fn is_called(query: &TraceQuery, span: &ReportedSpan) -> bool {
+    let is_same =
+        |asked: &str, found: Option<&str>| found.is_some_and(|found| asked.eq_ignore_ascii_case(found));
+    let is_of = |service: &str| {
+        is_same(service, span.local.service.as_deref()) || is_same(service, span.remote.service.as_deref())
+    };
+    query.service.as_deref().is_none_or(is_of)
+        && query
+            .name
+            .as_deref()
+            .is_none_or(|asked| operations_of(span).iter().any(|name| is_same(asked, Some(name))))
+}
+
+/// The names by which people know what a span did.
+fn operations_of(span: &ReportedSpan) -> Vec<String> {
+    let mut names = vec![span.name.clone()];
+    if let (Some(method), Some(path)) = (span.tag("http.method"), span.tag("http.path")) {
+        let path = path.split('?').next().unwrap_or_default();
+        names.extend([format!("{method} {path}"), path.to_owned(), path.trim_start_matches('/').to_owned()]);
+    }
+    names
 }
 
 /// Shows a trace by its id, its beginning, or `last`; with raw times, or with corrected clocks.
@@ -85,16 +124,21 @@ pub fn show_trace(
 }
 
 impl TraceView {
-    /// The spans in Zipkin's format; those of known instances also have `metrics`.
+    /// The spans as Zipkin writes them; those of known instances also have `metrics`, and those whose parent was never
+    /// reported `parentMissing`.
     pub fn to_zipkin(&self) -> serde_json::Result<Vec<u8>> {
         let json = zipkin::to_json(&self.spans);
-        if self.known.iter().all(Option::is_none) {
+        let missing = &self.waterfall.missing_parents;
+        if self.known.iter().all(Option::is_none) && missing.is_empty() {
             return Ok(json);
         }
         let mut spans: Vec<serde_json::Value> = serde_json::from_slice(&json)?;
         for (span, known) in spans.iter_mut().zip(&self.known) {
             if let Some(known) = known {
                 span["metrics"] = serde_json::to_value(known)?;
+            }
+            if span["parentId"].as_str().is_some_and(|parent| missing.iter().any(|id| id == parent)) {
+                span["parentMissing"] = true.into();
             }
         }
         serde_json::to_vec(&spans)
@@ -103,8 +147,7 @@ impl TraceView {
 
 impl TraceLine {
     fn new(spans: &[ReportedSpan]) -> Self {
-        let root = spans.iter().find(|span| span.parent.is_none() && !span.shared);
-        let root = root.or_else(|| spans.iter().min_by_key(|span| span.start_us.unwrap_or(u64::MAX)));
+        let tree = TraceTree::new(spans.to_vec());
         let ends = spans
             .iter()
             .filter_map(|span| Some(span.start_us?.saturating_add(span.duration_us.unwrap_or_default())));
@@ -114,10 +157,16 @@ impl TraceLine {
             id: spans.first().map_or_else(String::new, |span| zipkin_trace_id(span.trace)),
             start_us: trace_start_us(spans),
             duration_us: ends.max().unwrap_or_default().saturating_sub(starts.min().unwrap_or_default()),
-            root: root.map(span_label).unwrap_or_default(),
-            spans: merge_pieces(spans.to_vec()).len(),
+            root: tree.first_span().map(span_label).unwrap_or_default(),
+            missing_parents: tree.missing.len(),
+            spans: tree.spans.len(),
             services: services.len(),
             errors: spans.iter().filter(|span| has_failed(span)).count(),
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }

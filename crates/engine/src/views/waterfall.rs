@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use faultscope_model::grpc::GrpcCode;
 use faultscope_model::trace::ReportedSpan;
 use faultscope_model::trace::{TraceTree, clock_corrections, critical_path, has_failed};
 use faultscope_store::interop::zipkin_trace_id;
@@ -14,9 +15,12 @@ use super::span_metrics::{MetricsJoin, SpanMetrics};
 /// How many spans of the critical path are named.
 const MAX_SLOWEST: usize = 3;
 
-/// Tags with the status of a call, by the conventions of Zipkin and of two versions of OpenTelemetry.
-const STATUS_TAGS: [&str; 4] =
-    ["http.status_code", "http.response.status_code", "grpc.status_code", "rpc.status_code"];
+/// Tags that hold the status of a gRPC call, by the conventions of tracers for Zipkin and of OpenTelemetry. They come
+/// first: such a call has HTTP status 200 however it ended.
+const GRPC_TAGS: [&str; 4] =
+    ["grpc.status_code", "rpc.grpc.status_code", "rpc.response.status_code", "rpc.status_code"];
+/// Tags that hold the status of an HTTP call, by the conventions of Zipkin and of two versions of OpenTelemetry.
+const HTTP_TAGS: [&str; 2] = ["http.status_code", "http.response.status_code"];
 
 /// A trace by time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,6 +33,9 @@ pub struct Waterfall {
     pub failed: usize,
     /// Microseconds from the first start to the last end.
     pub duration_us: u64,
+    /// The ids of parents that nobody reported: where spans under them belong is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_parents: Vec<String>,
     /// The spans, parents before their children.
     pub rows: Vec<WaterfallRow>,
     /// The spans in which most of the time was spent, the longest first.
@@ -107,7 +114,7 @@ pub fn draw_waterfall(spans: Vec<ReportedSpan>, raw: bool, metrics: &MetricsJoin
             time_us: time_of(place).map(|(from, to)| (from - start, to - start)),
             is_shifted: shifts.get(place).is_some_and(|shift| *shift != 0),
             is_critical: held.contains_key(&place),
-            status: STATUS_TAGS.iter().find_map(|tag| span.tag(tag)).unwrap_or_default().to_owned(),
+            status: status_of(span),
             error: has_failed(span).then(|| reason_of(span)),
             known: metrics.of_span(span),
         })
@@ -117,6 +124,7 @@ pub fn draw_waterfall(spans: Vec<ReportedSpan>, raw: bool, metrics: &MetricsJoin
         spans: tree.spans.len(),
         failed: tree.spans.iter().filter(|span| has_failed(span)).count(),
         duration_us: end - start,
+        missing_parents: tree.missing.iter().map(ToString::to_string).collect(),
         rows: rows(&tree, facts_of),
         slowest: slowest(&tree, &held, end - start),
     }
@@ -135,6 +143,13 @@ fn rows(tree: &TraceTree, facts_of: impl Fn(usize) -> Option<SpanFacts>) -> Vec<
         }
     }
     rows
+}
+
+/// The status of a call in the words of its protocol; empty where nobody says.
+fn status_of(span: &ReportedSpan) -> String {
+    let tag = |tags: &[&str]| tags.iter().find_map(|tag| span.tag(tag)).map(str::to_owned);
+    let grpc = tag(&GRPC_TAGS).map(|code| GrpcCode::parse(&code).map_or(code, |code| code.to_string()));
+    grpc.or_else(|| tag(&HTTP_TAGS)).unwrap_or_default()
 }
 
 fn reason_of(span: &ReportedSpan) -> String {

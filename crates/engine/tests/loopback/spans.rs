@@ -9,6 +9,7 @@ use faultscope_model::{Run, Span};
 use faultscope_platform::loopback::{Call, Loopback, Reply, Test};
 use faultscope_store::spans::SeriesQuery;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream as Stream;
 use tokio::sync::Barrier;
 use tokio_util::sync::CancellationToken;
 
@@ -312,12 +313,60 @@ tests: [ { name: t, http: { get: \"http://front/\" } } ]
     let session = bed.open().await;
     let asked = (0..3).map(|_| request(&session, &[])).collect();
     let done = run(&session, asked, &CancellationToken::new()).await;
-    close(session).await;
-    let reader = bed.store().campaigns().unwrap()[0].reader().unwrap();
+    // Before the session ends: evidence is read as soon as there is a run.
+    let reader = session.campaign().reader().unwrap();
     for run in &done.runs {
         let kinds: Vec<_> = reader.spans_of(run.trial).unwrap().iter().map(Span::operation).collect();
-        assert_eq!((kinds.join(", "), run.evidence.spans), ("GET /, connection".into(), 1), "{}", run.id);
+        assert_eq!((kinds.join(", "), run.evidence.spans), ("GET /, connection".into(), 2), "{}", run.id);
     }
+    close(session).await;
+}
+
+/// With `reset: keep` the pool goes on, and so do its connections: each trial has its own part of them.
+#[tokio::test]
+async fn a_connection_that_goes_on_is_continued_in_the_next_trial() {
+    let pool: Arc<tokio::sync::Mutex<Option<Stream>>> = Arc::default();
+    let platform = Loopback::new()
+        .tcp_service("database", |_, mut stream| async move {
+            let (mut read, mut write) = stream.split();
+            let _ = tokio::io::copy(&mut read, &mut write).await;
+        })
+        .service("front", move |call: Call| {
+            let pool = pool.clone();
+            async move {
+                let mut pooled = pool.lock().await;
+                if pooled.is_none() {
+                    *pooled = Some(call.client().connect("database", 5432).await?);
+                }
+                let stream = pooled.as_mut().expect("connected");
+                stream.write_all(b"hello").await?;
+                stream.read_exact(&mut [0; 5]).await?;
+                io::Result::Ok("asked")
+            }
+        });
+    let file = "name: kept
+services:
+  front: { command: [front], ports: [80] }
+  database: { command: [database], ports: [5432], protocol: tcp }
+tests: [ { name: t, http: { get: \"http://front/\" } } ]
+reset: keep
+";
+    let bed = Bed::new(file, platform);
+    let session = bed.open().await;
+    let asked = (0..3).map(|_| request(&session, &[])).collect();
+    let done = run(&session, asked, &CancellationToken::new()).await;
+    let reader = session.campaign().reader().unwrap();
+    let mut extents = Vec::new();
+    for run in &done.runs {
+        assert_eq!(run.outcome.word(), "pass");
+        let spans = reader.spans_of(run.trial).unwrap();
+        let connection = spans.iter().find(|span| span.callee.as_str() == "database").unwrap();
+        assert_eq!((connection.request_bytes, connection.response_bytes), (5, 5), "only of this trial");
+        assert!(connection.start_us >= run.started_us, "it belongs to {}", run.id);
+        extents.push((connection.extent.continued, connection.extent.open));
+    }
+    assert_eq!(extents, [(false, true), (true, true), (true, true)]);
+    close(session).await;
 }
 
 #[tokio::test]
@@ -341,4 +390,55 @@ async fn services_get_the_collector_address_unless_the_file_says_otherwise() {
     );
     let spans_only = told("tracing: on, metrics: off").await;
     assert!(spans_only.contains("OTLP_TRACES_ENDPOINT") && !spans_only.contains("METRICS"), "{spans_only}");
+}
+
+/// As a service that reports to a Zipkin of its own: most of what such an application sends.
+#[tokio::test]
+async fn reports_to_a_collector_of_the_application_are_no_calls() {
+    let platform = Loopback::new()
+        .service("front", |call: Call| async move {
+            let request = http::Request::post("http://zipkin:9411/api/v2/spans").header("content-length", 2);
+            call.client().send(request.body(bytes::Bytes::from_static(b"[]")).unwrap()).await
+        })
+        .service("zipkin", |_| async { Reply::from((202, String::new())) });
+    let file = "name: exporting
+services:
+  front: { command: [front], ports: [8080] }
+  zipkin: { command: [zipkin], ports: [9411] }
+tests: [ { name: hello, http: { get: \"http://front:8080/hello\", expect: { status: 202 } } } ]
+record: { tracing: on, metrics: off, secrets: drop }
+";
+    let tested = Bed::new(file, platform).test(&[]).await;
+    assert_eq!(tested.outcome(), "pass", "the report arrived");
+    assert_eq!(tested.calls(), ["test-1 -> front-1 GET /hello 202 root"]);
+    assert_eq!(tested.run.evidence.spans, 1);
+}
+
+#[tokio::test]
+async fn a_service_without_instances_refuses_connections() {
+    let platform = Loopback::new()
+        .service("front", |call: Call| async move {
+            match call.client().connect("back", 8081).await {
+                Ok(_) => "connected".to_owned(),
+                Err(error) => error.kind().to_string(),
+            }
+        })
+        .service("back", |_| async { "world" });
+    let file = "name: refusing
+services:
+  front: { command: [front], ports: [8080] }
+  back: { command: [back], ports: [8081] }
+tests: [ { name: t, http: { get: \"http://front:8080/\", expect: { body: connection refused } } } ]
+";
+    let bed = Bed::new(file, platform);
+    let session = bed.open().await;
+    let of = |instances: u32| {
+        let mut asked = request(&session, &[]);
+        asked.circumstance.instances.insert("back".parse().unwrap(), instances);
+        asked
+    };
+    let done = run(&session, vec![of(0), of(1), of(0)], &CancellationToken::new()).await;
+    let outcomes: Vec<_> = done.runs.iter().map(|run| run.outcome.word()).collect();
+    assert_eq!(outcomes, ["pass", "fail", "pass"]);
+    close(session).await;
 }

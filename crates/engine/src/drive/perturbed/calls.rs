@@ -34,10 +34,8 @@ pub(crate) fn calls_of(spans: &[Span]) -> Vec<CallSeen> {
 
 /// A summary of a response that is the same in the next run: ids and times in a body are masked.
 fn answer_of(span: &Span) -> String {
-    let mut words: Vec<String> = Vec::new();
-    words.extend(span.status.map(|status| status.to_string()));
-    words.extend(span.grpc_status.map(|status| format!("grpc {status}")));
-    words.extend(span.error.as_ref().map(ToString::to_string));
+    let mut words: Vec<String> = vec![span.describe_status()];
+    words.retain(|word| !word.is_empty());
     match span.payload.as_ref().filter(|_| span.error.is_none()) {
         Some(payload) => {
             let body = normalise(&String::from_utf8_lossy(&payload.response_body));
