@@ -131,7 +131,12 @@ fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
     render::run::evidence(run, printer);
     render::map::map(&view.map, usize::MAX, printer);
     render::usage::summaries(&view.metrics, printer);
-    render::tree::trees(&view.spans, &view.trees[..view.trees.len().min(args.traces)], printer);
+    for tree in view.trees.iter().take(args.traces) {
+        match view.waterfalls.get(&tree.trace) {
+            Some(waterfall) => render::waterfall::waterfall(waterfall, printer),
+            None => render::tree::trees(&view.spans, std::slice::from_ref(tree), printer),
+        }
+    }
     if args.logs {
         render::log::timeline(&view.logs, &view.spans, run.started_us, printer);
     } else {

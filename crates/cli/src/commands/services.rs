@@ -28,13 +28,19 @@ pub(crate) fn run(args: &ServicesArgs, printer: &Printer) -> Result<Exit, Comman
         printer.line("no service has reported spans yet");
         return Ok(Exit::Done);
     }
-    let mut heading = vec!["service", "operations", "on the other side"];
+    let mut heading = vec!["service", "operations", "calls", "called by"];
     if listed.iter().any(|service| !service.metrics.is_empty()) {
         heading.push("used last");
     }
     let mut table = Table::new(&heading);
     for line in &listed {
-        table.row([plain(&line.service), short(&line.operations), short(&line.calls), used_last(line)]);
+        table.row([
+            plain(&line.service),
+            short(&line.operations),
+            short(&line.calls),
+            short(&line.called_by),
+            used_last(line),
+        ]);
     }
     printer.line(table);
     Ok(Exit::Done)

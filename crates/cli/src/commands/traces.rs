@@ -162,7 +162,10 @@ fn list(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
             trace.spans.to_string(),
             trace.services.to_string(),
             errors,
-            trace.root,
+            match trace.missing_parents {
+                0 => trace.root,
+                missing => format!("{} (broken: {} missing)", trace.root, count(missing, "parent")),
+            },
         ]);
     }
     printer.line(table);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use faultscope_engine::views::{CallTree, TreeRow};
+use faultscope_engine::views::{CallTree, TreeRow, plain};
 use faultscope_model::Span;
 use faultscope_model::span::Parentage;
 use faultscope_model::units::{count, show_duration};
@@ -68,9 +68,5 @@ fn callee(span: &Span) -> String {
 }
 
 fn status(span: &Span) -> String {
-    let code = span.status.map(|s| s.to_string());
-    let grpc = span.grpc_status.map(|s| format!("grpc {s}"));
-    let error = span.error.as_ref().map(ToString::to_string);
-    let all: Vec<_> = code.into_iter().chain(grpc).chain(error).collect();
-    all.join(" ")
+    plain(&span.describe_ending())
 }

@@ -46,6 +46,12 @@ pub(crate) fn waterfall(trace: &Waterfall, printer: &Printer) {
         .iter()
         .map(|span| format!("{} {} ({:.0} %)", span.label, took(span.held_us), span.share * 100.0))
         .collect();
+    if !trace.missing_parents.is_empty() {
+        let parents = count(trace.missing_parents.len(), "parent");
+        printer.line(format!(
+            "\n  broken trace: {parents} of its spans never arrived, so their place is a guess"
+        ));
+    }
     if !slowest.is_empty() {
         printer.line(format!("\n  * critical path, mostly: {}", slowest.join(", ")));
     }

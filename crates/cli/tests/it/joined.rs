@@ -117,7 +117,7 @@ fn calls_and_reported_spans_are_one_tree() {
         └─ front answer <time> <bar>
            └─ front ask for a word <time> <bar>
               └─ front-1 ─▶ back-1 GET /word <time> <bar> 200
-                 └─ back answer <time> <bar> (clock corrected)
+                 └─ back answer <time> <bar>
     ");
     let spans = tool.json(["traces", "show", &trace], 0);
     assert_eq!(parents(&spans), TREE);
