@@ -480,7 +480,7 @@ mod tests {
         call.grpc_status = Some(13);
         assert_eq!(ending(&call), "INTERNAL");
         call.grpc_status = Some(0);
-        assert_eq!(ending(&call), "200");
+        assert_eq!(ending(&call), "OK");
     }
 
     #[test]
