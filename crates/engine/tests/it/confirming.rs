@@ -165,7 +165,6 @@ async fn chance_is_never_called_a_proven_cause() {
             assert!(!is_wrong_and_proven(&report, &["instance c"]), "rate {rate}, seed {seed}: {report:#?}");
             right += u32::from(causes(&report) == [["instance c"]]);
         }
-        println!("rate {rate}: {right} of {seeds} right");
         assert!(right * 10 >= seeds as u32 * 8, "rate {rate}: only {right} of {seeds} are right");
     }
 }

@@ -17,9 +17,9 @@ tests:
 ";
 
 async fn front(call: Call) -> Reply {
-    call.instance.say(format!("asked for {}", call.path()));
+    call.instance.print(format!("asked for {}", call.path()));
     if call.path() == "/broken" {
-        call.instance.say("no column \u{1b}[31mprice, password=hunter2-and-more");
+        call.instance.print("no column \u{1b}[31mprice, password=hunter2-and-more");
         return (500, "oops").into();
     }
     "ok".into()

@@ -196,7 +196,7 @@ impl Slot {
         if !self.isolated {
             return None;
         }
-        let socket = match stage.agent.link.ask(Request::Watch, &[]).await {
+        let socket = match stage.agent.link.request(Request::Watch, &[]).await {
             Ok(mut sockets) => UdpSocket::from(sockets.pop()?),
             Err(error) => {
                 tracing::debug!(%error, "connections to undeclared ports are not seen");

@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
     use crate::campaigns::schema::{DATABASE, TABLES, open_reader};
-    use crate::format::bring_up;
+    use crate::format::migrate_database;
     use crate::sqlite::{connect_writer, version};
 
     /// Names the folder to the process that is killed.
@@ -146,8 +146,12 @@ mod tests {
         let connection = connect_writer(&path).unwrap();
         // So that half of the work is on the disk already.
         connection.pragma_update(None, "cache_size", 1).unwrap();
-        bring_up(&connection, &path, &[campaign_to_2, campaign_to_3, |_, _, _| std::process::abort()])
-            .unwrap();
+        migrate_database(
+            &connection,
+            &path,
+            &[campaign_to_2, campaign_to_3, |_, _, _| std::process::abort()],
+        )
+        .unwrap();
     }
 
     #[test]

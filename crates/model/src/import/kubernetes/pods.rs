@@ -101,7 +101,7 @@ pub(super) fn read_container(
 
 /// Adds a port to a service unless it is there.
 pub(super) fn put_port(service: &mut ImportedService, port: &ContainerPort) {
-    let explicit = port.protocol.filter(|protocol| *protocol != Protocol::of_port(port.number));
+    let explicit = port.protocol.filter(|protocol| *protocol != Protocol::guess_from_port(port.number));
     let entry = match explicit {
         Some(protocol) => ImportedPort::Speaking { port: port.number, protocol },
         None => ImportedPort::Plain(port.number),
