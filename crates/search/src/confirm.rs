@@ -195,12 +195,12 @@ impl Confirm {
         start
     }
 
-    /// Says what a trial showed.
-    pub fn record(&mut self, trial: Ticket, outcome: &Outcome) {
-        if let Some(place) = self.running.remove(&trial) {
-            self.repeated[place].running -= 1;
-            self.repeated[place].tally.add(outcome);
-        }
+    /// Records what a trial showed, and returns the set that it repeated; none if it was not asked for.
+    pub fn record(&mut self, trial: Ticket, outcome: &Outcome) -> Option<&DeltaSet> {
+        let repeated = &mut self.repeated[self.running.remove(&trial)?];
+        repeated.running -= 1;
+        repeated.tally.add(outcome);
+        Some(&repeated.set)
     }
 
     /// Says that a trial was not carried out.
@@ -351,12 +351,16 @@ mod tests {
                     break;
                 }
                 for (ticket, tried) in confirm.plan(free) {
-                    match outcomes.next() {
-                        Some(0) => confirm.record(ticket, &Outcome::Unresolved { reason: "?".into() }),
-                        Some(1) => confirm.lose(ticket),
-                        _ if tried.len() == 2 => confirm.record(ticket, &fails()),
-                        _ => confirm.record(ticket, &Outcome::Pass),
-                    }
+                    let outcome = match outcomes.next() {
+                        Some(0) => Outcome::Unresolved { reason: "?".into() },
+                        Some(1) => {
+                            confirm.lose(ticket);
+                            continue;
+                        }
+                        _ if tried.len() == 2 => fails(),
+                        _ => Outcome::Pass,
+                    };
+                    confirm.record(ticket, &outcome);
                 }
             }
             prop_assert!(confirm.failing().passed == 0);

@@ -13,7 +13,7 @@ pub(crate) fn all(text: &str, known: &[(String, String)]) -> String {
             mask(r"\n\nuse of \d+ instances[^\n]*(?:\n  [^\n]+)+", ""),
             mask(r"\b[0-9a-f]{32}\b", "<trace>"),
             mask(r"\b[0-9a-f]{4}-[0-9a-f]{10,}-[0-9a-f]+\b", "<campaign>"),
-            mask(r"\b[0-9a-f]{4,8}\.(\d+|(?:check|sentinel)[a-z0-9-]*)\b", "<run>.$1"),
+            mask(r"\b[0-9a-f]{4,8}\.(\d+|(?:check|confirm|sentinel)[a-z0-9-]*)\b", "<run>.$1"),
             // The widths of bars and time columns vary.
             mask(r" +▬[▬ ]*▬* *", " <bar> "),
             mask(r"▬[▬ ]*", "<bar> "),

@@ -74,7 +74,7 @@ fn started(tool: &Faultscope) -> Vec<String> {
     events
         .map(|mut line| line["event"].take())
         .filter(|e| e["kind"] == "trial_started" && e["trial"].as_str().unwrap().parse::<u32>().is_ok())
-        .map(|e| e["deltas"].to_string())
+        .map(|e| e["treatment"].to_string())
         .collect()
 }
 
@@ -85,8 +85,10 @@ fn the_cause_and_how_to_see_it_again() {
     let id = running.id();
     // How many trials it takes is the search's business.
     let shown = running.wait().shown();
-    let shown =
-        regex::Regex::new(r"<run>\.\d+|\b\d+ trials").unwrap().replace_all(&shown, "<some>").into_owned();
+    let shown = regex::Regex::new(r"<run>\.(confirm-)?\d+|\b\d+ trials")
+        .unwrap()
+        .replace_all(&shown, "<some>")
+        .into_owned();
     assert_snapshot!(shown, @r#"
     exit code 1
     --- stdout

@@ -200,7 +200,7 @@ fn the_resilience_bench_says_what_it_lacks() {
     let output = tool.run(["bench", "resilience", "--actors", "./missing"]).expect(4);
     assert!(output.stderr.contains("cargo build --release -p faultscope-actor-samples"), "{}", output.stderr);
     // A program that is no adapter: it ends, or speaks nonsense.
-    for (program, said) in [("/bin/true", "it ended"), ("/bin/echo", "nonsense")] {
+    for (program, said) in [("/bin/true", "it ended"), ("/bin/echo", "its response is not valid")] {
         let output = tool.run(["bench", "resilience", "--actors", program]).expect(6);
         assert!(output.stderr.contains(said), "{}", output.stderr);
     }

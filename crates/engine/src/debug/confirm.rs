@@ -332,9 +332,9 @@ impl Asks for Repetitions<'_> {
     }
 
     fn answer(&mut self, ticket: Ticket, trial: FinishedTrial) -> Result<(), EngineError> {
-        self.machine.record(ticket, &trial.run.outcome);
-        let set = self.deltas.space.set_of(&trial.run.treatment).unwrap_or_default();
-        self.runs.push(SetRun { set, run: trial.run });
+        if let Some(set) = self.machine.record(ticket, &trial.run.outcome) {
+            self.runs.push(SetRun { set: set.clone(), run: trial.run });
+        }
         self.emit_progress();
         Ok(())
     }

@@ -196,5 +196,5 @@ fn an_unfinished_campaign_of_format_2_is_not_gone_on_with() {
     let text = fs::read_to_string(fixture().join("faultscope.yaml")).unwrap();
     let application = Application::read_alone(&text, "faultscope.yaml").unwrap();
     let refused = debug::unfinished(&store, &application, None).unwrap_err().to_string();
-    assert!(refused.ends_with("no debug campaign of `shop` is unfinished"), "{refused}");
+    assert!(refused.ends_with("there is no unfinished debug campaign of `shop`"), "{refused}");
 }

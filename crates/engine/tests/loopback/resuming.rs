@@ -10,7 +10,7 @@ use faultscope_engine::resilience::{ResilienceOptions, ResilienceReport, Verdict
 use faultscope_engine::{Drive as _, EngineError, PerturbedTests, Unperturbed, stored};
 use faultscope_model::application::TestCase;
 use faultscope_model::event::Event;
-use faultscope_model::{Application, Run, Treatment};
+use faultscope_model::{Application, Run, Treatment, TrialRole};
 use faultscope_platform::loopback::{Call, Loopback, Test};
 use tokio_util::sync::CancellationToken;
 
@@ -79,7 +79,10 @@ async fn an_interrupted_search_goes_on_where_it_was() {
     );
     assert_eq!((report.trials.earlier, report.trials.checks), (2, 4));
     assert_eq!(repeated(&bed), [] as [Treatment; 0]);
-    let checks = stored_runs(&bed).iter().filter(|run| !run.trial.is_chosen()).count();
+    let checks = stored_runs(&bed)
+        .iter()
+        .filter(|run| matches!(run.trial.role, TrialRole::CheckSimplest | TrialRole::CheckFailing))
+        .count();
     assert_eq!(checks, 4, "known checks are not repeated");
     assert!(report.difference.is_some(), "runs from before are evidence, too");
     let again = bed.try_debug(&options, true, &CancellationToken::new()).await;

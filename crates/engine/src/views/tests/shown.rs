@@ -56,7 +56,7 @@ async fn a_run_has_its_map_its_calls_and_their_trees() {
     assert_eq!(depths, [vec![0, 1], vec![0]], "the failing trace comes first");
     // What programs read has these fields, and no others.
     let json = serde_json::to_value(&view).unwrap();
-    assert_eq!(keys(&json), ["map", "metrics", "reported", "run", "spans"]);
+    assert_eq!(keys(&json), ["logs", "map", "metrics", "reported", "run", "spans"]);
     assert_eq!(view.missing, crate::views::Missing::default());
 }
 
