@@ -93,6 +93,7 @@ fn a_memory_limit_kills_and_is_named() {
             answer:
             | {"error":"back GET /heap: connection closed before message completed","kind":"call","operation":"GET /heap","service":"front"}
       back-1 killed: out of memory
+      back-1 printed nothing
       under config back.memory=32MiB
 
     service map: 3 services, 2 edges
@@ -104,6 +105,11 @@ fn a_memory_limit_kills_and_is_named() {
     trace <trace>: 2 calls in <time>
       front-1 GET /heap <time> <bar> 502
       └─ back-1 GET /heap <time> <bar> closed by callee
+
+    printed around front-1 -> back-1 GET /heap closed by callee
+     <time>  front-1 | front-1 GET /heap: failed with 502: back GET /heap: connection closed before message completed
+
+    services printed 1 line: see them with --logs
     "#);
 }
 

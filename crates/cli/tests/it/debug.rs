@@ -98,9 +98,10 @@ fn the_cause_and_how_to_see_it_again() {
       Confirmed: failed 13 of 13 times, without it 3 of 3 did not; a failure rate of 0.7 or less would have shown with 99 %
     Failing run: <some> (`faultscope runs show <some>`)
     Reproduce with `faultscope test faultscope.yaml --delta 'config back.env.BROKEN' --test hello`
-    Evidence: the first call that differs from run <run>.check-simplest (without config back.env.BROKEN):
+    Evidence: the first call that differs from run <some> (without config back.env.BROKEN):
       failing  front-1 -> back-1 GET /word: 503 {"error":"no words today","kind":"failed","operation":"GET /word","service":"back"}
       passing  front-1 -> back-1 GET /word: 200 {"by":"back-1","word":"world"}
+      then     test-1 -> front-1 GET /hello: 502 {"error":"back GET /word: 503 no words today","kind":"call","operation":"GET /hello","service":"front"}
     <some>, 14 confirmations, 4 start-up checks, <time>
     Elsewhere with `faultscope repro <folder>/.faultscope/campaigns/<campaign>/repro.tar.gz`
     "#);

@@ -118,7 +118,10 @@ tests:
     assert_eq!((&span["caller"], &span["error"]), (&"pay-1".into(), &"undeclared_host".into()));
     assert_eq!(span["parent"], run.spans_to("pay")[0]["id"], "it belongs to the request that was handled");
     let shown = tool.run(["runs", "show"]).expect(0).stdout;
-    let line = shown.lines().find(|line| line.contains("payments.example connection")).expect("a line");
+    let line = shown
+        .lines()
+        .find(|line| line.contains("payments.example (parent inferred) connection"))
+        .expect("a line");
     assert!(line.contains("not declared under `external`"), "{line}");
 }
 

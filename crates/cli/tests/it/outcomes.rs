@@ -63,6 +63,8 @@ fn a_trial_that_cannot_be_judged() {
       back-1 exited with 3
       last lines of back-1:
         | the disk is on fire
+
+    services printed 1 line: see them with --logs
     ");
 }
 

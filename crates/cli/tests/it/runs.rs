@@ -109,6 +109,12 @@ fn lists_and_shows() {
     trace <trace>: 2 calls in <time>
       front-1 GET /hello <time> <bar> 502
       └─ back-1 GET /word <time> <bar> 503
+
+    printed around front-1 -> back-1 GET /word 503
+     <time>  back-1 | back-1 GET /word: failed with 503: no words today
+     <time>  front-1 | front-1 GET /hello: failed with 502: back GET /word: 503 no words today
+
+    services printed 2 lines: see them with --logs
     "#);
     let listed = tool.json(["runs", "ls"], 0);
     let first = listed[1]["runs"][0]["id"].as_str().unwrap().to_owned();

@@ -151,8 +151,8 @@ fn help_of_commands_has_examples() {
               Hide progress
 
           --good <FILE>
-              A deployment that works: an application file, a folder, or Compose files (repeat for
-              overrides). Every difference to `--bad` is a delta
+              A deployment that works: an application file, a folder, Compose files (repeat for
+              overrides), or manifests. Every difference to `--bad` is a delta
 
       -v, --verbose...
               Log more; repeat for even more

@@ -143,6 +143,11 @@ fn a_service_that_ends_during_a_test() {
 
     trace <trace>: 1 call in <time>
       front-1 GET /end <time> <bar> closed by callee
+
+    printed around test-1 -> front-1 GET /end closed by callee
+     <time>  front-1 | front-1 GET /end: crashed
+
+    services printed 1 line: see them with --logs
     ");
 }
 
@@ -170,6 +175,12 @@ fn a_service_that_answers_with_errors() {
     trace <trace>: 2 calls in <time>
       front-1 GET /hello <time> <bar> 502
       └─ back-1 GET /word <time> <bar> 503
+
+    printed around front-1 -> back-1 GET /word 503
+     <time>  back-1 | back-1 GET /word: failed with 503: no words today
+     <time>  front-1 | front-1 GET /hello: failed with 502: back GET /word: 503 no words today
+
+    services printed 2 lines: see them with --logs
     "#);
 }
 
