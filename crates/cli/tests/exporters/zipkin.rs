@@ -328,7 +328,7 @@ fn traces_are_read_from_zipkin() {
             // Beyond Zipkin's fields, and so not in its answer.
             let marked = span.as_object_mut().unwrap().remove("parentMissing");
             let orphan = span.get("parentId").is_some_and(|parent| !known.contains(&parent.to_string()));
-            assert_eq!(marked, orphan.then(|| json!(true)), "{span}");
+            assert_eq!(marked, orphan.then_some(json!(true)), "{span}");
         }
         assert_eq!(sorted(&ours), sorted(&theirs), "{id}");
     }
