@@ -1,6 +1,7 @@
 //! Traces: the list that a search finds, and one trace with everything that is known about it.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashSet};
 
 use faultscope_model::trace::{ReportedSpan, TraceQuery, TraceTree, has_failed, trace_start_us};
 use faultscope_store::interop::query::matches;
@@ -72,16 +73,37 @@ pub fn search_traces(archive: &Archive, query: &TraceQuery) -> Result<Vec<Vec<Re
     if query.service.is_none() && query.name.is_none() {
         return Ok(archive.spans().search(query, matches)?);
     }
-    // A service that reports nothing is known from its callers, so no index of reporters finds its traces.
-    let anyone = TraceQuery { service: None, name: None, limit: MOST_SEARCHED, ..query.clone() };
-    let mut found = archive.spans().search(&anyone, matches)?;
-    found.retain(|spans| matches(query, spans) || spans.iter().any(|span| is_called(query, span)));
+    let anyone = TraceQuery { service: None, name: None, ..query.clone() };
+    let is_wanted = |spans: &[ReportedSpan]| {
+        matches(&anyone, spans) && (matches(query, spans) || spans.iter().any(|span| is_called(query, span)))
+    };
+    let search = |candidates: &TraceQuery| archive.spans().search(candidates, |_, spans| is_wanted(spans));
+    let Some(service) = &query.service else {
+        // No index knows the other names of an operation, so the latest traces are looked through.
+        let mut found =
+            archive.spans().search(&TraceQuery { limit: MAX_SEARCHED, ..anyone.clone() }, matches)?;
+        found.retain(|spans| is_wanted(spans));
+        found.truncate(query.limit);
+        return Ok(found);
+    };
+    if !query.terms.is_empty() {
+        // A tag is rarer than a service.
+        return Ok(search(&anyone)?);
+    }
+    // Both indexes of services are asked: a service that reports nothing is known from its callers.
+    let any_span = TraceQuery { remote_service: None, least_us: None, most_us: None, ..anyone.clone() };
+    let mut found = search(&TraceQuery { service: Some(service.clone()), ..any_span.clone() })?;
+    let id_of = |spans: &[ReportedSpan]| spans.first().map(|span| span.trace);
+    let ids: HashSet<_> = found.iter().map(|spans| id_of(spans)).collect();
+    let called = search(&TraceQuery { remote_service: Some(service.clone()), ..any_span })?;
+    found.extend(called.into_iter().filter(|spans| !ids.contains(&id_of(spans))));
+    found.sort_by_key(|spans| Reverse(trace_start_us(spans)));
     found.truncate(query.limit);
     Ok(found)
 }
 
-/// Traces that are looked through for a service or an operation, the latest ones.
-const MOST_SEARCHED: usize = 10_000;
+/// Traces that are looked through for an operation, the latest ones: they are in memory at once.
+const MAX_SEARCHED: usize = 10_000;
 
 /// Whether a span is of the service that was asked for, as the one who calls or the one who is called, and of the
 /// operation: by its name, by method and path, or by the path alone.

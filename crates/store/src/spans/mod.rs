@@ -30,7 +30,7 @@ mod store;
 pub use crate::writer::{Ack, Refused};
 pub use catalogue::{SliceEntry, SpanRetention};
 pub use points::SeriesEntry;
-pub use reader::{Matching, SpanReader};
+pub use reader::SpanReader;
 pub use store::{SpanCounts, SpanStore, SpanStoreOptions};
 
 pub use crate::series_table::{SeriesFound, SeriesQuery};

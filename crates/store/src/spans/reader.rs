@@ -28,7 +28,7 @@ const MAX_OPEN: usize = 48;
 const MAX_LINKED: usize = 200_000;
 
 /// Whether a trace matches a query; Zipkin and Jaeger differ in this.
-pub type Matching = fn(&TraceQuery, &[ReportedSpan]) -> bool;
+pub(super) type Matching<'m> = &'m dyn Fn(&TraceQuery, &[ReportedSpan]) -> bool;
 
 /// Reads the committed spans of a folder, even while another process writes. Its functions block on
 /// the disk.
@@ -90,14 +90,14 @@ impl SpanReader {
         Ok(found)
     }
 
-    /// The traces that match a query, the latest first.
+    /// The traces that match a query, the latest first. The query finds the candidates, and `matching` decides.
     pub fn search(
         &self,
         query: &TraceQuery,
-        matching: Matching,
+        matching: impl Fn(&TraceQuery, &[ReportedSpan]) -> bool,
     ) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
         let snapshot = self.snapshot()?;
-        let mut found = search(&snapshot, self.strict, query, matching)?;
+        let mut found = search(&snapshot, self.strict, query, &matching)?;
         let seen = self.campaigns.traces(query.end_us)?;
         if seen.is_empty() {
             return Ok(found);

@@ -30,7 +30,7 @@ pub(super) fn search(
     snapshot: &Snapshot,
     strict: bool,
     query: &TraceQuery,
-    matching: Matching,
+    matching: Matching<'_>,
 ) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
     let scan = Scan {
         service: query.service.as_deref(),

@@ -128,6 +128,30 @@ async fn traces_are_listed_in_one_line_each() {
 }
 
 #[tokio::test]
+async fn a_rare_service_is_found_behind_many_traces_of_others() {
+    let shelf = Shelf::new();
+    let calls = ReportedSpan {
+        kind: Some(SpanKind::Client),
+        remote: Endpoint { service: Some("silent".into()), ..Endpoint::default() },
+        ..served(1, 1, None, "rare")
+    };
+    let others = (2..10_100).map(|trace| served(trace, 1, None, "other"));
+    let newest = |span: ReportedSpan| ReportedSpan { start_us: span.start_us.map(|at| at + 1000), ..span };
+    shelf.ingest([calls].into_iter().chain(others.map(newest)).collect(), Vec::new()).await;
+    let archive = shelf.archive();
+    let find = |query: TraceQuery| -> Vec<String> {
+        list_traces(&archive, &query).unwrap().traces.into_iter().map(|trace| trace.id).collect()
+    };
+    let of = |service: &str| TraceQuery { service: Some(service.into()), limit: 5, ..of_last_day() };
+    // One that reports, and one that only others report about.
+    for service in ["rare", "silent"] {
+        assert_eq!(find(of(service)), ["0000000000000001"], "{service}");
+    }
+    assert_eq!(find(of("other")).len(), 5);
+    assert_eq!(find(TraceQuery { name: Some("nothing".into()), ..of("rare") }), [] as [String; 0]);
+}
+
+#[tokio::test]
 async fn a_trace_is_drawn_with_its_clocks_corrected() {
     let shelf = Shelf::new();
     shelf.ingest(reported(), Vec::new()).await;
