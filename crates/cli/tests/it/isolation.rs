@@ -32,6 +32,19 @@ fn by_ports() {
 }
 
 #[test]
+fn kept_services_find_others_by_ports() {
+    let told = |service: &str| format!("\"{service}\", \"--port\", \"${{port}}\"]");
+    let fixture = cells().replace("\"front\"]", &told("front")).replace("\"back\"]", &told("back"));
+    // `front` runs on while `back` is made anew behind it.
+    let fixture = fixture.replace("ports: [8080]", "ports: [8080]\n    reset: keep");
+    let tool = tool_with(&fixture);
+    let runs = tool.json(["test", "--isolation", "ports", "--repeat", "3"], 0);
+    let kept: Vec<_> = runs["runs"].as_array().unwrap().iter().map(|run| &run["cost"]["kept"]).collect();
+    assert_eq!(kept, [0, 1, 1]);
+    assert_eq!(tool.last_run().calls().len(), 2);
+}
+
+#[test]
 fn services_and_tests_get_the_limit_of_open_files_that_the_user_had() {
     let fixture = python().application(
         r#"name: files

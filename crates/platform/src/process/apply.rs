@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use faultscope_model::plan::{InstancePlan, Plan};
+use faultscope_model::plan::{InstancePlan, Plan, Reset};
 use faultscope_model::wiring::{Caller, Endpoint, ListenerSpec};
 use faultscope_model::{InstanceId, NodeId, ServiceName};
 use tokio::sync::Semaphore;
@@ -214,14 +214,28 @@ impl Slot {
         stage: &Stage,
         plan: &Plan,
     ) -> io::Result<Result<Vec<ReservedListener>, PlatformError>> {
-        let mut listeners = Vec::new();
-        let mut ports = Vec::new();
+        let (mut listeners, mut ports, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        let mut open = stage.listeners_of_lives();
+        let may_stay = |caller: &InstanceId| {
+            plan.instances.iter().any(|instance| instance.id == *caller && instance.reset == Reset::Keep)
+        };
         for spec in plan.listeners(true) {
-            let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let is_same = |(of, _): &(ListenerSpec, _)| {
+                (&of.caller, &of.callee, of.port) == (&spec.caller, &spec.callee, spec.port)
+            };
+            let socket = match open.iter().position(is_same) {
+                // The same socket, so that the port stays.
+                Some(at) => open.swap_remove(at).1,
+                None => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?,
+            };
             socket.set_nonblocking(true)?;
+            if spec.caller.as_ref().is_some_and(may_stay) {
+                held.push((spec.clone(), socket.try_clone()?));
+            }
             ports.push((spec.clone(), socket.local_addr()?.port()));
             listeners.push(ReservedListener { spec, socket });
         }
+        stage.hold_listeners(held);
         let layout = match Layout::new(plan, &ports, stage.layout().as_deref()) {
             Ok(layout) => layout,
             Err(reason) => return Ok(Err(bad_plan("assign ports", reason))),

@@ -7,7 +7,8 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use faultscope_model::plan::Plan;
+use faultscope_model::plan::{Plan, Reset};
+use faultscope_model::wiring::ListenerSpec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::NAME;
@@ -53,7 +54,12 @@ fn needed_for(plan: &Plan, isolated: bool) -> u64 {
         // The test finds each port on `localhost`, too, for both versions of IP.
         plan.listeners(false).len() + 2 * plan.localhost().len()
     } else {
-        plan.listeners(true).len()
+        let may_stay = |spec: &ListenerSpec| {
+            plan.instances.iter().any(|i| Some(&i.id) == spec.caller.as_ref() && i.reset == Reset::Keep)
+        };
+        let all = plan.listeners(true);
+        // Those of instances that may be kept are held for the next trial, too.
+        all.len() + all.iter().filter(|spec| may_stay(spec)).count()
     };
     listeners as u64 + PER_INSTANCE * plan.instances.len() as u64 + RESERVE
 }

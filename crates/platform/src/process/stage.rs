@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream as StdStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_model::InstanceId;
+use faultscope_model::wiring::ListenerSpec;
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::addresses::Addresses;
@@ -29,6 +30,9 @@ pub(crate) struct Stage {
     sockets: Mutex<HashMap<String, SpareSockets>>,
     /// The assigned ports, where there are no networks.
     layout: Mutex<Option<Arc<Layout>>>,
+    /// Where there are no networks: the listeners of instances that the next plan may keep. Such an instance has their
+    /// ports in its environment, so that they must stay as long as it does.
+    listeners: Mutex<Vec<(ListenerSpec, TcpListener)>>,
 }
 
 /// Unconnected sockets of a place.
@@ -55,6 +59,7 @@ impl Stage {
             lives: Mutex::default(),
             sockets: Mutex::default(),
             layout: Mutex::default(),
+            listeners: Mutex::default(),
         }
     }
 
@@ -81,6 +86,19 @@ impl Stage {
     /// Sets the ports of a plan.
     pub(crate) fn set_layout(&self, layout: Layout) {
         *lock(&self.layout) = Some(Arc::new(layout));
+    }
+
+    /// The listeners of instances that still run, by what they are for.
+    pub(crate) fn listeners_of_lives(&self) -> Vec<(ListenerSpec, TcpListener)> {
+        let mut listeners = std::mem::take(&mut *lock(&self.listeners));
+        let lives = self.lives();
+        listeners.retain(|(spec, _)| spec.caller.as_ref().is_some_and(|caller| lives.contains_key(caller)));
+        listeners
+    }
+
+    /// Holds the listeners of instances that the next plan may keep.
+    pub(crate) fn hold_listeners(&self, listeners: Vec<(ListenerSpec, TcpListener)>) {
+        *lock(&self.listeners) = listeners;
     }
 
     /// Connects to a port of an instance.

@@ -7,5 +7,6 @@ mod loopback;
 mod memory;
 mod mounts;
 mod netns;
+mod ports;
 mod support;
 mod timing;
