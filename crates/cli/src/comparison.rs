@@ -63,7 +63,7 @@ impl Comparison {
         for note in compared.notes {
             printer.warn(note);
         }
-        Ok(Project { application: compared.application, root })
+        Ok(Project { application: compared.application, root, files: Vec::new() })
     }
 }
 
@@ -87,7 +87,7 @@ fn side(paths: &[PathBuf], printer: &Printer) -> Result<Project, CommandError> {
     let folder = files[0].parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let root = std::fs::canonicalize(folder)
         .map_err(|e| CommandError::new(Exit::Spec, format!("cannot open {}", folder.display())).because(e))?;
-    Ok(Project { application, root })
+    Ok(Project { application, root, files: Vec::new() })
 }
 
 /// Whether a file is Compose, a manifest or a Procfile rather than an application file: by its name, or because it has
@@ -140,9 +140,10 @@ fn share_a_root(good: &mut Project, bad: &mut Project, named: &[PathBuf]) -> Res
             move_service(service, &prefix);
         }
         project.application.tests = prefixed_tests(project, &common)?;
-        if let Some(setup) = &mut project.application.setup {
+        let Application { setup, bundle, .. } = &mut project.application;
+        for command in [setup.as_mut(), bundle.restore.as_mut()].into_iter().flatten() {
             let script = ["sh", "-c", "cd \"$0\" && exec \"$@\"", prefix.as_str()].map(str::to_owned);
-            setup.splice(0..0, script);
+            command.splice(0..0, script);
         }
     }
     for (name, service) in &mut good.application.services {

@@ -31,6 +31,8 @@ const MAX_PROGRAM: u64 = 1 << 20;
 pub(crate) struct Project {
     pub(crate) application: Application,
     pub(crate) root: PathBuf,
+    /// The application file and those it extends, in this order; none for a comparison.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 impl Project {
@@ -56,9 +58,11 @@ impl Project {
             error.because(e)
         })?;
         let name = file.to_string_lossy().into_owned();
+        let files = std::cell::RefCell::new(vec![file.clone()]);
         let load = |base: &str, path: &str| {
             let next = Path::new(base).parent().unwrap_or(Path::new("")).join(path);
             let text = std::fs::read_to_string(&next).map_err(|e| e.to_string())?;
+            files.borrow_mut().push(next.clone());
             Ok((text, next.to_string_lossy().into_owned()))
         };
         let application = Application::read(&text, &name, &load)?;
@@ -69,7 +73,7 @@ impl Project {
                 .because(e)
                 .hint("`directory` names the folder of the services, relative to the application file")
         })?;
-        Ok(Self { application, root })
+        Ok(Self { application, root, files: files.into_inner() })
     }
 
     /// Replaces tests that list their cases by one test for each case.
@@ -214,6 +218,19 @@ pub(crate) fn state_folder(path: &Path) -> PathBuf {
         return own;
     }
     Project::read(&file).map_or(own, |project| project.root.join(".faultscope"))
+}
+
+/// Files of a folder that are tried as application files, in the order of their names.
+const MAX_CASES: usize = 50;
+
+/// Where the campaigns of a folder are that only has files which extend one elsewhere, such as `cases/`.
+fn state_of_cases(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let is_yaml = |path: &PathBuf| path.extension().is_some_and(|end| end == "yaml" || end == "yml");
+    let mut files: Vec<PathBuf> = entries.filter(is_yaml).take(MAX_CASES).collect();
+    files.sort();
+    let mut states = files.iter().filter_map(|file| Some(Project::read(file).ok()?.root.join(".faultscope")));
+    states.find(|state| state.is_dir())
 }
 
 /// The secrets that the application file declares, if there is one; otherwise the built-in ones.

@@ -9,6 +9,7 @@ pub mod debug;
 mod drive;
 mod driver;
 mod error;
+mod host_command;
 mod html;
 pub mod resilience;
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub(crate) fn all(text: &str, known: &[(String, String)]) -> String {
             mask(r" *\b\d+(?:\.\d+)?(?:us|ms|s)\b", " <time>"),
             mask(r" *\b\d+m\d\ds\b", " <time>"),
             mask(r"127\.0\.0\.1:\d+", "127.0.0.1:<port>"),
+            // How well an archive is packed depends on the ids in it.
+            mask(r"\(\d+(?:\.\d+)?(?:[KM]i)?B, (\d+) files\)", "(<size>, $1 files)"),
         ]
     });
     let mut text = paths(text, known);

@@ -1,7 +1,6 @@
 //! `faultscope debug`
 
 use faultscope_model::CampaignKind;
-use std::path::PathBuf;
 
 use faultscope_engine::debug::{self, DebugOptions, DebugReport, Flaky, FoundCause, Strategy, Verdict};
 use faultscope_engine::views::{CauseTarget, reproduce_cause};
@@ -20,6 +19,7 @@ use crate::shell::{self, FolderOption, quote};
 
 pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let mut project = Project::open(&args.target, printer)?;
+    super::bundles::check(&project)?;
     project.find_cases(printer).await?;
     if args.all && args.strategy != StrategyArg::Bayes {
         return Err(CommandError::usage("only the strategy `bayes` looks for all causes")
@@ -67,13 +67,13 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
         super::test::choose(&project, &[])?;
     }
     super::report::write_all(&project.root.join(".faultscope"), &report.campaign, &args.reports, printer)?;
-    let bundles = bundles(&project, &args, &report, printer)?;
+    let bundles = super::bundles::write(&project, &args, &report, printer)?;
     if printer.json {
         printer.result(&report)?;
     } else {
         show(&report, &args, &shell::at(&project.root), printer);
         for bundle in bundles {
-            printer.line(format!("Elsewhere with `faultscope repro {}`", bundle.display()));
+            printer.line(bundle);
         }
     }
     Ok(match report.verdict {
@@ -111,40 +111,6 @@ fn chosen(args: &DebugArgs) -> DebugOptions {
         most_time,
         most_trials,
     }
-}
-
-/// Writes the reproduction bundles. Failing to write one that was not requested is only a warning.
-fn bundles(
-    project: &Project,
-    args: &DebugArgs,
-    report: &DebugReport,
-    printer: &Printer,
-) -> Result<Vec<PathBuf>, CommandError> {
-    let rate = report.calibration.map_or(1.0, |known| known.rate);
-    let how = (rate, args.only, args.seed);
-    let written = super::repro::write_bundles(project, &args.target, report, how, args.bundle.as_deref());
-    let bundles = match written {
-        Err(error) if args.bundle.is_none() => {
-            printer.warn(format!("no reproduction bundle: {}", error.causes.join(": ")));
-            return Ok(Vec::new());
-        }
-        other => other?,
-    };
-    let secrets = debug::bundle::secrets(&project.application);
-    if !bundles.is_empty() && !secrets.is_empty() {
-        printer.warn(format!("the bundle holds values that look like secrets: {}", secrets.join(", ")));
-    }
-    if let Some((_, left_out)) = bundles.first().filter(|(_, left_out)| !left_out.is_empty()) {
-        let shown: Vec<_> = left_out.iter().take(5).map(|path| path.display().to_string()).collect();
-        let more = left_out.len().saturating_sub(shown.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        printer.warn(format!(
-            "not in the bundle, as they are large or look secret: {}{more}; what a command, a setting or an \
-             `input` of the application names is taken along",
-            shown.join(", ")
-        ));
-    }
-    Ok(bundles.into_iter().map(|(file, _)| file).collect())
 }
 
 fn show(report: &DebugReport, args: &DebugArgs, at: &FolderOption, printer: &Printer) {

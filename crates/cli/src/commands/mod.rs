@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod beside;
+mod bundles;
 pub(crate) mod capture;
 pub(crate) mod cell;
 pub(crate) mod check;

@@ -1,16 +1,14 @@
-//! `faultscope repro`: reproduces the failure of a bundle; and the bundles that `debug` writes.
+//! `faultscope repro`: reproduces the failure of a bundle.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use faultscope_engine::debug::bundle::{self, BundleError, Compared, Contents, Manifest, Reduced};
-use faultscope_engine::debug::{DebugReport, FoundCause, nearest_passing};
+use faultscope_engine::debug::bundle::{self, BundleError, Manifest, RestoreError};
 use faultscope_engine::testing::run_trial;
-use faultscope_engine::{EngineError, Session, Tests, TrialRequest, stored};
+use faultscope_engine::{EngineError, Session, Tests, TrialRequest};
 use faultscope_model::application::test_named;
 use faultscope_model::{CampaignKind, Circumstance, Outcome, Run, Treatment};
-use faultscope_store::Store;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +28,13 @@ pub(crate) struct ReproArgs {
     /// Unpack it here and keep it; by default a temporary folder that is removed.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) into: Option<PathBuf>,
+    /// Run the bundle's command that restores what it leaves out, such as `npm ci`. It runs outside of any slot,
+    /// with your rights and the network: look at it first.
+    #[arg(long, conflicts_with = "skip_restore")]
+    pub(crate) restore: bool,
+    /// Do not run that command: what it restores is there already, or is not needed.
+    #[arg(long)]
+    pub(crate) skip_restore: bool,
     /// How often to try the failing circumstance; by default once, or more for a flaky failure.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) tries: Option<u32>,
@@ -69,12 +74,16 @@ pub(crate) async fn run(args: ReproArgs, global: &Global, printer: &Printer) -> 
     };
     let (manifest, file) = bundle::unpack(&args.bundle, &folder).map_err(|e| refused(&args.bundle, e))?;
     let mut project = unpacked(&manifest, &file, printer)?;
+    stays_inside(&project, &folder, &args.bundle)?;
+    let stop = interrupted();
+    if !restore(&args, &project, printer, &stop).await? {
+        return Ok(Exit::Interrupted);
+    }
     project.find_cases(printer).await?;
     printer.talk(format!("{}: {}", manifest.application, manifest.signature));
     let target = Target::for_file(file, args.platform, args.isolation);
     let opening = Opening::new(CampaignKind::Repro, &target, args.seed.unwrap_or(manifest.seed));
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
-    let stop = interrupted();
     let tries = args.tries.unwrap_or_else(|| tries(manifest.rate));
     let work = async |session: &_| try_both(session, &project, &manifest, tries, &stop).await;
     let Some((failing, passing)) = campaign.run(work, |_| "tried".into()).await? else {
@@ -108,6 +117,53 @@ fn unpacked(manifest: &Manifest, file: &Path, printer: &Printer) -> Result<Proje
     project.application.simplest = compared.passing.clone();
     project.application.failing = compared.failing.clone();
     Ok(project)
+}
+
+/// Refuses a bundle whose application file leads out of the unpacked folder: what runs must be what came with it.
+fn stays_inside(project: &Project, folder: &Path, bundle: &Path) -> Result<(), CommandError> {
+    let folder = std::fs::canonicalize(folder)
+        .map_err(|e| CommandError::new(Exit::Environment, "the unpacked bundle is gone").because(e))?;
+    if project.root.starts_with(folder) {
+        return Ok(());
+    }
+    let problem = format!("its `directory` leads out of it, to {}", project.root.display());
+    Err(refused(bundle, BundleError::Refused(problem)))
+}
+
+/// Runs the command that restores what the bundle leaves out, if the user allows it; false if it was interrupted.
+async fn restore(
+    args: &ReproArgs,
+    project: &Project,
+    printer: &Printer,
+    stop: &CancellationToken,
+) -> Result<bool, CommandError> {
+    let Some(words) = project.application.bundle.restore.as_deref().filter(|_| !args.skip_restore) else {
+        return Ok(true);
+    };
+    let command = bundle::shown_command(words);
+    if !args.restore {
+        // Services run in slots. This command does not, so nobody else's file may start it by itself.
+        return Err(CommandError::usage(format!("the bundle wants to run `{command}` on this machine first"))
+            .hint(
+                "it restores what the bundle leaves out, outside of any slot, with your rights and the network; \
+                 look at the bundle with `--into FOLDER`, then say `--restore`, or `--skip-restore` to go on without",
+            ));
+    }
+    printer.talk(format!("restoring with `{command}`"));
+    let ended = tokio::select! {
+        ended = bundle::restore(words, &project.root) => ended,
+        () = stop.cancelled() => return Ok(false),
+    };
+    ended.map(|()| true).map_err(|error| {
+        let lines = match &error {
+            RestoreError::Failed { last_lines, .. } => last_lines.clone(),
+            _ => Vec::new(),
+        };
+        let failed = CommandError::new(Exit::Environment, "what the bundle leaves out cannot be restored");
+        CommandError { lines, ..failed.because(error) }.hint(
+            "repair it by hand: `--into FOLDER` keeps what was unpacked, and its README.md says how to go on",
+        )
+    })
 }
 
 /// Tries the failing circumstance until it fails, then the passing one; none if it was interrupted.
@@ -200,93 +256,6 @@ fn refused(file: &Path, error: BundleError) -> CommandError {
         .hint("`faultscope debug --bundle FILE` writes one")
 }
 
-/// Writes a bundle for each cause; returns the files, each with what was left out of it.
-pub(crate) fn write_bundles(
-    project: &Project,
-    target: &Target,
-    report: &DebugReport,
-    (rate, only, seed): (f64, bool, u64),
-    out: Option<&Path>,
-) -> Result<Vec<(PathBuf, Vec<PathBuf>)>, CommandError> {
-    let Some(signature) = &report.signature else { return Ok(Vec::new()) };
-    let stored = Store::open(project.root.join(".faultscope"))?.find_campaign(&report.campaign)?;
-    let runs = stored::runs(&stored.reader()?)?;
-    let file = match target.file.is_dir() {
-        true => target.file.join(crate::project::FILE_NAME),
-        false => target.file.to_path_buf(),
-    };
-    let mut files = Vec::new();
-    for (cause, number) in report.causes.iter().zip(1..) {
-        let Some((failing, passing)) = both_ends(cause, &runs) else { continue };
-        let failing = &failing.circumstance;
-        let passing = passing.map_or(&project.application.simplest, |run| &run.circumstance);
-        let compared = compared(project, target, failing, passing)?;
-        let reduced = compared.is_none().then_some(Reduced { file: &file, failing, passing });
-        let manifest = Manifest {
-            format: Manifest::format(compared.is_some(), signature),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            application: report.application.clone(),
-            campaign: report.campaign.clone(),
-            signature: signature.clone(),
-            rate,
-            seed,
-            deltas: cause.deltas.iter().map(|delta| delta.name.clone()).collect(),
-            only,
-            compared,
-        };
-        let contents = Contents { root: &project.root, application: &project.application, reduced };
-        let default = || stored.folder().join("repro.tar.gz");
-        let to = numbered(&out.map_or_else(default, Path::to_owned), number);
-        let written = bundle::write(&to, &manifest, &contents).map_err(|e| {
-            CommandError::new(Exit::Environment, format!("cannot write {}", to.display())).because(e)
-        })?;
-        files.push((to, written.left_out));
-    }
-    Ok(files)
-}
-
-/// The comparison part of a bundle; none if one file was debugged.
-fn compared(
-    project: &Project,
-    target: &Target,
-    failing: &Circumstance,
-    passing: &Circumstance,
-) -> Result<Option<Compared>, CommandError> {
-    if !target.comparison.is_asked_for() {
-        return Ok(None);
-    }
-    let inside = |path: &PathBuf| {
-        bundle::inside(&project.root, path)
-            .map_err(|e| CommandError::new(Exit::Environment, "the comparison cannot be bundled").because(e))
-    };
-    let all = |paths: &[PathBuf]| paths.iter().map(inside).collect::<Result<Vec<_>, _>>();
-    Ok(Some(Compared {
-        good: all(&target.comparison.good)?,
-        bad: all(&target.comparison.bad)?,
-        tests: target.comparison.tests_from.as_ref().map(inside).transpose()?,
-        failing: failing.clone(),
-        passing: passing.clone(),
-    }))
-}
-
-/// The run that showed a cause, and the passing run with the fewest different deltas.
-fn both_ends<'a>(cause: &FoundCause, runs: &'a [Run]) -> Option<(&'a Run, Option<&'a Run>)> {
-    let failing = runs.iter().find(|run| Some(&run.id) == cause.run.as_ref())?;
-    let all: Vec<&Run> = runs.iter().collect();
-    Some((failing, nearest_passing(failing, &all).first().copied()))
-}
-
-/// `a.tar.gz` for the first, `a-2.tar.gz` for the second.
-fn numbered(file: &Path, number: usize) -> PathBuf {
-    if number == 1 {
-        return file.to_owned();
-    }
-    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let (stem, ending) = name.split_once('.').map_or((name.as_str(), ""), |(stem, ending)| (stem, ending));
-    let dot = if ending.is_empty() { "" } else { "." };
-    file.with_file_name(format!("{stem}-{number}{dot}{ending}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,12 +264,5 @@ mod tests {
     fn rare_failures_are_tried_more_often() {
         assert_eq!([tries(1.0), tries(0.5), tries(0.3)], [1, 7, 13]);
         assert!(tries(0.0) < 500);
-    }
-
-    #[test]
-    fn further_bundles_have_numbers() {
-        assert_eq!(numbered(Path::new("a/b.tar.gz"), 1), Path::new("a/b.tar.gz"));
-        assert_eq!(numbered(Path::new("a/b.tar.gz"), 2), Path::new("a/b-2.tar.gz"));
-        assert_eq!(numbered(Path::new("b"), 3), Path::new("b-3"));
     }
 }

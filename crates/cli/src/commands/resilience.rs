@@ -137,7 +137,7 @@ fn of_command(command: &str) -> Result<Project, CommandError> {
     let application = Application::read_alone(&text.to_string(), "--command")?;
     let root = std::env::current_dir()
         .map_err(|e| CommandError::new(Exit::Environment, "this folder cannot be opened").because(e))?;
-    Ok(Project { application, root })
+    Ok(Project { application, root, files: Vec::new() })
 }
 
 /// The one test that `--reproduce` runs.

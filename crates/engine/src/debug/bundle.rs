@@ -2,29 +2,39 @@
 //! nearest passing one, that shows the failure on another machine.
 
 mod files;
+mod restore;
+mod rules;
 
 pub use files::inside;
+pub use restore::{RestoreError, restore};
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
+use faultscope_model::application::BundleOptions;
 use faultscope_model::outcome::Signature;
+use faultscope_model::units::ByteSize;
 use faultscope_model::{Application, Circumstance};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-use files::{Collected, MOST_BYTES, MOST_FILES, add, collect};
+use crate::views::quote;
+use files::{Collected, Collector, Files, MAX_BYTES, MAX_FILES, largest_folders};
+use rules::Rules;
 
 /// The latest form of bundles that this version writes and reads. The first knew no comparisons, the second no
-/// services that do not come up.
-const FORMAT: u32 = 3;
+/// services that do not come up, the third no commands that restore what was left out.
+const FORMAT: u32 = 4;
 /// The manifest in a bundle.
 const MANIFEST: &str = "bundle.json";
 /// The folder of the application in a bundle.
 const APPLICATION: &str = "application";
+/// The application files in a bundle, where one of them lies outside of the application's folder.
+const OUTER: &str = "files";
 /// The application file that is reduced; `simplest` is the nearest passing circumstance.
 const MINIMAL: &str = "minimal.yaml";
 
@@ -90,8 +100,8 @@ pub struct Contents<'a> {
 /// An application file and what is laid over it.
 #[derive(Debug, Clone)]
 pub struct Reduced<'a> {
-    /// The application file, below the folder of the application.
-    pub file: &'a Path,
+    /// The application file and those it extends, in this order.
+    pub files: &'a [PathBuf],
     /// The minimal failing circumstance.
     pub failing: &'a Circumstance,
     /// The nearest passing one.
@@ -104,6 +114,14 @@ pub enum BundleError {
     /// The application cannot be put into one.
     #[error("the application does not fit into a bundle: {0}")]
     Unfit(String),
+    /// `bundle.exclude` has a pattern that is none.
+    #[error("`bundle.exclude`: `{pattern}` is not a pattern: {problem}")]
+    Pattern {
+        /// As it is written in the application file.
+        pattern: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// It is no bundle, or one that must not be trusted.
     #[error("not a bundle: {0}")]
     Refused(String),
@@ -136,69 +154,184 @@ pub fn secrets(application: &Application) -> Vec<String> {
         .collect()
 }
 
+/// Checks what an application file says about bundles, so that a mistake is known before a campaign and not after it.
+pub fn check(application: &Application) -> Result<(), BundleError> {
+    Rules::read(Path::new("."), &application.bundle).map(drop)
+}
+
 /// A bundle that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// How many files are in it.
+    /// Number of files in it.
     pub files: usize,
-    /// Files of the application's folder that are not: too large, or secret by their names.
+    /// Size of the archive.
+    pub packed_bytes: u64,
+    /// Size of its files.
+    pub bytes: u64,
+    /// Files of the application's folder that are not in it: too large, or secret by their names.
     pub left_out: Vec<PathBuf>,
+    /// Files and folders that are not in it because a `.gitignore` lists them.
+    pub ignored: Vec<PathBuf>,
+    /// Folders of services and tests that are not in it because they lie outside of the application's folder.
+    pub outside: Vec<String>,
+    /// The largest folders of the application with their sizes, where it is not small.
+    pub largest: Vec<(PathBuf, u64)>,
 }
 
 /// Writes a bundle.
 pub fn write(out: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Result<Written, BundleError> {
     let root = fs::canonicalize(contents.root).map_err(io_error("open", contents.root))?;
-    let Collected { mut files, left_out } = collect(&root, contents.application)?;
+    let collector = Collector::new(&root, contents.application)?;
+    let Collected { mut files, left_out, ignored, outside, largest } =
+        collector.collect(contents.application)?;
     for path in manifest.compared.iter().flat_map(Compared::paths) {
-        add(&root, path, &mut files)?;
+        collector.add(path, &mut files)?;
     }
-    let minimal = match &contents.reduced {
-        None => None,
-        Some(reduced) => {
-            let file = inside(&root, reduced.file)?;
-            add(&root, &file, &mut files)?;
-            Some(minimal(&file, manifest, reduced)?)
-        }
-    };
-    if files.len() > MOST_FILES || files.values().sum::<u64>() > MOST_BYTES {
-        return Err(BundleError::Unfit(format!("more than {} MiB or {MOST_FILES} files", MOST_BYTES >> 20)));
+    let described =
+        contents.reduced.as_ref().map(|reduced| describe(&root, manifest, reduced)).transpose()?;
+    let Described { mut texts, extended } = described.unwrap_or_default();
+    // Application files are in it once, and also if they are excluded.
+    files.retain(|name, _| !texts.contains_key(&Path::new(APPLICATION).join(name)));
+    if extended.is_some() && files.contains_key(Path::new(MINIMAL)) {
+        let problem =
+            format!("it has a file `{MINIMAL}` of its own, which is the name of the reduced file; rename it");
+        return Err(BundleError::Unfit(problem));
+    }
+    let json = serde_json::to_vec_pretty(manifest).map_err(|e| BundleError::Unfit(e.to_string()))?;
+    texts.insert(MANIFEST.into(), json);
+    let restore = contents.application.bundle.restore.as_deref();
+    texts.insert("README.md".into(), readme(manifest, restore).into_bytes());
+    let bytes = files.values().sum::<u64>() + texts.values().map(|text| text.len() as u64).sum::<u64>();
+    let n_files = files.len() + texts.len();
+    if n_files > MAX_FILES || bytes > MAX_BYTES {
+        return Err(too_large(&files));
     }
     if let Some(parent) = out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent).map_err(io_error("create", parent))?;
     }
     let partial = out.with_extension("partial");
-    let written = (|| -> Result<(), BundleError> {
-        let target = File::create(&partial).map_err(io_error("write", &partial))?;
-        let mut archive = tar::Builder::new(GzEncoder::new(target, Compression::default()));
-        let add = |archive: &mut tar::Builder<_>, name: &Path, data: &[u8], mode: u32| {
-            let mut header = tar::Header::new_gnu();
-            header.set_size(data.len() as u64);
-            header.set_mode(mode);
-            header.set_entry_type(tar::EntryType::Regular);
-            // No owner and no time: the same failure makes the same bundle.
-            archive.append_data(&mut header, name, data).map_err(io_error("write", &partial))
-        };
-        let text = serde_json::to_vec_pretty(manifest).map_err(|e| BundleError::Unfit(e.to_string()))?;
-        add(&mut archive, Path::new(MANIFEST), &text, 0o644)?;
-        add(&mut archive, Path::new("README.md"), readme(manifest).as_bytes(), 0o644)?;
-        if let Some(minimal) = &minimal {
-            add(&mut archive, &Path::new(APPLICATION).join(MINIMAL), minimal.as_bytes(), 0o644)?;
+    let packed = pack(&partial, &root, &texts, &files);
+    let packed_bytes = match packed {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let _ = fs::remove_file(&partial);
+            return Err(error);
         }
-        for name in files.keys() {
-            let path = root.join(name);
-            let data = fs::read(&path).map_err(io_error("read", &path))?;
-            let mode = if is_executable(&path) { 0o755 } else { 0o644 };
-            add(&mut archive, &Path::new(APPLICATION).join(name), &data, mode)?;
-        }
-        let packed = archive.into_inner().map_err(io_error("write", &partial))?;
-        packed.finish().and_then(|mut file| file.flush()).map_err(io_error("write", &partial))
-    })();
-    if let Err(error) = written {
-        let _ = fs::remove_file(&partial);
-        return Err(error);
-    }
+    };
     fs::rename(&partial, out).map_err(io_error("write", out))?;
-    Ok(Written { files: files.len() + 2 + usize::from(minimal.is_some()), left_out })
+    Ok(Written { files: n_files, packed_bytes, bytes, left_out, ignored, outside, largest })
+}
+
+fn too_large(files: &Files) -> BundleError {
+    let largest = largest_folders(files);
+    let shown: Vec<_> =
+        largest.iter().map(|(folder, size)| format!("{} ({})", folder.display(), ByteSize(*size))).collect();
+    let most = if shown.is_empty() { String::new() } else { format!(", most of it in {}", shown.join(", ")) };
+    BundleError::Unfit(format!(
+        "more than {} or {MAX_FILES} files{most}; leave folders out with `bundle: {{ exclude: [FOLDER] }}`",
+        ByteSize(MAX_BYTES)
+    ))
+}
+
+/// Writes an archive; returns its size. The manifest comes first, since a bundle is known by it.
+fn pack(
+    to: &Path,
+    root: &Path,
+    texts: &BTreeMap<PathBuf, Vec<u8>>,
+    files: &Files,
+) -> Result<u64, BundleError> {
+    let target = File::create(to).map_err(io_error("write", to))?;
+    let mut archive = tar::Builder::new(GzEncoder::new(target, Compression::default()));
+    let add = |archive: &mut tar::Builder<_>, name: &Path, data: &[u8], mode: u32| {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(data.len() as u64);
+        header.set_mode(mode);
+        header.set_entry_type(tar::EntryType::Regular);
+        // No owner and no time: the same failure makes the same bundle.
+        archive.append_data(&mut header, name, data).map_err(io_error("write", to))
+    };
+    let is_manifest = |name: &Path| name == Path::new(MANIFEST);
+    let manifest = texts.iter().filter(|(name, _)| is_manifest(name));
+    for (name, data) in manifest.chain(texts.iter().filter(|(name, _)| !is_manifest(name))) {
+        add(&mut archive, name, data, 0o644)?;
+    }
+    for name in files.keys() {
+        let path = root.join(name);
+        let data = fs::read(&path).map_err(io_error("read", &path))?;
+        let mode = if is_executable(&path) { 0o755 } else { 0o644 };
+        add(&mut archive, &Path::new(APPLICATION).join(name), &data, mode)?;
+    }
+    let packed = archive.into_inner().map_err(io_error("write", to))?;
+    let mut file = packed.finish().map_err(io_error("write", to))?;
+    file.flush().map_err(io_error("write", to))?;
+    file.metadata().map(|meta| meta.len()).map_err(io_error("write", to))
+}
+
+/// The application files of a bundle by their names in it, among them the reduced one.
+#[derive(Debug, Default)]
+struct Described {
+    texts: BTreeMap<PathBuf, Vec<u8>>,
+    /// What the reduced file extends.
+    extended: Option<PathBuf>,
+}
+
+/// Places the application files in a bundle and lays the reduced one over them. Files that all lie in the
+/// application's folder stay where they are in it. Otherwise they go into a folder of their own, where they lie to
+/// one another as they did, and the reduced file says where the application is.
+fn describe(root: &Path, manifest: &Manifest, reduced: &Reduced<'_>) -> Result<Described, BundleError> {
+    let canonical = |file: &PathBuf| fs::canonicalize(file).map_err(io_error("open", file));
+    let files = reduced.files.iter().map(canonical).collect::<Result<Vec<_>, _>>()?;
+    let are_inside = files.iter().all(|file| file.starts_with(root));
+    let (from, folder) =
+        if are_inside { (root.to_owned(), APPLICATION) } else { (common_folder(&files), OUTER) };
+    let mut texts = BTreeMap::new();
+    let mut first = None;
+    for file in &files {
+        let Ok(below) = file.strip_prefix(&from) else { continue };
+        let text = fs::read(file).map_err(io_error("read", file))?;
+        first.get_or_insert_with(|| {
+            if are_inside { below.to_owned() } else { Path::new("..").join(folder).join(below) }
+        });
+        texts.insert(Path::new(folder).join(below), text);
+    }
+    let extended = first.ok_or_else(|| BundleError::Unfit("it has no application file".into()))?;
+    let text = minimal(&extended, manifest, reduced)?;
+    let name = Path::new(APPLICATION).join(MINIMAL);
+    // Read as it will be read elsewhere: a file that extends one by an absolute path, say, works only here.
+    let load = |base: &str, path: &str| {
+        let next = plain_path(&Path::new(base).parent().unwrap_or(Path::new("")).join(path));
+        let text = next.as_ref().and_then(|next| texts.get(next));
+        let text = text.ok_or("it would not be in the bundle")?;
+        let text = String::from_utf8(text.clone()).map_err(|e| e.to_string())?;
+        Ok((text, next.unwrap_or_default().to_string_lossy().into_owned()))
+    };
+    Application::read(&text, &name.to_string_lossy(), &load)
+        .map_err(|e| BundleError::Unfit(format!("the reduced file could not be read elsewhere: {e}")))?;
+    texts.insert(name, text.into_bytes());
+    Ok(Described { texts, extended: Some(extended) })
+}
+
+/// The innermost folder that all files lie in.
+fn common_folder(files: &[PathBuf]) -> PathBuf {
+    let folders = files.iter().filter_map(|file| file.parent().map(Path::to_owned));
+    let shared = |one: PathBuf, other: PathBuf| {
+        one.components().zip(other.components()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
+    };
+    folders.reduce(shared).unwrap_or_default()
+}
+
+/// A path without `.` and `..`; none if it leads out.
+fn plain_path(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(part) => plain.push(part),
+            Component::CurDir => {}
+            Component::ParentDir if plain.pop() => {}
+            _ => return None,
+        }
+    }
+    Some(plain)
 }
 
 /// The application file laid over the original: only what matters differs between its two circumstances.
@@ -213,7 +346,7 @@ fn minimal(extended: &Path, manifest: &Manifest, reduced: &Reduced<'_>) -> Resul
         None => String::new(),
     };
     Ok(format!(
-        "# Reduced by Faultscope {}: `simplest` passes, `failing` fails with\n# {}\nextends: {}\n{test}constraints: []\nsimplest: {}\nfailing: {}\n",
+        "# Reduced by Faultscope {}: `simplest` passes, `failing` fails with\n# {}\nextends: {}\ndirectory: .\n{test}constraints: []\nsimplest: {}\nfailing: {}\n",
         manifest.version,
         manifest.signature.to_string().replace(['\n', '\r'], " "),
         json(&extended.into()).map_err(unfit)?,
@@ -222,7 +355,7 @@ fn minimal(extended: &Path, manifest: &Manifest, reduced: &Reduced<'_>) -> Resul
     ))
 }
 
-fn readme(manifest: &Manifest) -> String {
+fn readme(manifest: &Manifest, restore: Option<&[String]>) -> String {
     let by_hand = match &manifest.compared {
         None => format!("faultscope test application/{MINIMAL} --failing"),
         Some(compared) => {
@@ -235,8 +368,14 @@ fn readme(manifest: &Manifest) -> String {
             format!("faultscope test{sides}{tests}{deltas}")
         }
     };
+    let restored = restore.map_or_else(String::new, |words| {
+        format!(
+            "What can be fetched or built again is not in the bundle. `faultscope repro --restore` runs this in its folder `{APPLICATION}` first:\n\n    {}\n\n",
+            shown_command(words)
+        )
+    });
     format!(
-        "# A failure of {}, reduced\n\n    {}\n\nIt needs exactly: {}\n\nRun `faultscope repro` on the bundle: it runs the failing and the nearest passing circumstance and says whether the failure is there (exit code 1) or not (0). By hand:\n\n    tar xzf BUNDLE && {by_hand}\n\nWritten by Faultscope {} from campaign {}, seed {}.\n",
+        "# A failure of {}, reduced\n\n    {}\n\nIt needs exactly: {}\n\nRun `faultscope repro` on the bundle: it runs the failing and the nearest passing circumstance and says whether the failure is there (exit code 1) or not (0). {restored}By hand:\n\n    tar xzf BUNDLE && {by_hand}\n\nWritten by Faultscope {} from campaign {}, seed {}.\n",
         manifest.application,
         manifest.signature.to_string().replace('\n', "\n    "),
         manifest.deltas.join(", "),
@@ -244,6 +383,11 @@ fn readme(manifest: &Manifest) -> String {
         manifest.campaign,
         manifest.seed
     )
+}
+
+/// A command in one line, for people.
+pub fn shown_command(words: &[String]) -> String {
+    words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ").replace(['\n', '\r'], " ")
 }
 
 #[cfg(unix)]
@@ -257,14 +401,14 @@ fn is_executable(path: &Path) -> bool {
 pub fn unpack(bundle: &Path, into: &Path) -> Result<(Manifest, PathBuf), BundleError> {
     let source = File::open(bundle).map_err(io_error("open", bundle))?;
     // Reading stops at the bound, whatever the archive's own numbers say.
-    let mut archive = tar::Archive::new(GzDecoder::new(source).take(MOST_BYTES + (MOST_FILES as u64 * 2048)));
+    let mut archive = tar::Archive::new(GzDecoder::new(source).take(MAX_BYTES + (MAX_FILES as u64 * 2048)));
     let refused = |e: io::Error| BundleError::Refused(e.to_string());
     let (mut count, mut bytes) = (0, 0);
     for entry in archive.entries().map_err(refused)? {
         let mut entry = entry.map_err(refused)?;
         count += 1;
         bytes += entry.size();
-        if count > MOST_FILES || bytes > MOST_BYTES {
+        if count > MAX_FILES || bytes > MAX_BYTES {
             return Err(BundleError::Refused("it holds more than a bundle may".into()));
         }
         let name = entry.path().map_err(refused)?.into_owned();
@@ -316,9 +460,10 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 impl Manifest {
     /// The form of a bundle with or without a comparison, for such a failure: earlier versions can use what
     /// they know.
-    pub fn format(compared: bool, signature: &Signature) -> u32 {
+    pub fn format(application: &Application, compared: bool, signature: &Signature) -> u32 {
         match (compared, signature.service()) {
-            (_, Some(_)) => FORMAT,
+            _ if application.bundle != BundleOptions::default() => FORMAT,
+            (_, Some(_)) => 3,
             (true, None) => 2,
             (false, None) => 1,
         }

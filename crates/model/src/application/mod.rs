@@ -10,6 +10,7 @@ mod planning;
 mod raw;
 mod raw_record;
 mod read;
+mod read_bundle;
 mod read_circumstance;
 mod read_mounts;
 mod read_services;
@@ -77,9 +78,21 @@ pub struct Application {
     pub constraints: Vec<Constraint>,
     /// What is recorded of calls and instances.
     pub record: Record,
+    /// What a reproduction bundle leaves out. Not a part of what trials depend on, so digests leave it out, too.
+    #[serde(skip)]
+    pub bundle: BundleOptions,
     /// How long a gate waits for all calls of its series.
     #[serde(with = "crate::units::duration")]
     pub gate_wait: Duration,
+}
+
+/// What a reproduction bundle leaves out, and how that is restored elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BundleOptions {
+    /// Patterns as in a `.gitignore` in the application's folder; they outweigh those of `.gitignore` files.
+    pub exclude: Vec<String>,
+    /// A command that runs in the application's folder before the first trial of `repro`.
+    pub restore: Option<Vec<String>>,
 }
 
 /// How instances of the process platform are isolated from one another.

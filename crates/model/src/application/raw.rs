@@ -37,8 +37,18 @@ pub(super) struct RawApplication {
     pub(super) links: Option<Vec<Link>>,
     pub(super) constraints: Option<Vec<RawConstraint>>,
     pub(super) record: Option<RawRecord>,
+    pub(super) bundle: Option<RawBundle>,
     #[serde(default, with = "units::duration::option")]
     pub(super) gate_wait: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawBundle {
+    #[serde(default)]
+    pub(super) exclude: Vec<String>,
+    #[serde(default, deserialize_with = "some_words")]
+    pub(super) restore: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -312,6 +322,7 @@ impl RawApplication {
             links: self.links.or(base.links),
             constraints: self.constraints.or(base.constraints),
             record: self.record.or(base.record),
+            bundle: self.bundle.or(base.bundle),
             gate_wait: self.gate_wait.or(base.gate_wait),
         }
     }

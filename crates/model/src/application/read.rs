@@ -258,6 +258,7 @@ impl Reader<'_> {
                 .unwrap_or_default()
                 .read()
                 .map_err(|problem| self.error(&["record"], problem))?,
+            bundle: self.bundle(raw.bundle.unwrap_or_default())?,
             gate_wait: raw.gate_wait.unwrap_or(Duration::from_secs(2)),
         };
         for (index, link) in application.links.iter().enumerate() {

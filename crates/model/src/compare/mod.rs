@@ -100,6 +100,7 @@ fn note_common(good: &Application, bad: &Application, notes: &mut Vec<String>) {
         ("`links`", good.links != bad.links),
         ("`gate_wait`", good.gate_wait != bad.gate_wait),
         ("`record`", good.record != bad.record),
+        ("`bundle`", good.bundle != bad.bundle),
     ];
     for (what, _) in differing.iter().filter(|(_, differs)| *differs) {
         notes.push(format!("{what} differs; the bad file's is used"));

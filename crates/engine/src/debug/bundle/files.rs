@@ -1,25 +1,34 @@
 //! Which files go into a bundle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use faultscope_model::Application;
 use faultscope_model::application::TestBody;
+use faultscope_model::mount::MountSource;
 use flate2::read::GzDecoder;
 
+use super::rules::{Fate, Layer, Rules};
 use super::{BundleError, MANIFEST, io_error};
 
-/// A folder up to this size goes in as a whole.
+/// A folder up to this size goes in as a whole. A larger bundle is no longer a quick attachment.
 pub(super) const WHOLE_BYTES: u64 = 16 << 20;
 const WHOLE_FILES: usize = 2_000;
-/// Files above this size are left out of a larger folder, unless the application names them.
+/// Files above this size are left out of a larger folder, unless the application names them: sources and settings
+/// are smaller, data and programs are larger.
 const LARGE: u64 = 256 << 10;
-/// The most that a bundle holds.
-pub(super) const MOST_BYTES: u64 = 256 << 20;
-pub(super) const MOST_FILES: usize = 20_000;
-/// Folders that never go in: what the tool and version control keep, and what is built from the rest.
-const LEFT_OUT: [&str; 6] = [".faultscope", ".git", ".hg", "target", "__pycache__", ".venv"];
+/// The most that a bundle holds. Unpacking refuses more, so that a hostile archive cannot fill the disk.
+pub(super) const MAX_BYTES: u64 = 256 << 20;
+pub(super) const MAX_FILES: usize = 20_000;
+/// The most files that are looked at. More than a bundle holds, so that the largest folders can be named.
+const MAX_SEEN: usize = 10 * MAX_FILES;
+/// Folders that are named when there is too much.
+const SHOWN_FOLDERS: usize = 3;
+
+/// Files by their paths below the application's folder, with their sizes.
+pub(super) type Files = BTreeMap<PathBuf, u64>;
 
 /// A file of an application by its name below the application's folder.
 pub fn inside(root: &Path, file: &Path) -> Result<PathBuf, BundleError> {
@@ -31,85 +40,202 @@ pub fn inside(root: &Path, file: &Path) -> Result<PathBuf, BundleError> {
     }
 }
 
-/// Adds a file, or all files of a folder.
-pub(super) fn add(root: &Path, path: &Path, files: &mut BTreeMap<PathBuf, u64>) -> Result<(), BundleError> {
-    let real = root.join(path);
-    let meta = fs::metadata(&real).map_err(io_error("open", &real))?;
-    if meta.is_dir() {
-        walk(root, path, files, (MOST_FILES, MOST_BYTES))?;
-    } else {
-        files.insert(path.to_owned(), meta.len());
-    }
-    Ok(())
-}
-
 /// What was chosen for a bundle.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     /// Files with their sizes.
-    pub(super) files: BTreeMap<PathBuf, u64>,
+    pub(super) files: Files,
     /// Files of the folder that were not taken, though they might be needed.
     pub(super) left_out: Vec<PathBuf>,
+    /// What `.gitignore` files list: files, and folders as a whole.
+    pub(super) ignored: Vec<PathBuf>,
+    /// Folders of services outside of the application's folder, which no bundle holds.
+    pub(super) outside: Vec<String>,
+    /// The largest folders, where the whole is not small.
+    pub(super) largest: Vec<(PathBuf, u64)>,
 }
 
-/// The files of an application: all of its folder where that is small, otherwise all but the large ones that
-/// nothing names. Secrets that nothing names stay here, and so do earlier bundles.
-pub(super) fn collect(root: &Path, application: &Application) -> Result<Collected, BundleError> {
-    let mut taken = BTreeMap::new();
-    for name in named(application) {
-        let path = root.join(&name);
-        // Only what lies below the folder, also behind links.
-        let Ok(real) = fs::canonicalize(&path) else { continue };
-        let Ok(inside) = real.strip_prefix(root) else { continue };
-        if inside.as_os_str().is_empty() {
-            continue;
-        }
-        if real.is_dir() {
-            let mut below = BTreeMap::new();
-            walk(root, inside, &mut below, (MOST_FILES, MOST_BYTES))?;
-            taken.extend(below.into_iter().filter(|(path, _)| !is_secret(path)));
-        } else if let Ok(meta) = fs::metadata(&real) {
-            taken.insert(inside.to_owned(), meta.len());
-        }
+/// Chooses files of one application.
+#[derive(Debug)]
+pub(super) struct Collector<'a> {
+    root: &'a Path,
+    rules: Rules,
+}
+
+impl<'a> Collector<'a> {
+    /// For an application in a folder, whose path has no links.
+    pub(super) fn new(root: &'a Path, application: &Application) -> Result<Self, BundleError> {
+        Ok(Self { root, rules: Rules::read(root, &application.bundle)? })
     }
-    let mut others = BTreeMap::new();
-    let all_seen = walk(root, Path::new(""), &mut others, (MOST_FILES, u64::MAX))?;
-    others.retain(|path, _| !taken.contains_key(path) && !is_bundle(&root.join(path)));
-    let mut left_out = Vec::new();
-    others.retain(|path, _| {
-        let stays = is_secret(path);
-        if stays {
-            left_out.push(path.clone());
+
+    /// Adds a file, or the files of a folder.
+    pub(super) fn add(&self, path: &Path, files: &mut Files) -> Result<(), BundleError> {
+        let real = self.root.join(path);
+        let meta = fs::metadata(&real).map_err(io_error("open", &real))?;
+        if meta.is_dir() {
+            files.extend(self.walk(path, self.rules.layer_of(path))?.files);
+        } else {
+            files.insert(path.to_owned(), meta.len());
         }
-        !stays
-    });
-    let fits = |files: &BTreeMap<PathBuf, u64>| {
-        files.len() <= WHOLE_FILES && files.values().sum::<u64>() <= WHOLE_BYTES
-    };
-    if all_seen && !fits(&others) {
-        others.retain(|path, bytes| {
-            let large = *bytes > LARGE;
-            if large {
-                left_out.push(path.clone());
-            }
-            !large
-        });
+        Ok(())
     }
-    if !all_seen || !fits(&others) {
-        // What describes the application is always needed.
-        let describes = |path: &Path| {
-            path.components().count() == 1 && path.extension().is_some_and(|e| e == "yaml" || e == "yml")
+
+    /// The files of an application: all of its folder where that is small, otherwise all but the large ones that
+    /// nothing names. Secrets that nothing names stay here, and so do earlier bundles, what `.gitignore` files
+    /// list and what the application file excludes.
+    pub(super) fn collect(&self, application: &Application) -> Result<Collected, BundleError> {
+        let (named, brought) = self.named_files(application)?;
+        let mut found = self.walk(Path::new(""), Layer::inside(self.rules.above(), self.root))?;
+        found.files.retain(|path, _| !named.contains_key(path) && !is_bundle(&self.root.join(path)));
+        let mut left_out = Vec::new();
+        let mut leave_out = |files: &mut Files, stays: &dyn Fn(&Path, u64) -> bool| {
+            files.retain(|path, bytes| {
+                let stays = stays(path, *bytes);
+                if stays {
+                    left_out.push(path.clone());
+                }
+                !stays
+            });
         };
-        others.retain(|path, _| {
-            let needed = describes(path);
-            if !needed {
-                left_out.push(path.clone());
-            }
-            needed
-        });
+        leave_out(&mut found.files, &|path, _| is_secret(path));
+        let everything: Files =
+            named.iter().chain(&found.files).map(|(p, bytes)| (p.clone(), *bytes)).collect();
+        if found.is_complete && !is_small(&found.files) {
+            leave_out(&mut found.files, &|_, bytes| bytes > LARGE);
+        }
+        if !found.is_complete || !is_small(&found.files) {
+            // What describes the application is always needed.
+            let describes = |path: &Path| {
+                path.components().count() == 1 && path.extension().is_some_and(|e| e == "yaml" || e == "yml")
+            };
+            leave_out(&mut found.files, &|path, _| !describes(path));
+        }
+        let mut files = named;
+        files.extend(found.files);
+        found.ignored.retain(|path| !brought.contains(path));
+        found.ignored.sort();
+        Ok(Collected {
+            largest: if is_small(&everything) { Vec::new() } else { largest_folders(&everything) },
+            files,
+            left_out,
+            ignored: found.ignored,
+            outside: outside(application),
+        })
     }
-    taken.extend(others);
-    Ok(Collected { files: taken, left_out })
+
+    /// The files that an application names in commands, settings, tests and mounts. Names outweigh `.gitignore`
+    /// files, but not what the application file excludes. Also returns the files and folders that go in because of
+    /// their names.
+    fn named_files(&self, application: &Application) -> Result<(Files, BTreeSet<PathBuf>), BundleError> {
+        let (mut named, mut brought, mut tried) = (Files::new(), BTreeSet::new(), BTreeSet::new());
+        for name in names(application) {
+            // Only what lies below the folder, also behind links.
+            let Ok(real) = fs::canonicalize(self.root.join(&name)) else { continue };
+            let Ok(inside) = real.strip_prefix(self.root) else { continue };
+            if inside.as_os_str().is_empty() {
+                continue;
+            }
+            if real.is_dir() {
+                if brought.insert(inside.to_owned()) {
+                    named.extend(self.walk(inside, self.rules.layer_of(inside))?.files);
+                }
+            } else if let Ok(meta) = fs::metadata(&real) {
+                if let Some(folder) = self.rules.ignored_folder(inside)
+                    && tried.insert(folder.clone())
+                {
+                    // A program of `dist` needs its neighbours, and one of `target/debug` none of 5 GiB.
+                    let around = self.walk(&folder, Layer::inside(None, &self.root.join(&folder)))?;
+                    if around.is_complete && is_small(&around.files) {
+                        named.extend(around.files);
+                        brought.insert(folder);
+                    }
+                }
+                brought.insert(inside.to_owned());
+                named.insert(inside.to_owned(), meta.len());
+            }
+        }
+        named.retain(|path, _| {
+            // A file that is named itself goes in even if its name looks secret.
+            let is_wanted = brought.contains(path) || !is_secret(path) && !is_bundle(&self.root.join(path));
+            is_wanted && !self.rules.excludes(path)
+        });
+        Ok((named, brought))
+    }
+
+    /// Finds all regular files below a folder that the rules keep; links are not followed.
+    fn walk(&self, folder: &Path, layer: Option<Rc<Layer>>) -> Result<Walked, BundleError> {
+        let mut found = Walked { files: Files::new(), ignored: Vec::new(), is_complete: true };
+        let mut open = vec![(folder.to_owned(), layer)];
+        while let Some((folder, layer)) = open.pop() {
+            let path = self.root.join(&folder);
+            for entry in fs::read_dir(&path).map_err(io_error("read", &path))?.flatten() {
+                let name = folder.join(entry.file_name());
+                let Ok(kind) = entry.file_type() else { continue };
+                if !kind.is_dir() && !kind.is_file() {
+                    continue;
+                }
+                match self.rules.judge(layer.as_ref(), &name, kind.is_dir()) {
+                    Fate::Excluded => {}
+                    Fate::Ignored => found.ignored.push(name),
+                    Fate::Kept if kind.is_dir() => {
+                        let inner = Layer::inside(layer.clone(), &self.root.join(&name));
+                        open.push((name, inner));
+                    }
+                    Fate::Kept => {
+                        found.files.insert(name, entry.metadata().map_or(0, |meta| meta.len()));
+                    }
+                }
+            }
+            if found.files.len() > MAX_SEEN {
+                found.is_complete = false;
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What lies below a folder.
+struct Walked {
+    files: Files,
+    ignored: Vec<PathBuf>,
+    /// False when there are more files than are looked at.
+    is_complete: bool,
+}
+
+/// Whether files go in as a whole.
+fn is_small(files: &Files) -> bool {
+    files.len() <= WHOLE_FILES && files.values().sum::<u64>() <= WHOLE_BYTES
+}
+
+/// The folders that hold the most, largest first. A folder stands for the one that it mainly consists of.
+pub(super) fn largest_folders(files: &Files) -> Vec<(PathBuf, u64)> {
+    let mut sizes: BTreeMap<&Path, u64> = BTreeMap::new();
+    for (path, bytes) in files {
+        for folder in path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
+            *sizes.entry(folder).or_default() += bytes;
+        }
+    }
+    let total: u64 = files.values().sum();
+    let children = |of: &Path| -> Option<(&Path, u64)> {
+        let direct = sizes.iter().filter(|(folder, _)| folder.parent() == Some(of));
+        direct.map(|(folder, bytes)| (*folder, *bytes)).max_by_key(|(_, bytes)| *bytes)
+    };
+    let top = sizes.iter().filter(|(folder, _)| folder.components().count() == 1);
+    let mut largest: Vec<(PathBuf, u64)> = Vec::new();
+    for (folder, bytes) in top {
+        let (mut folder, mut bytes) = (*folder, *bytes);
+        while let Some((inner, held)) = children(folder).filter(|(_, held)| held * 5 >= bytes * 4) {
+            (folder, bytes) = (inner, held);
+        }
+        // One that holds little of the whole is not what to leave out.
+        if bytes * 10 >= total {
+            largest.push((folder.to_owned(), bytes));
+        }
+    }
+    largest.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    largest.truncate(SHOWN_FOLDERS);
+    largest
 }
 
 /// Whether a file is of those in which people keep what nobody else should see.
@@ -132,34 +258,27 @@ fn is_bundle(path: &Path) -> bool {
     packed && first().unwrap_or(false)
 }
 
-/// Adds all regular files below a folder; false when there are more than the bounds allow.
-fn walk(
-    root: &Path,
-    folder: &Path,
-    files: &mut BTreeMap<PathBuf, u64>,
-    (most_files, most_bytes): (usize, u64),
-) -> Result<bool, BundleError> {
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        let path = root.join(&folder);
-        for entry in fs::read_dir(&path).map_err(io_error("read", &path))?.flatten() {
-            let name = entry.file_name();
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() && !LEFT_OUT.iter().any(|left_out| name == *left_out) {
-                open.push(folder.join(&name));
-            } else if kind.is_file() {
-                files.insert(folder.join(&name), entry.metadata().map_or(0, |meta| meta.len()));
-            }
-        }
-        if files.len() > most_files || files.values().sum::<u64>() > most_bytes {
-            return Ok(false);
+/// Folders of services and tests that lie outside of the application's folder.
+fn outside(application: &Application) -> Vec<String> {
+    let mut folders: Vec<&String> = application.services.values().map(|service| &service.directory).collect();
+    let versions = application.services.values().flat_map(|service| service.versions.values());
+    folders.extend(versions.filter_map(|version| version.directory.as_ref()));
+    for test in &application.tests {
+        if let TestBody::Command(command) | TestBody::Discover { command, .. } = &test.body {
+            folders.push(&command.directory);
         }
     }
-    Ok(true)
+    let outside: BTreeSet<String> =
+        folders.into_iter().filter(|folder| !lies_inside(Path::new(folder))).cloned().collect();
+    outside.into_iter().collect()
+}
+
+fn lies_inside(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
 /// Every text of an application that may be the name of a file or folder of its own.
-fn named(application: &Application) -> Vec<PathBuf> {
+fn names(application: &Application) -> Vec<PathBuf> {
     let mut names = Vec::new();
     let mut add = |directory: &str, texts: &mut dyn Iterator<Item = &String>| {
         names.push(PathBuf::from(directory));
@@ -172,12 +291,21 @@ fn named(application: &Application) -> Vec<PathBuf> {
             }
         }
     };
-    for service in application.services.values() {
+    for (name, service) in &application.services {
+        for circumstance in [&application.simplest, &application.failing] {
+            let config = circumstance.config.get(name);
+            add(&service.directory, &mut config.into_iter().flat_map(|items| items.values()));
+        }
         add(&service.directory, &mut service.command.iter().chain(service.env.values()));
         for version in service.versions.values() {
             let directory = version.directory.as_deref().unwrap_or(&service.directory);
             add(directory, &mut version.command.iter().flatten().chain(version.env.values()));
         }
+        let mut mounted = service.mounts.iter().filter_map(|mount| match &mount.source {
+            MountSource::Path(path) => Some(path),
+            _ => None,
+        });
+        add("", &mut mounted);
     }
     add("", &mut application.setup.iter().flatten());
     for test in &application.tests {
@@ -186,8 +314,6 @@ fn named(application: &Application) -> Vec<PathBuf> {
             add(&command.directory, &mut command.run.iter().chain(command.env.values()));
         }
     }
-    names.retain(|name| {
-        name.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
-    });
+    names.retain(|name| lies_inside(name));
     names
 }

@@ -6,13 +6,12 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use faultscope_model::Application;
 use faultscope_model::application::{ReportFormat, TestBody, TestCase, TestCommand};
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+
+use crate::host_command::{HostCommand, HostError, HostOutput};
 
 use super::{REPORT_LIMIT, REPORTS, Report, junit, read_bounded, report_folder};
 
@@ -225,49 +224,22 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// A process group that is killed with its owner: test runners start compilers and interpreters.
-struct Group(Option<rustix::process::Pid>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-    }
-}
-
 /// Runs a list command on this machine; returns its output.
 async fn run(test: &TestCase, command: &TestCommand, root: &Path) -> Result<String, CaseError> {
     let name = || test.name.clone();
     let Some((program, words)) = command.run.split_first() else {
         return Err(CaseError::None { test: name() });
     };
-    let start = |source| CaseError::Start { test: name(), program: program.clone(), source };
-    let mut child = Command::new(program)
-        .args(words)
-        .envs(&command.env)
-        .current_dir(root.join(&command.directory))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(start)?;
-    let pid = child.id().and_then(|id| i32::try_from(id).ok());
-    let group = Group(pid.and_then(rustix::process::Pid::from_raw));
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let within = test.within.max(LIST_WITHIN);
-    let ended =
-        tokio::time::timeout(within, async { tokio::join!(read(stdout), read(stderr), child.wait()) });
-    let (printed, said, status) = match ended.await {
-        Ok((Ok(printed), Ok(said), Ok(status))) => (printed, said, status),
-        Ok((Err(e), ..) | (_, Err(e), _) | (.., Err(e))) => {
-            return Err(CaseError::Unreadable { test: name(), problem: e.to_string() });
-        }
-        Err(_) => return Err(CaseError::Late { test: name(), within }),
-    };
-    drop(group);
+    let folder = root.join(&command.directory);
+    let list =
+        HostCommand { program, words, env: &command.env, folder: &folder, within, max_output: REPORT_LIMIT };
+    let HostOutput { status, stdout: printed, stderr: said } =
+        list.run().await.map_err(|error| match error {
+            HostError::Start(source) => CaseError::Start { test: name(), program: program.clone(), source },
+            HostError::Unreadable(e) => CaseError::Unreadable { test: name(), problem: e.to_string() },
+            HostError::Late => CaseError::Late { test: name(), within },
+        })?;
     if printed.len() as u64 > REPORT_LIMIT {
         let problem = format!("it has more than {REPORT_LIMIT} bytes");
         return Err(CaseError::Unreadable { test: name(), problem });
@@ -280,17 +252,6 @@ async fn run(test: &TestCase, command: &TestCommand, root: &Path) -> Result<Stri
         return Err(CaseError::Failed { test: name(), ending, said });
     }
     Ok(printed)
-}
-
-/// Reads up to a limit and discards the rest, so that the writer is not blocked.
-async fn read(from: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
-    let Some(mut from) = from else {
-        return Ok(String::new());
-    };
-    let mut bytes = Vec::new();
-    (&mut from).take(REPORT_LIMIT + 1).read_to_end(&mut bytes).await?;
-    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
