@@ -168,9 +168,12 @@ impl Plan {
             self.instances.iter().map(|i| (&i.id, i)).collect();
         let mut kept = BTreeSet::new();
         for instance in running {
-            // Whether it might have been kept before does not matter.
-            let same =
-                |wanted: &InstancePlan| *wanted == InstancePlan { reset: wanted.reset, ..instance.clone() };
+            // Whether it might have been kept before does not matter, nor how long its start might have taken.
+            let same = |wanted: &InstancePlan| {
+                let mut instance = InstancePlan { reset: wanted.reset, ..instance.clone() };
+                instance.ready.within = wanted.ready.within;
+                *wanted == instance
+            };
             let stays = wanted.get(&instance.id).is_some_and(|w| w.reset == Reset::Keep && same(w));
             if stays {
                 kept.insert(&instance.id);

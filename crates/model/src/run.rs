@@ -174,9 +174,17 @@ pub struct InstanceExit {
     /// How its start failed, if it never became ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<StartEnding>,
+    /// Whether it was waited for more briefly than the application file says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
 }
 
 impl Evidence {
+    /// Whether a service was waited for more briefly than the application file says.
+    pub fn is_cut(&self) -> bool {
+        self.exits.iter().any(|exit| exit.is_cut)
+    }
+
     /// The failed start because of which no test ran, if there was one.
     pub fn start_failure(&self) -> Option<Signature> {
         self.exits.iter().find_map(|exit| Some(Signature::for_start(&exit.instance.service, exit.start?)))

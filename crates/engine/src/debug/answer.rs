@@ -25,8 +25,11 @@ pub(super) fn fill(
     };
     // What fails only at times passes at times.
     let failed = |run: &&SetRun| matches!(run.outcome, Outcome::Fail { .. });
-    let run_of =
-        |set: &DeltaSet| seen.iter().filter(failed).find(|run| run.set == *set).map(|run| run.id.clone());
+    // The first that failed, or the first that waited for its services as long as it may.
+    let run_of = |set: &DeltaSet| {
+        let own = seen.iter().filter(failed).filter(|run| run.set == *set);
+        own.min_by_key(|run| run.run.evidence.is_cut()).map(|run| run.run.id.clone())
+    };
     let cause = |cause: &Cause| FoundCause {
         deltas: named(if cause.core.is_empty() { &cause.witness } else { &cause.core }),
         witness: named(&cause.witness),

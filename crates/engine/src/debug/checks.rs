@@ -35,6 +35,8 @@ pub(super) enum Checked {
     Refused(Verdict, Option<Signature>),
     /// They were stopped, or out of time.
     Stopped,
+    /// They do not agree, and some waited for services more briefly than the application file says.
+    WaitedTooBriefly,
 }
 
 /// Carries out the start-up checks.
@@ -82,6 +84,11 @@ impl Checker<'_> {
             return Ok(Checked::Refused(Verdict::FailsWithout, None));
         }
         let calibration = match self.calibrate(news, repeat, driver).await? {
+            Calibrated::Known(calibration)
+                if calibration.failed < calibration.tried && self.was_cut(driver) =>
+            {
+                return Ok(Checked::WaitedTooBriefly);
+            }
             Calibrated::Known(calibration) => calibration,
             Calibrated::Refused(verdict) => return Ok(Checked::Refused(verdict, None)),
             Calibrated::Stopped => return Ok(Checked::Stopped),
@@ -98,6 +105,11 @@ impl Checker<'_> {
             Some(true) => Ok(Checked::Refused(Verdict::FailsAtTimes, Some(wanted))),
             Some(false) => Ok(Checked::Fine(Box::new(Ends { simplest, failing, wanted, calibration }))),
         }
+    }
+
+    /// Whether a check waited for a service more briefly than the application file says.
+    fn was_cut(&self, driver: &Driver) -> bool {
+        driver.session().start_limits.was_cut() || self.tally.was_cut
     }
 
     /// Tries the failing circumstance until it is known how often it fails; `repeat` failures in a row are
@@ -221,6 +233,8 @@ pub(super) struct Tally {
     /// All of them, also those that could not be judged.
     seen: u32,
     pub(super) failure: Option<(Run, Signature)>,
+    /// Whether one of them waited for a service more briefly than the application file says.
+    was_cut: bool,
 }
 
 impl Tally {
@@ -232,6 +246,7 @@ impl Tally {
 
     fn add(&mut self, session: &Session, run: Run, named: Option<&str>) -> Result<(), Box<Verdict>> {
         self.seen += 1;
+        self.was_cut |= run.evidence.is_cut();
         let start = run.evidence.start_failure();
         if matches!(run.outcome, Outcome::Unresolved { .. }) && start.is_none() {
             return Ok(());

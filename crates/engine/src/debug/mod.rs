@@ -65,7 +65,15 @@ pub async fn debug(
     let budget = Budget { trials: options.most_trials, time: options.most_time };
     let mut driver = Driver::open(session, &foundations(session, &space, options), budget, stop)?;
     let mut report = DebugReport::new(session, &space, options.strategy);
-    reduce(&mut driver, space, options, &mut report).await?;
+    // A rate that the user knows is that of starts with their full time.
+    session.start_limits.shorten(!matches!(options.flaky, Flaky::Rate(rate) if rate < 1.0));
+    if reduce(&mut driver, space.clone(), options, &mut report).await? == Progress::StartOver {
+        let text = "a service became ready late, so all is tried again with the full time for starts";
+        session.events().emit(Event::Note { text: text.into() });
+        driver.wait_out_starts();
+        report = DebugReport::new(session, &space, options.strategy);
+        reduce(&mut driver, space, options, &mut report).await?;
+    }
     report.took = started.elapsed();
     session.events().emit(Event::Note { text: report.summary() });
     Ok(report)
@@ -87,12 +95,21 @@ fn foundations(session: &Session, space: &Space, options: &DebugOptions) -> Foun
     Foundations::new(session, options).with("the list of deltas", &deltas)
 }
 
+/// How a reduction ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Progress {
+    /// The report says it.
+    Reported,
+    /// Trials disagree that waited for services more briefly than the application file says.
+    StartOver,
+}
+
 async fn reduce(
     driver: &mut Driver,
     space: Space,
     options: &DebugOptions,
     report: &mut DebugReport,
-) -> Result<(), EngineError> {
+) -> Result<Progress, EngineError> {
     let session = driver.session().clone();
     let application = session.application();
     let mut tests = application.tests.clone();
@@ -105,7 +122,7 @@ async fn reduce(
         if options.input {
             deeper::input_alone(driver, options, (&space, &tests), report).await?;
         }
-        return Ok(());
+        return Ok(Progress::Reported);
     }
     let mut costs = Costs::load(&session.options.state, &application.name);
     let space = costs.apply(space);
@@ -130,14 +147,20 @@ async fn reduce(
             if options.input && report.verdict == Verdict::FailsAlready {
                 deeper::input_alone(driver, options, (&space, &tests), report).await?;
             }
-            return Ok(());
+            return Ok(Progress::Reported);
         }
+        Checked::WaitedTooBriefly => return Ok(Progress::StartOver),
         Checked::Stopped => {
             report.verdict = driver.halted().into();
-            return Ok(());
+            return Ok(Progress::Reported);
         }
     };
     report.signature = Some(wanted.clone());
+    if wanted.service().is_none() || calibration.rate < 1.0 {
+        // Starts are in the way of a failing test: whether it fails behind a slow one must be known. And a rate of
+        // failures counts only if all were waited for alike.
+        session.start_limits.shorten(false);
+    }
     let judged = named.clone().filter(|_| wanted.service().is_none());
     let all_tests = tests.clone();
     // Whether a service comes up is known before any test is run.
@@ -160,10 +183,11 @@ async fn reduce(
     (report.calibration, report.trials.checks) = (Some(calibration), checker.count);
     let (search, ended) = match answered {
         Answered::Answer(search, ended) => (search, ended),
+        Answered::WaitedTooBriefly => return Ok(Progress::StartOver),
         Answered::FailsAtTimes => {
             report.verdict = Verdict::FailsAtTimes;
             report.trials.finished = runs.len();
-            return Ok(());
+            return Ok(Progress::Reported);
         }
     };
     let seen: Vec<SetRun> = runs.iter().chain(&repetitions).cloned().collect();
@@ -204,7 +228,7 @@ async fn reduce(
         };
         ground.look_deeper(driver, report).await?;
     }
-    Ok(())
+    Ok(Progress::Reported)
 }
 
 /// Sets of a search as deltas of a space, tested for one failure.

@@ -34,6 +34,9 @@ pub(super) enum Answered {
     Answer(Box<dyn Search + Send>, Ended),
     /// The failure comes at times, also without any delta.
     FailsAtTimes,
+    /// A set failed and passed, and some trials waited for services more briefly than the application file says:
+    /// perhaps too briefly.
+    WaitedTooBriefly,
 }
 
 impl<'a> Reasoning<'a> {
@@ -75,6 +78,10 @@ impl<'a> Reasoning<'a> {
                 }
                 Confirmed::Contradicted(set) => set,
             };
+            if self.has_cut_runs(driver) {
+                return Ok(Answered::WaitedTooBriefly);
+            }
+            driver.session().start_limits.shorten(false);
             let contrary =
                 Confirmation { status: ConfirmationStatus::Contradicted, ..Confirmation::default() };
             self.confirmations = vec![contrary; causes.len()];
@@ -103,6 +110,12 @@ impl<'a> Reasoning<'a> {
         // Every delta was given up once, and still something disagrees.
         let (search, ended) = self.search(driver).await?;
         Ok(Answered::Answer(search, ended))
+    }
+
+    /// Whether a run of this reasoning, or of the checks before it, waited too briefly to be sure.
+    fn has_cut_runs(&self, driver: &Driver) -> bool {
+        let mut runs = self.runs.iter().chain(&self.repetitions);
+        driver.session().start_limits.was_cut() || runs.any(|run| run.run.evidence.is_cut())
     }
 
     async fn search(&mut self, driver: &mut Driver) -> Result<(Box<dyn Search + Send>, Ended), EngineError> {

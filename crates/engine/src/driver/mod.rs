@@ -105,6 +105,13 @@ impl Driver {
         if self.meter.ran_out_of_time() { Ended::OutOfBudget } else { Ended::Stopped }
     }
 
+    /// Waits for services as long as the application file says from now on, and takes no answer from before an
+    /// interruption in which that was not so.
+    pub(crate) fn wait_out_starts(&mut self) {
+        self.session.start_limits.shorten(false);
+        self.past.forget_cut_runs();
+    }
+
     /// Sets the circumstances that sentinels repeat in turn.
     pub(crate) fn watch(&mut self, known: Vec<(TrialRequest, Outcome)>) {
         self.sentinels.watch(known);

@@ -76,6 +76,11 @@ impl Past {
         self.runs.get_mut(&(role, question))?.pop_front()
     }
 
+    /// Forgets runs in which a service was waited for more briefly than the application file says.
+    pub(super) fn forget_cut_runs(&mut self) {
+        self.runs.values_mut().for_each(|runs| runs.retain(|run| !run.evidence.is_cut()));
+    }
+
     /// Removes and returns all answers of a role that `wants` accepts, in the order in which they finished.
     pub(crate) fn take_all(&mut self, role: TrialRole, mut wants: impl FnMut(&Run) -> bool) -> Vec<Run> {
         let mut taken = Vec::new();

@@ -4,6 +4,7 @@ mod events;
 mod numbers;
 mod options;
 mod slot;
+mod start_limits;
 mod template;
 
 pub use events::EventBus;
@@ -11,6 +12,7 @@ pub(crate) use numbers::Numbers;
 pub use options::SessionOptions;
 pub use slot::Lease;
 pub(crate) use slot::Slot;
+pub(crate) use start_limits::StartLimits;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,6 +47,7 @@ pub struct Session {
     slots: BTreeMap<SlotId, Arc<Slot>>,
     numbers: Mutex<Numbers>,
     mesh: Option<Mesh>,
+    pub(crate) start_limits: StartLimits,
 }
 
 impl fmt::Debug for Session {
@@ -80,7 +83,8 @@ impl Session {
             },
         });
         let (application, numbers) = (Arc::new(application), Mutex::default());
-        Ok(Self { application, options, platform, campaign, events, slots, numbers, mesh })
+        let start_limits = StartLimits::default();
+        Ok(Self { application, options, platform, campaign, events, slots, numbers, mesh, start_limits })
     }
 
     /// The id of the campaign, also the name of its folder.

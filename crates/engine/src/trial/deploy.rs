@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use faultscope_model::digest::Digest;
 use faultscope_model::event::Event;
-use faultscope_model::outcome::Unresolved;
+use faultscope_model::outcome::{StartEnding, Unresolved};
 use faultscope_model::plan::Reset;
 use faultscope_model::run::{Evidence, InstanceExit};
-use faultscope_model::{ExitReason, TrialId};
+use faultscope_model::units::show_duration;
+use faultscope_model::{ExitReason, ServiceName, TrialId};
 use faultscope_platform::{Deployment, Isolation, PlatformError, PlatformErrorKind, PlatformEvent};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -40,6 +41,7 @@ impl Session {
         if slot.mesh.is_some() && self.platform.capabilities().isolation == Isolation::Netns {
             wire::answer_for_names(&mut plan);
         }
+        let shortened = self.start_limits.apply(&mut plan, trial.role);
         let started = Instant::now();
         if let Some(mesh) = &slot.mesh {
             // Before their instances end: those that wait for open connections would take as long as they may.
@@ -74,9 +76,11 @@ impl Session {
         let apply = self.platform.apply(slot.id, &plan, cancel);
         tokio::pin!(apply);
         let mut ready = 0;
-        let mut tell = |event| {
+        let mut note = |event| {
             if let PlatformEvent::Ready { instance } = event {
                 ready += 1;
+                // Counted from the beginning of the deployment, so that it is never too little.
+                self.start_limits.note_ready(&instance.service, started.elapsed());
                 let all = plan.instances.len();
                 self.events.emit(Event::InstanceReady { trial, instance, ready, all });
             }
@@ -84,12 +88,12 @@ impl Session {
         let applied = loop {
             tokio::select! {
                 applied = &mut apply => break applied,
-                Ok(event) = happenings.recv() => tell(event),
+                Ok(event) = happenings.recv() => note(event),
             }
         };
         // Events of the last instances may arrive in the same moment in which `apply` returns.
         while let Ok(event) = happenings.try_recv() {
-            tell(event);
+            note(event);
         }
         match applied {
             Ok(deployment) => Ok(Deployed::Ready(deployment, started.elapsed())),
@@ -98,13 +102,40 @@ impl Session {
                 ..
             }) => {
                 let mut evidence = Evidence::default();
-                let reason = ExitReason::NotReady { detail: reason };
+                let service = &instance.service;
+                let is_late = ending == StartEnding::Late;
+                let full = shortened.get(service).filter(|_| is_late);
+                if let Some(planned) = plan.instances.iter().find(|i| i.id == instance).filter(|_| is_late) {
+                    let within = planned.ready.within;
+                    let next =
+                        self.start_limits.note_late(service, within, &request.circumstance, &shortened);
+                    next.into_iter().for_each(|next| self.announce_limit(service, within, next));
+                }
+                let is_cut = full.is_some();
+                let detail = match full {
+                    Some(full) => {
+                        format!("{reason}; an earlier trial waited {}, in vain", show_duration(*full))
+                    }
+                    None => reason,
+                };
+                let reason = ExitReason::NotReady { detail };
                 let why = Unresolved::NotReady { instance: instance.clone(), reason: reason.clone() };
-                evidence.exits.push(InstanceExit { instance: instance.clone(), reason, start: Some(ending) });
+                let start = Some(ending);
+                evidence.exits.push(InstanceExit { instance: instance.clone(), reason, start, is_cut });
                 evidence.logs.insert(instance, last_lines);
                 Ok(Deployed::NotReady(Box::new((evidence, why))))
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn announce_limit(&self, service: &ServiceName, within: Duration, next: Duration) {
+        let text = format!(
+            "{service} was not ready within {}: other trials wait {} for it, and the answer is confirmed with the \
+             full time",
+            show_duration(within),
+            show_duration(next)
+        );
+        self.events.emit(Event::Note { text });
     }
 }

@@ -51,10 +51,10 @@ pub(super) fn note(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
                 (_, _, Some(signal)) => ExitReason::Signalled { signal },
                 _ => ExitReason::Ended,
             };
-            InstanceExit { instance, reason, start: None }
+            InstanceExit { instance, reason, start: None, is_cut: false }
         }
         PlatformEvent::OutOfMemory { instance } => {
-            InstanceExit { instance, reason: ExitReason::ChildOutOfMemory, start: None }
+            InstanceExit { instance, reason: ExitReason::ChildOutOfMemory, start: None, is_cut: false }
         }
         PlatformEvent::Ready { .. } => return,
     };
@@ -83,6 +83,9 @@ mod tests {
             PlatformEvent::Exited { instance: instance.clone(), code, signal, out_of_memory: true },
             &mut exits,
         );
-        assert_eq!(exits, [InstanceExit { instance, reason: ExitReason::OutOfMemory, start: None }]);
+        assert_eq!(
+            exits,
+            [InstanceExit { instance, reason: ExitReason::OutOfMemory, start: None, is_cut: false }]
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! Services that do not come up, as the failure that is debugged.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use faultscope_engine::debug::{DebugOptions, Verdict};
+use faultscope_engine::debug::{DebugOptions, Flaky, Verdict};
 use faultscope_engine::stored;
 use faultscope_model::Circumstance;
 use faultscope_model::outcome::StartEnding;
@@ -121,4 +122,90 @@ async fn a_value_passes_where_the_tests_do_not_where_the_service_merely_comes_up
             && !passing.evidence.tests.is_empty()
     );
     assert!(boundary.tell().contains("could not be judged (another failure: pay:"), "{}", boundary.tell());
+}
+
+/// A shop whose service `d` may take two minutes, and takes ten seconds.
+fn patient(faults: Vec<Fault>) -> Case {
+    let mut case = Case::new(faults);
+    let waits = "d: { command: [d], ports: [80], ready: { tcp: 80, within: 120s } }";
+    case.file = case.file.replace("d: { command: [d] }", waits);
+    case
+}
+
+fn late(service: &str) -> Effect {
+    Effect::NotReady { service: service.parse().unwrap(), ending: StartEnding::Late, last_lines: Vec::new() }
+}
+
+/// The runs of the only campaign in which a service was late: how many were waited out, and how many were cut.
+fn late_runs(case: &Case) -> (usize, usize) {
+    let campaign = &Store::open(case.state()).unwrap().campaigns().unwrap()[0];
+    let runs = stored::runs(&campaign.reader().unwrap()).unwrap();
+    let late = runs.iter().filter(|run| run.evidence.start_failure().is_some());
+    let (cut, waited_out): (Vec<_>, Vec<_>) = late.partition(|run| run.evidence.is_cut());
+    // A deployment takes ten seconds, so that five times as much is waited for.
+    assert!(cut.iter().all(|run| run.cost.total < Duration::from_secs(61)), "{cut:#?}");
+    assert!(waited_out.iter().all(|run| run.cost.total > Duration::from_secs(120)));
+    (waited_out.len(), cut.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_that_never_opens_is_waited_for_twice() {
+    let cause = Condition::All(vec![config("d", "memory"), config("d", "env.X")]);
+    let case = patient(vec![fault(cause, late("d"))]);
+    let report = case.debug(DebugOptions::default()).await;
+    assert_eq!(causes(&report), [["config d.env.X", "config d.memory"]]);
+    assert!(report.causes[0].confirmation.is_confirmed());
+    let (waited_out, cut) = late_runs(&case);
+    assert_eq!(waited_out, 2, "the first check, and the first repetition of the answer");
+    assert!(cut > 12, "{cut}");
+    let start = report.start.unwrap();
+    assert!(!start.reason.to_string().contains("in vain"), "the run that is shown waited: {}", start.reason);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_is_slow_is_not_taken_for_one_that_fails() {
+    let slow = Effect::SlowStart { service: "d".parse().unwrap(), takes: Duration::from_secs(80) };
+    let cause = Condition::All(vec![config("d", "memory"), config("d", "env.X")]);
+    for slots in [1, 3] {
+        let mut case =
+            patient(vec![fault(cause.clone(), late("d")), fault(config("d", "memory"), slow.clone())]);
+        case.slots = slots;
+        let report = case.debug(DebugOptions::default()).await;
+        assert_eq!(causes(&report), [["config d.env.X", "config d.memory"]], "{slots} slots");
+        assert!(report.causes[0].confirmation.is_confirmed());
+        assert_eq!(report.calibration.unwrap().rate, 1.0, "it is slow, not flaky");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn starts_that_are_late_at_times_are_waited_out() {
+    let shaky = Fault { probability: 0.5, ..fault(config("d", "memory"), late("d")) };
+    let case = patient(vec![shaky]);
+    let report = case.debug(DebugOptions::default()).await;
+    assert_eq!(causes(&report), [["config d.memory"]]);
+    assert!(report.calibration.unwrap().rate < 1.0);
+    let rate = patient(vec![fault(config("d", "memory"), late("d"))]);
+    rate.debug(DebugOptions { flaky: Flaky::Rate(0.5), ..DebugOptions::default() }).await;
+    assert_eq!(late_runs(&rate).1, 0, "a known rate is that of starts with their full time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_behind_a_slow_start_is_waited_for() {
+    let slow = Effect::SlowStart { service: "d".parse().unwrap(), takes: Duration::from_secs(80) };
+    let case = patient(vec![fault(config("d", "memory"), slow), fault(instances("c", 2), fails("broken"))]);
+    let report = case.debug(DebugOptions::default()).await;
+    assert_eq!(causes(&report), [["instance c"]]);
+    assert_eq!(late_runs(&case), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resumed_campaign_waits_its_answer_out() {
+    let cause = Condition::All(vec![config("d", "memory"), config("d", "env.X")]);
+    let case = patient(vec![fault(cause, late("d"))]);
+    let report = case.debug(DebugOptions { most_trials: Some(6), ..DebugOptions::default() }).await;
+    assert_eq!(report.verdict, Verdict::OutOfBudget);
+    let report = case.resume(DebugOptions::default()).await;
+    assert_eq!(causes(&report), [["config d.env.X", "config d.memory"]]);
+    assert!(report.causes[0].confirmation.is_confirmed());
+    assert!(late_runs(&case).0 >= 2);
 }

@@ -10,9 +10,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use faultscope_model::log::InstanceLog;
 use faultscope_model::metrics::{Metric, Sample, Values};
+use faultscope_model::outcome::StartEnding;
 use faultscope_model::plan::{InstancePlan, Plan};
 use faultscope_model::wiring::{Caller, Endpoint};
-use faultscope_model::{InstanceId, NodeId, SlotId};
+use faultscope_model::{InstanceId, NodeId, ServiceName, SlotId};
 use tokio::net::TcpStream;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
@@ -213,8 +214,25 @@ impl Platform for MemoryPlatform {
         })?;
         let took = self.simulation.apply.sample(actions.create.len(), &mut chance);
         self.pass(id, took, cancel).await?;
-        let not_ready = self.fault(plan, &mut chance, |effect| matches!(effect, Effect::NotReady { .. }));
-        if let Some(Effect::NotReady { service, ending, last_lines }) = not_ready {
+        let fault = self.fault(plan, &mut chance, is_start);
+        let within = |service: &ServiceName| {
+            plan.instances.iter().find(|i| i.id.service == *service).map_or(took, |i| i.ready.within)
+        };
+        let not_ready = match fault {
+            Some(Effect::SlowStart { service, takes }) => {
+                let within = within(&service);
+                self.pass(id, takes.min(within), cancel).await?;
+                (takes > within).then_some((service, StartEnding::Late, Vec::new()))
+            }
+            Some(Effect::NotReady { service, ending, last_lines }) => {
+                if ending == StartEnding::Late {
+                    self.pass(id, within(&service), cancel).await?;
+                }
+                Some((service, ending, last_lines))
+            }
+            _ => None,
+        };
+        if let Some((service, ending, last_lines)) = not_ready {
             let instance = InstanceId::new(service, 1);
             let action = format!("get {instance} ready");
             let reason = ending.to_string();
@@ -278,7 +296,7 @@ impl Platform for MemoryPlatform {
             plan.ok_or_else(|| error(PlatformErrorKind::BadPlan, "run a test").because("nothing runs"))?;
         let took = self.simulation.exec.sample(0, &mut chance);
         self.pass(id, took, cancel).await?;
-        let fault = self.fault(&plan, &mut chance, |effect| !matches!(effect, Effect::NotReady { .. }));
+        let fault = self.fault(&plan, &mut chance, |effect| !is_start(effect));
         self.with(id, |slot| slot.chance = chance)?;
         let (code, stdout) = match fault {
             Some(Effect::Invalid) => {
@@ -286,7 +304,7 @@ impl Platform for MemoryPlatform {
                 return Err(refused.because("the simulation says that the machine refused"));
             }
             Some(Effect::Fail { message }) => (1, message),
-            Some(Effect::NotReady { .. }) | None => (0, String::new()),
+            Some(Effect::NotReady { .. } | Effect::SlowStart { .. }) | None => (0, String::new()),
         };
         Ok(Exit { code: Some(code), signal: None, timed_out: false, stdout, stderr: String::new(), took })
     }
@@ -335,6 +353,10 @@ impl Platform for MemoryPlatform {
     fn virtual_time(&self, slot: SlotId) -> Option<Duration> {
         self.with(slot, |slot| slot.passed).ok()
     }
+}
+
+fn is_start(effect: &Effect) -> bool {
+    matches!(effect, Effect::NotReady { .. } | Effect::SlowStart { .. })
 }
 
 fn error(kind: PlatformErrorKind, action: impl Into<String>) -> PlatformError {

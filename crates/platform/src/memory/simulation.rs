@@ -74,6 +74,14 @@ pub enum Effect {
         #[serde(default)]
         last_lines: Vec<String>,
     },
+    /// The first instance of this service takes longer to become ready, perhaps longer than it may.
+    SlowStart {
+        /// The service.
+        service: ServiceName,
+        /// How long it takes.
+        #[serde(with = "faultscope_model::units::duration")]
+        takes: Duration,
+    },
     /// The machine fails: the trial is invalid.
     Invalid,
 }
