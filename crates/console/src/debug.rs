@@ -183,6 +183,10 @@ fn evidence(difference: &Difference) -> Markup {
                 p { b.bad { "failing" } " run " code { (difference.failing) } }
                 pre { (failing) }
                 @if let Some(failed) = difference.further_call() { p.soft { "then" } pre { (failed) } }
+                @if !difference.printed.is_empty() {
+                    p.soft { "printed meanwhile, and not when it passes" }
+                    pre { (difference.printed.shown().join("\n")) }
+                }
                 (tree(&difference.failing_tree))
             }
             div.sheet {

@@ -1,5 +1,6 @@
 //! Reads runs and spans back from the store.
 
+use faultscope_model::log::InstanceLog;
 use faultscope_model::span::adopt_orphans;
 use faultscope_model::{Run, Span, TrialId};
 use faultscope_store::{Edge, Reader, StoreError};
@@ -26,6 +27,11 @@ impl Session {
         spans.retain(Span::is_traffic);
         adopt_orphans(&mut spans);
         Ok(spans)
+    }
+
+    /// What the instances of a trial printed.
+    pub(crate) async fn logs_of(&self, trial: TrialId) -> Result<Vec<InstanceLog>, EngineError> {
+        self.read(move |reader| reader.logs_of(trial)).await
     }
 
     /// The calls between services in a trial.

@@ -6,8 +6,10 @@ use faultscope_model::outcome::Ending;
 use faultscope_model::{Outcome, Run, ServiceName, Span, SpanId};
 
 use super::noise::{self, Alignment};
+use super::printed;
 use super::report::{Difference, TreeCall};
 use crate::error::EngineError;
+use crate::html::readable_text;
 use crate::session::Session;
 
 /// Runs of one circumstance that are compared to see what chance changes; three tell most of it.
@@ -43,7 +45,16 @@ pub(super) async fn find_difference(
         let root = told.or_else(|| list.last()).map_or(0, |told| told.root);
         tree(spans, root, told.map(|told| told.span))
     };
-    let failed_call = failed_call(session, failing, &bad_spans, &bad).map(|told| told.show(None));
+    let failed_call = failed_call(session, failing, &bad_spans, &bad);
+    let differing = at.and_then(|(in_bad, _)| bad.get(in_bad?));
+    let calls: Vec<SpanId> = [differing, failed_call].into_iter().flatten().map(|told| told.span).collect();
+    let compared = printed::Compared {
+        failing,
+        failing_again: &failing_again,
+        passing: &[&[*passing], &passing_again[..]].concat(),
+    };
+    let printed = compared.find_lines(session, &bad_spans, &calls).await?;
+    let failed_call = failed_call.map(|told| told.show(None));
     let Some((in_bad, in_good)) = at else {
         return Ok(failed_call.map(|failed_call| Difference {
             failing: failing.id.clone(),
@@ -52,6 +63,7 @@ pub(super) async fn find_difference(
             failed_call: Some(failed_call),
             failing_call: None,
             passing_call: None,
+            printed,
             failing_tree: Vec::new(),
             passing_tree: Vec::new(),
         }));
@@ -64,6 +76,7 @@ pub(super) async fn find_difference(
         failed_call,
         failing_call: one.map(|told| told.show(other)),
         passing_call: other.map(|told| told.show(one)),
+        printed,
         failing_tree: tree(&bad_spans, &bad, in_bad),
         passing_tree: tree(&good_spans, &good, in_good),
     }))
@@ -219,8 +232,10 @@ struct Told {
 impl Told {
     /// For people: the call and its answer, from where it differs from that of another run.
     fn show(&self, other: Option<&Self>) -> String {
-        let from = other.map_or(0, |other| shown_from(&self.exact, &other.exact));
-        let answer: String = self.exact.chars().skip(from).collect();
+        // Compared as they are, shown by what a reader would see of them.
+        let answer = readable_text(&self.exact);
+        let from = other.map_or(0, |other| shown_from(&answer, &readable_text(&other.exact)));
+        let answer: String = answer.chars().skip(from).collect();
         let cut = if from > 0 { "…" } else { "" };
         format!("{} {cut}{}", self.shown, one_line(&answer, SHOWN_ANSWER)).trim_end().to_owned()
     }
@@ -316,7 +331,7 @@ fn tell(span: &Span, spans: &[Span], (root, depth): (usize, usize), told: &mut V
 }
 
 /// Whatever a service sends as part of one line: what ends a line or moves a cursor is escaped.
-fn one_line(text: &str, most: usize) -> String {
+pub(super) fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     let mut letters = text.chars();
     for letter in letters.by_ref().take(most) {

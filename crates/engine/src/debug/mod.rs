@@ -14,6 +14,7 @@ mod input;
 mod noise;
 mod options;
 mod orders;
+mod printed;
 mod reasoning;
 mod report;
 mod start;
@@ -27,6 +28,7 @@ pub use difference::nearest_passing;
 pub use document::Document;
 pub use input::{InputEnding, InputReport, StageReport};
 pub use options::{DebugOptions, Flaky, Strategy};
+pub use printed::{Printed, PrintedLine};
 pub use report::{
     DebugReport, Difference, End, FoundCause, NamedDelta, Otherwise, Rest, TreeCall, Trials, Verdict,
 };

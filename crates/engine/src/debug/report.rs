@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::table::RoundCounts;
 use super::{
-    Calibration, Confirmation, ConfirmationStatus, InputReport, StartReport, Strategy, ValueBoundary,
+    Calibration, Confirmation, ConfirmationStatus, InputReport, Printed, StartReport, Strategy, ValueBoundary,
 };
 use crate::session::Session;
 
@@ -274,6 +274,9 @@ pub struct Difference {
     pub failing_call: Option<String>,
     /// The call in its place in the passing run.
     pub passing_call: Option<String>,
+    /// What the services of the failing call printed meanwhile, and not when the test passes.
+    #[serde(default, skip_serializing_if = "Printed::is_empty")]
+    pub printed: Printed,
     /// The calls around it in the failing run, callers first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failing_tree: Vec<TreeCall>,

@@ -71,6 +71,39 @@ async fn one_instance_too_many_is_the_cause_and_the_call_is_the_evidence() {
     }
 }
 
+/// `front` asks `back`, which prints what it does, a number that is never the same, and why it fails.
+#[tokio::test]
+async fn what_services_print_when_it_fails_is_evidence() {
+    let platform = Loopback::new()
+        .service("front", |call: Call| async move {
+            call.instance.print(format!("{} was asked for", call.path()));
+            call.client().get("http://back/word").await
+        })
+        .service("back", |call: Call| async move {
+            call.instance.print("looking for a word");
+            if call.instance.env("MODE").is_none() {
+                return Reply::from("word");
+            }
+            call.instance.print(format!("pause of {:?}", std::time::SystemTime::now()));
+            call.instance.print("no column price, password=hunter2-and-more");
+            let page = "<!DOCTYPE html><html><head><style>p {}</style></head><body><p>no column price</p></body></html>";
+            (500, page).into()
+        });
+    let file = "name: printed
+services:
+  front: { command: [front], ports: [80] }
+  back: { command: [back], ports: [80] }
+tests: [ { name: word, http: { get: \"http://front/word\", expect: { status: 200 } } } ]
+failing: { config: { back: { env.MODE: other, env.A: \"1\" }, front: { env.B: \"1\" } } }
+";
+    let report = Bed::new(file, platform).debug(usual()).await;
+    assert_eq!(causes(&report), [["config back.env.MODE"]]);
+    let difference = report.difference.expect("evidence");
+    let [line] = &difference.printed.shown()[..] else { panic!("{:#?}", difference.printed) };
+    assert!(line.starts_with("back-1 | no column price") && !line.contains("hunter2"), "{line}");
+    assert!(difference.calls().0.ends_with(": 500 no column price"), "{}", difference.calls().0);
+}
+
 #[tokio::test]
 async fn two_settings_together_are_the_cause() {
     let bed = Bed::new(

@@ -46,6 +46,9 @@ pub(super) fn render(document: &Document) -> String {
             if let Some(failed) = difference.further_call() {
                 let _ = writeln!(text, "failed call: {failed}");
             }
+            for line in difference.printed.shown() {
+                let _ = writeln!(text, "printed: {line}");
+            }
         }
         if let (1, Some(start)) = (number, &report.start) {
             let _ = writeln!(text, "{} {}\n{}", start.instance, start.reason, start.last_lines.join("\n"));

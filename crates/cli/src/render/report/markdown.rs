@@ -77,6 +77,10 @@ pub(super) fn render(document: &Document) -> String {
             let _ = writeln!(out, "- failed call: {}", code(failed));
         }
         out.push('\n');
+        if !difference.printed.is_empty() {
+            let lines = difference.printed.shown().join("\n");
+            let _ = writeln!(out, "Printed meanwhile, and not when it passes:\n\n{}", fenced(&lines));
+        }
         for (name, calls) in [("failing", &difference.failing_tree), ("passing", &difference.passing_tree)] {
             if !calls.is_empty() {
                 let _ = writeln!(out, "{name}:\n\n{}", fenced(&tree(calls)));

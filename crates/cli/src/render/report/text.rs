@@ -95,6 +95,10 @@ fn evidence(report: &DebugReport, printer: &Printer) {
         if let Some(failed) = difference.further_call() {
             printer.line(format!("  then     {failed}"));
         }
+        for (number, line) in difference.printed.shown().iter().enumerate() {
+            let label = if number == 0 { "printed" } else { "" };
+            printer.line(format!("  {label:<8} {line}"));
+        }
     }
     if let Some(start) = &report.start {
         let lines = if start.last_lines.is_empty() { "it printed nothing" } else { "its last lines:" };
