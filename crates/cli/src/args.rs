@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use faultscope_bench::{BenchArgs, BenchPartArgs};
+use faultscope_model::circumstance::Order;
 use faultscope_model::units::ByteSize;
 
 use crate::commands::beside::BesideArgs;
@@ -210,6 +211,9 @@ pub(crate) struct Under {
     /// config.order.env.TTL=5, versions.order=v2.
     #[arg(long = "set", value_name = "SETTING")]
     pub(crate) settings: Vec<String>,
+    /// Impose this order on concurrent calls, unless a delta changes it: "order POST /pay: price GET /p, stock PUT /s".
+    #[arg(long = "order", value_name = "ORDER")]
+    pub(crate) orders: Vec<Order>,
     /// How much of each call is recorded.
     #[arg(long, value_enum)]
     pub(crate) record: Option<RecordArg>,

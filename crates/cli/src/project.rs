@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use faultscope_engine::{Cases, SessionOptions};
 use faultscope_model::application::{HardcodedHost, IsolationChoice, TestBody, TestCase, nearest};
+use faultscope_model::circumstance::Order;
+use faultscope_model::series::CallName;
+use faultscope_model::space::Series;
 use faultscope_model::units::count;
 use faultscope_model::wiring::RecordLevel;
 use faultscope_model::{Application, CampaignKind, Circumstance, DeltaSet, ServiceName, Space};
@@ -184,7 +187,10 @@ impl Project {
             )?;
         }
         let spec = |e: &dyn std::fmt::Display| CommandError::new(Exit::Spec, e.to_string());
-        let space = application.space().map_err(|e| spec(&e))?;
+        let mut space = application.space().map_err(|e| spec(&e))?;
+        for order in &under.orders {
+            space = impose_order(space, order)?;
+        }
         let mut set = if under.failing { space.full() } else { DeltaSet::new() };
         for name in &under.deltas {
             let found = space.deltas.iter().position(|delta| &delta.name == name);
@@ -207,6 +213,33 @@ impl Project {
         application.plan(&circumstance, &expansion).map_err(|e| CommandError::usage(e.to_string()))?;
         Ok((space, set))
     }
+}
+
+/// Sets the order that the calls of a series have where no delta changes it.
+fn impose_order(space: Space, order: &Order) -> Result<Space, CommandError> {
+    let is_same = |series: &Series| series.from == order.from && series.handling == order.handling;
+    let hint =
+        "an order is that of a series under `failing: { sequence: ... }` in the file, with all its calls";
+    let Some(index) = space.series.iter().position(is_same) else {
+        let message = format!("the file has no `sequence` for {} {}", order.from, order.handling);
+        return Err(CommandError::usage(message).hint(hint));
+    };
+    let series = &space.series[index];
+    let is_whole =
+        series.calls.len() == order.order.len() && series.calls.iter().all(|call| order.order.contains(call));
+    if !is_whole {
+        return Err(CommandError::usage(format!("`{order}` is not an order of the calls of its series"))
+            .hint(format!("its calls: {}", show_calls(&series.calls))));
+    }
+    if series.order_known && series.calls != order.order {
+        let message = format!("the file orders the calls of {} {} already", order.from, order.handling);
+        return Err(CommandError::usage(message).hint(format!("as {}", show_calls(&series.calls))));
+    }
+    Ok(space.with_request_order(index, &order.order))
+}
+
+fn show_calls(calls: &[CallName]) -> String {
+    calls.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The folder of an application's campaigns, which is that of its services where the application file names one.

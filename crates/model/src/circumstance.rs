@@ -1,6 +1,8 @@
 //! A circumstance: all settings of a trial.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -61,4 +63,50 @@ pub struct Order {
     pub handling: OperationPattern,
     /// The calls in the order of their release.
     pub order: Vec<CallName>,
+}
+
+/// A text that is not an order of calls.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not an order of calls; write `order POST /pay: price GET /p, stock PUT /s`")]
+pub struct InvalidOrder(String);
+
+impl FromStr for Order {
+    type Err = InvalidOrder;
+
+    /// Reads what `Display` writes: the service, the request it handles, and its calls in their order.
+    fn from_str(text: &str) -> Result<Self, InvalidOrder> {
+        let invalid = || InvalidOrder(text.chars().take(160).collect());
+        let (caller, calls) = text.split_once(": ").ok_or_else(invalid)?;
+        let (from, handling) = caller.trim().split_once(char::is_whitespace).ok_or_else(invalid)?;
+        let order = calls.split(", ").map(str::parse).collect::<Result<Vec<CallName>, _>>();
+        Ok(Self {
+            from: from.parse().map_err(|_| invalid())?,
+            handling: handling.parse().map_err(|_| invalid())?,
+            order: order.ok().filter(|order| order.len() > 1).ok_or_else(invalid)?,
+        })
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let calls: Vec<String> = self.order.iter().map(ToString::to_string).collect();
+        write!(f, "{} {}: {}", self.from, self.handling, calls.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_read_as_they_are_written() {
+        let text = "order POST /pay/{id}: price GET /p, stock PUT /s, stock PUT /s#2";
+        let order: Order = text.parse().unwrap();
+        assert_eq!((order.order.len(), order.to_string().as_str()), (3, text));
+        for wrong in
+            ["", "order", "order POST /pay", "order POST /pay: price GET /p", "order: a GET /, b GET /"]
+        {
+            assert!(wrong.parse::<Order>().is_err(), "{wrong}");
+        }
+    }
 }

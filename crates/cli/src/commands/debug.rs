@@ -170,6 +170,7 @@ fn reproduce(verb: &str, cause: &FoundCause, report: &DebugReport, args: &DebugA
     let target = CauseTarget {
         verb,
         application: &args.target.words(),
+        orders: &report.orders,
         // A service that does not come up needs no test.
         test: report.signature.as_ref().and_then(|signature| signature.failing_test()),
         // A flaky failure is tried until it shows.

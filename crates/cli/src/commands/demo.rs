@@ -149,7 +149,13 @@ async fn reduce(
         let mut report = debug::debug(session, &options, stop).await?;
         for cause in &mut report.causes {
             let application = [file.to_string_lossy().into_owned()];
-            let target = CauseTarget { verb: "test", application: &application, test: Some(&test), tries: 1 };
+            let target = CauseTarget {
+                verb: "test",
+                application: &application,
+                orders: &report.orders,
+                test: Some(&test),
+                tries: 1,
+            };
             let mut command = reproduce_cause(cause, &target);
             command.words[0] = tool_name();
             cause.reproduce = Some(command.to_string());

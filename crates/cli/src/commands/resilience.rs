@@ -41,7 +41,14 @@ pub(crate) async fn run(
     let names = args.named();
     super::test::choose(&project, &names)?;
     let settings = args.settings.clone();
-    let under = Under { failing: false, deltas: Vec::new(), settings, record: None, seed: args.seed };
+    let under = Under {
+        failing: false,
+        deltas: Vec::new(),
+        orders: Vec::new(),
+        settings,
+        record: None,
+        seed: args.seed,
+    };
     if !under.settings.is_empty() {
         let (space, none) = project.under(&under)?;
         let changed = space.circumstance(&none).map_err(|e| CommandError::usage(e.to_string()))?;
@@ -187,9 +194,9 @@ fn shown_again(run: Option<Run>, at: &FolderOption, printer: &Printer) -> Result
 
 /// The command that reproduces a defect.
 fn reproduce(defect: &Defect, test: &str, within: Option<Duration>, args: &ResilienceArgs) -> String {
-    let file = args.target().file.to_string_lossy().into_owned();
+    let application = &args.target().words()[..];
     let (command, settings) = (args.command.as_deref(), &args.settings[..]);
-    reproduce_defect(defect, &DefectTarget { command, file: &file, test, settings, within }).to_string()
+    reproduce_defect(defect, &DefectTarget { command, application, test, settings, within }).to_string()
 }
 
 /// What to do next, where not everything was tried.

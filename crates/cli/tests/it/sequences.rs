@@ -52,3 +52,37 @@ fn a_synchronous_caller_is_unresolved() {
        └─▶ back       1 call   p50 <time>  p99 <time>
     ");
 }
+
+#[test]
+fn the_order_of_the_campaign_is_in_the_command_that_reproduces() {
+    // `desk` makes its calls at once. The file gives only the failing order, and the cause is another delta.
+    let fixture = desk("at-once", [2, 1, 0]).more("  config: { back: { env.BROKEN: \"true\" } }\n");
+    let tool = tool_with(&fixture);
+    let words = ["debug", "--test", "hello", "--only", "--flaky", "off"];
+    let report = tool.json(words, 1);
+    assert_eq!(report["causes"][0]["deltas"][0]["name"], "config back.env.BROKEN", "{report:#}");
+    assert!(report.get("orders").is_none(), "no trial ran `desk`, so no order was seen: {report:#}");
+
+    let report = tool.json(["debug", "--test", "desk", "--flaky", "off"], 1);
+    let order = report["orders"][0]["order"].as_array().unwrap();
+    assert_eq!(order.len(), 3);
+    let command = report["causes"][0]["reproduce"].as_str().unwrap();
+    let calls: Vec<&str> = order.iter().map(|call| call.as_str().unwrap()).collect();
+    let option = format!("--order 'desk POST /at-once: {}'", calls.join(", "));
+    assert!(command.contains(&option), "{command}");
+    tool.pasted(command).expect(1);
+    let sequence = &tool.last_run().json["run"]["circumstance"]["sequence"][0]["order"];
+    assert_eq!(sequence, &report["orders"][0]["order"], "the same order as in the campaign");
+
+    for (wrong, why) in [
+        (
+            "front GET /hello: back GET /word, log POST /third",
+            "the file has no `sequence` for front GET /hello",
+        ),
+        ("desk POST /at-once: back GET /word, log POST /third", "is not an order of the calls of its series"),
+        ("desk", "`desk` is not an order of calls"),
+    ] {
+        let refused = tool.run(["test", "--order", wrong]).expect(2).stderr;
+        assert!(refused.contains(why), "{refused}");
+    }
+}

@@ -172,6 +172,7 @@ async fn reduce(
     let full = learnt.full();
     let failing = Run { treatment: learnt.treatment(&full), ..failing };
     report.deltas = full.len();
+    report.orders = learnt.learnt_orders(&space);
     let deltas = Deltas {
         space: learnt.clone(),
         tests: tests.clone(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use faultscope_model::circumstance::Order;
 use faultscope_model::outcome::{Signature, Unresolved};
 use faultscope_model::space::{Delta, Dimension};
 use faultscope_model::units::count;
@@ -26,6 +27,9 @@ pub struct DebugReport {
     pub strategy: Strategy,
     /// How many deltas there were.
     pub deltas: usize,
+    /// The order of concurrent calls in trials without a delta of it, as the simplest circumstance showed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub orders: Vec<Order>,
     /// The failure that was looked for.
     pub signature: Option<Signature>,
     /// How it ended.
@@ -362,6 +366,7 @@ impl DebugReport {
             application: session.application().name.clone(),
             strategy,
             deltas: space.full().len(),
+            orders: Vec::new(),
             signature: None,
             verdict: Verdict::Stopped,
             calibration: None,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use faultscope_model::circumstance::Order;
 use faultscope_model::outcome::Ending;
 use faultscope_model::units::show_duration;
 
@@ -16,6 +17,8 @@ pub struct CauseTarget<'t> {
     pub verb: &'t str,
     /// The arguments that select the application and its platform.
     pub application: &'t [String],
+    /// The order of concurrent calls that the campaign imposed and the application file does not give.
+    pub orders: &'t [Order],
     /// The failing test; none if a service does not become ready.
     pub test: Option<&'t str>,
     /// The number of trials after which a flaky failure should have shown.
@@ -27,8 +30,8 @@ pub struct CauseTarget<'t> {
 pub struct DefectTarget<'t> {
     /// The test command of `--command`; then no application file is needed.
     pub command: Option<&'t str>,
-    /// The application file.
-    pub file: &'t str,
+    /// The arguments that select the application and its platform.
+    pub application: &'t [String],
     /// The perturbed test.
     pub test: &'t str,
     /// Settings of the circumstance as typed.
@@ -44,6 +47,9 @@ pub fn reproduce_cause(cause: &FoundCause, target: &CauseTarget<'_>) -> CommandL
     for delta in &cause.witness {
         command = command.option("--delta", &delta.name);
     }
+    for order in target.orders {
+        command = command.option("--order", &order.to_string());
+    }
     if let Some(test) = target.test {
         command = command.option("--test", test);
     }
@@ -58,7 +64,11 @@ pub fn reproduce_cause(cause: &FoundCause, target: &CauseTarget<'_>) -> CommandL
 pub fn reproduce_defect(defect: &Defect, target: &DefectTarget<'_>) -> CommandLine {
     let mut command = match target.command {
         Some(adapter) => CommandLine::faultscope(["resilience"]).option("--command", adapter),
-        None => CommandLine::faultscope(["resilience", target.file]).option("--test", target.test),
+        None => {
+            let mut command = CommandLine::faultscope(["resilience"]);
+            command.words.extend_from_slice(target.application);
+            command.option("--test", target.test)
+        }
     };
     for perturbation in &defect.perturbations {
         command = command.option("--reproduce", &perturbation.to_string());

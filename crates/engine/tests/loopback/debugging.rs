@@ -169,6 +169,12 @@ failing:
     let report = Bed::new(file, platform).debug(usual()).await;
     let [cause] = &causes(&report)[..] else { panic!("{report:#?}") };
     assert_eq!(cause[..], ["sequence desk POST /book: ledger POST /credit / ledger POST /debit"]);
+    let orders: Vec<String> = report.orders.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        orders,
+        ["desk POST /book: ledger POST /debit, ledger POST /credit"],
+        "what the simplest run showed"
+    );
     let (failing, passing) = report.difference.as_ref().expect("evidence").calls();
     assert!(failing.contains("409") && !passing.contains("409"), "{failing} / {passing}");
 }

@@ -297,6 +297,18 @@ impl Space {
         self
     }
 
+    /// The orders that trials without a delta of them have, where they were seen in a trial: the application file alone
+    /// does not give them.
+    pub fn learnt_orders(&self, before: &Self) -> Vec<Order> {
+        let is_learnt = |(now, then): &(&Series, &Series)| now.order_known && !then.order_known;
+        let order = |(now, _): (&Series, &Series)| Order {
+            from: now.from.clone(),
+            handling: now.handling.clone(),
+            order: now.calls.clone(),
+        };
+        self.series.iter().zip(&before.series).filter(is_learnt).map(order).collect()
+    }
+
     /// Sets the time that applying each delta takes, where that is known.
     pub fn with_costs(mut self, known: impl Fn(&Delta) -> Option<Duration>) -> Self {
         for delta in &mut self.deltas {

@@ -147,13 +147,19 @@ fn commands_lead_to_the_runs_where_they_are_stored() {
 fn a_cause_is_shown_again_with_every_delta_of_its_trial() {
     let cause = cause(&["b"], &["b", "-odd name"]);
     let application = ["my shop.yaml".to_owned(), "--platform".to_owned(), "docker".to_owned()];
-    let target = CauseTarget { verb: "test", application: &application, test: Some("it's paid"), tries: 1 };
+    let target = CauseTarget {
+        verb: "test",
+        application: &application,
+        orders: &[],
+        test: Some("it's paid"),
+        tries: 1,
+    };
     let stable = "faultscope test 'my shop.yaml' --platform docker --delta b '--delta=-odd name' --test 'it'\\''s paid'";
     assert_eq!(reproduce_cause(&cause, &target).to_string(), stable);
     let flaky = CauseTarget { tries: 7, ..target };
     assert_eq!(reproduce_cause(&cause, &flaky).to_string(), format!("{stable} --repeat 7 --fail-fast"));
     // A service that does not come up has no test, and `up` cannot be repeated.
-    let start = CauseTarget { verb: "up", test: None, application: &[], tries: 7 };
+    let start = CauseTarget { verb: "up", test: None, application: &[], orders: &[], tries: 7 };
     assert_eq!(reproduce_cause(&cause, &start).to_string(), "faultscope up --delta b '--delta=-odd name'");
 }
 
@@ -162,8 +168,13 @@ fn a_defect_is_shown_again_with_its_perturbations() {
     let mut defect =
         Defect { perturbations: vec!["error stock GET /a".parse().unwrap()], ..Defect::default() };
     let within = Some(Duration::from_secs(3));
-    let target =
-        DefectTarget { command: None, file: "shop.yaml", test: "pay", settings: &["nodes=2".into()], within };
+    let target = DefectTarget {
+        command: None,
+        application: &["shop.yaml".into()],
+        test: "pay",
+        settings: &["nodes=2".into()],
+        within,
+    };
     let shown = "faultscope resilience shop.yaml --test pay --reproduce 'error stock GET /a' --set nodes=2";
     assert_eq!(reproduce_defect(&defect, &target).to_string(), shown);
     defect.signature =
