@@ -247,8 +247,11 @@ pub(crate) fn state_folder(path: &Path) -> PathBuf {
     let folder = if path.is_file() { folder_of(path) } else { path.to_owned() };
     let own = folder.join(".faultscope");
     let file = if path.is_file() { path.to_owned() } else { folder.join(FILE_NAME) };
-    if own.is_dir() || !file.is_file() {
+    if own.is_dir() {
         return own;
+    }
+    if !file.is_file() {
+        return state_of_cases(&folder).unwrap_or(own);
     }
     Project::read(&file).map_or(own, |project| project.root.join(".faultscope"))
 }

@@ -27,9 +27,9 @@ fn from_here(folder: &Path, here: &Path) -> Option<PathBuf> {
     }
 }
 
-/// An option with its value, for a hint without a whole command.
-pub(crate) fn option(name: &str, value: &str) -> CommandLine {
-    CommandLine { words: Vec::new() }.option(name, value)
+/// The command of this process for another test, with more words.
+pub(crate) fn with_test(test: &str, more: &[&str]) -> CommandLine {
+    CommandLine::with_test(std::env::args().skip(1), test, more)
 }
 
 /// The command of this process, extended to resume a campaign.

@@ -27,6 +27,14 @@ impl Fixture {
         self
     }
 
+    /// Puts all files below a folder, as the last step.
+    #[must_use]
+    pub fn below(mut self, folder: &str) -> Self {
+        self.files.iter_mut().for_each(|(path, _)| *path = format!("{folder}/{path}"));
+        self.programs.iter_mut().for_each(|(path, _)| *path = format!("{folder}/{path}"));
+        self
+    }
+
     /// Replaces the application file.
     #[must_use]
     pub fn application(self, text: &str) -> Self {

@@ -185,7 +185,8 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
             count(*calls, "call")
         ));
     }
-    printer.line(format!("see them with `faultscope runs show {}`", probe.run));
+    let at = crate::shell::at(&project.root);
+    printer.line(format!("see them with `faultscope runs show {}{at}`", probe.run));
 }
 
 async fn probe(

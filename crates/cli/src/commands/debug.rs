@@ -147,10 +147,10 @@ fn hint(report: &DebugReport, args: &DebugArgs, at: &FolderOption) -> Option<Str
     match &report.verdict {
         Verdict::Stopped | Verdict::OutOfBudget => Some(format!("Go on with `{}`", shell::resume(campaign))),
         Verdict::OtherTestsFail { failing, .. } if failing.len() > 1 => {
-            Some(format!("Look at one of them alone with `{} --only`", shell::option("--test", &failing[0])))
+            Some(format!("Look at one of them alone with `{}`", shell::with_test(&failing[0], &["--only"])))
         }
         Verdict::OtherTestsFail { failing, .. } => {
-            failing.first().map(|name| format!("Look for that one with `{}`", shell::option("--test", name)))
+            failing.first().map(|name| format!("Look for that one with `{}`", shell::with_test(name, &[])))
         }
         Verdict::FailsAlready | Verdict::FailsWithout => {
             Some(format!("See its calls with `faultscope runs show {campaign}.check-simplest{at}`"))

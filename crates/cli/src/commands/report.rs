@@ -60,7 +60,8 @@ impl<F: ValueEnum> FromStr for Wanted<F> {
 }
 
 pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandError> {
-    let archive = Archive::open(&project::state_folder(&args.folder), Subject::Report)?;
+    let state = project::state_folder(&args.folder);
+    let archive = Archive::open(&state, Subject::Report)?;
     let found = views::find_report(&archive.store()?, &args.campaign)?;
     let Some(format) = args.format else {
         if printer.json {
@@ -69,7 +70,8 @@ pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandE
         }
         match &found {
             CampaignReport::Debug(document) => {
-                report::text::show(document, &shell::at(&args.folder), printer)
+                // The folder that holds the campaigns, which a file that extends another does not lie in.
+                report::text::show(document, &shell::at(state.parent().unwrap_or(&state)), printer)
             }
             CampaignReport::Resilience(report) => {
                 report.tests.iter().for_each(|test| resilience::test(test, printer));

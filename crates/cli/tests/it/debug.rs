@@ -337,7 +337,7 @@ fn ends_that_are_not_as_they_should_be() {
     exit code 5
     --- stdout
     more than one test fails with all deltas: hello, again
-    Look at one of them alone with `--test hello --only`
+    Look at one of them alone with `faultscope debug --quiet --flaky off --test hello --only`
     0 trials, 2 start-up checks, <time>
     ");
     // A test that never passes.

@@ -93,7 +93,7 @@ fn one_case_of_several_suites() {
         ),
         "{both}"
     );
-    let hint = "Look at one of them alone with `--test 'one: shop.sells[two 2]' --only`";
+    let hint = "Look at one of them alone with `faultscope debug --quiet --repeat 1 --test 'one: shop.sells[two 2]' --only`";
     assert!(both.contains(hint), "{both}");
     let words = ["--test", "one: shop.sells[two 2]", "--only", "--bundle", "out/repro.tar.gz"];
     assert_eq!(shown_again(&tool, &words), "one: shop.sells[two 2]");

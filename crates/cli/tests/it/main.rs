@@ -22,6 +22,7 @@ mod kills;
 mod leases;
 mod metrics;
 mod outcomes;
+mod pasting;
 mod remote;
 mod reports;
 mod resilience;

@@ -83,7 +83,7 @@ invariants:
 "#;
 
 /// A shop whose stock counts twice what arrives twice, and whose ledger forgets when it is restarted.
-fn shop() -> Fixture {
+pub(crate) fn shop() -> Fixture {
     cells().file("cells.yaml", CELLS).application(SHOP)
 }
 

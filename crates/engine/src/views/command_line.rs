@@ -47,6 +47,24 @@ impl CommandLine {
         command
     }
 
+    /// The typed command with another test and more words. `--resume` is left out: it is another question.
+    pub fn with_test(typed: impl IntoIterator<Item = String>, test: &str, more: &[&str]) -> Self {
+        let mut command = Self::faultscope([] as [String; 0]);
+        let mut typed = typed.into_iter();
+        while let Some(word) = typed.next() {
+            match word.as_str() {
+                "--test" => drop(typed.next()),
+                "--resume" => {}
+                other if other.starts_with("--resume=") || other.starts_with("--test=") => {}
+                other if more.contains(&other) => {}
+                _ => command.words.push(word),
+            }
+        }
+        let mut command = command.option("--test", test);
+        command.words.extend(more.iter().map(ToString::to_string));
+        command
+    }
+
     /// Adds an option; a value that looks like an option must not be taken for one.
     pub fn option(mut self, name: &str, value: &str) -> Self {
         if value.starts_with('-') {
