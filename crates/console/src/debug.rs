@@ -34,7 +34,7 @@ pub fn debug_report(document: &Document) -> String {
         @if report.none_left {
             p.good { "A passing trial without any of these deltas shows that no further cause is left." }
         }
-        @if let Some(rest) = &report.rest { p.bad { (rest.tell()) } }
+        @if let Some(rest) = &report.rest { p.bad { (rest.describe()) } }
         (boundaries(&report.boundaries))
         @if let Some(input) = &report.input { (smallest(input)) }
         @if let Some(difference) = &report.difference { (evidence(difference)) }
@@ -104,7 +104,7 @@ fn cause_part(shown: &CauseView<'_>, number: usize, report: &DebugReport) -> Mar
             }
             @if let Some(tied) = cause.describe_tied() { p.soft { (tied) "." } }
             p.soft { (cause.confirmation.describe()) "." }
-            @for otherwise in &cause.otherwise { p { (otherwise.tell()) } }
+            @for otherwise in &cause.otherwise { p { (otherwise.describe()) } }
             @if let Some(hint) = cause.hint() { p.soft { (hint) } }
             @if let Some(run) = &cause.run { p { "Failing run " code { (run) } } }
             @if let Some(command) = &cause.reproduce {
@@ -146,7 +146,7 @@ fn boundaries(found: &[ValueBoundary]) -> Markup {
                         td { code { (boundary.delta) } }
                         td.bad { (boundary.fails) }
                         td.good { (boundary.passes.as_deref().unwrap_or("none found")) }
-                        td { (boundary.tell()) }
+                        td { (boundary.describe()) }
                     }
                 }
             }
@@ -159,7 +159,7 @@ fn smallest(input: &InputReport) -> Markup {
     html! {
         h2 { "Input" }
         div.sheet {
-            p { (input.tell()) }
+            p { (input.describe()) }
             @if !input.text.is_empty() { pre { (input.shown()) } }
             @if !input.stages.is_empty() {
                 p.soft {

@@ -51,7 +51,7 @@ pub struct Boundary {
     line: Line,
     /// How many passing trials make a place pass.
     repeats: u32,
-    known: BTreeMap<i64, Seen>,
+    known: BTreeMap<i64, PlaceOutcome>,
     passes: BTreeMap<i64, u32>,
     running: BTreeMap<Ticket, i64>,
     /// The failing and the passing place that are neighbours, once they are found.
@@ -64,7 +64,7 @@ pub struct Boundary {
 
 /// What a place showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum PlaceOutcome {
     Pass,
     Fail,
     Unresolved,
@@ -99,9 +99,9 @@ pub struct FoundBoundary {
 impl Boundary {
     /// Searches on a line; a place passes when so many trials of it have passed.
     pub fn new(line: Line, repeats: u32) -> Self {
-        let mut known = BTreeMap::from([(line.failing, Seen::Fail)]);
+        let mut known = BTreeMap::from([(line.failing, PlaceOutcome::Fail)]);
         if let Side::Passing(place) = line.other {
-            known.insert(place, Seen::Pass);
+            known.insert(place, PlaceOutcome::Pass);
         }
         Self {
             line,
@@ -154,20 +154,20 @@ impl Boundary {
     pub fn record(&mut self, trial: Ticket, outcome: &Outcome) {
         let Some(place) = self.running.remove(&trial) else { return };
         let seen = match outcome {
-            Outcome::Fail { .. } => Seen::Fail,
-            Outcome::Unresolved { .. } => Seen::Unresolved,
+            Outcome::Fail { .. } => PlaceOutcome::Fail,
+            Outcome::Unresolved { .. } => PlaceOutcome::Unresolved,
             Outcome::Pass => {
                 let passes = self.passes.entry(place).or_default();
                 *passes += 1;
                 if *passes < self.repeats {
                     return;
                 }
-                Seen::Pass
+                PlaceOutcome::Pass
             }
         };
         // A failure is certain, whatever other trials of the place show.
         let before = self.known.get(&place).copied();
-        if before != Some(Seen::Fail) {
+        if before != Some(PlaceOutcome::Fail) {
             self.known.insert(place, seen);
         }
     }
@@ -183,7 +183,7 @@ impl Boundary {
         let fails = interval.map_or_else(|| self.furthest_failure(), |(fails, _)| fails);
         let up = self.upwards();
         let beyond = |a: i64, b: i64| if up { a > b } else { a < b };
-        let places = |seen: Seen, test: &dyn Fn(i64) -> bool| -> Vec<i64> {
+        let places = |seen: PlaceOutcome, test: &dyn Fn(i64) -> bool| -> Vec<i64> {
             self.known
                 .iter()
                 .filter(|(place, s)| **s == seen && test(**place))
@@ -194,11 +194,11 @@ impl Boundary {
         FoundBoundary {
             fails,
             passes,
-            unresolved: places(Seen::Unresolved, &|p| {
+            unresolved: places(PlaceOutcome::Unresolved, &|p| {
                 beyond(p, fails) && passes.is_none_or(|passes| beyond(passes, p))
             }),
-            odd_passes: places(Seen::Pass, &|p| beyond(fails, p)),
-            odd_fails: places(Seen::Fail, &|p| passes.is_some_and(|passes| beyond(p, passes))),
+            odd_passes: places(PlaceOutcome::Pass, &|p| beyond(fails, p)),
+            odd_fails: places(PlaceOutcome::Fail, &|p| passes.is_some_and(|passes| beyond(p, passes))),
             sharp: interval.is_some() && self.gaps().is_empty(),
         }
     }
@@ -214,9 +214,9 @@ impl Boundary {
     }
 
     /// The known places from the failing end on, towards the passing side.
-    fn outwards(&self) -> Vec<(i64, Seen)> {
+    fn outwards(&self) -> Vec<(i64, PlaceOutcome)> {
         let from = self.line.failing;
-        let mut places: Vec<(i64, Seen)> = if self.upwards() {
+        let mut places: Vec<(i64, PlaceOutcome)> = if self.upwards() {
             self.known.range(from..).map(|(&p, &s)| (p, s)).collect()
         } else {
             self.known.range(..=from).map(|(&p, &s)| (p, s)).collect()
@@ -241,16 +241,16 @@ impl Boundary {
         let mut fails = self.line.failing;
         for (place, seen) in self.outwards() {
             match seen {
-                Seen::Fail => fails = place,
-                Seen::Pass => return Some((fails, place)),
-                Seen::Unresolved => {}
+                PlaceOutcome::Fail => fails = place,
+                PlaceOutcome::Pass => return Some((fails, place)),
+                PlaceOutcome::Unresolved => {}
             }
         }
         None
     }
 
     fn furthest_failure(&self) -> i64 {
-        let failing = self.outwards().into_iter().filter(|(_, seen)| *seen == Seen::Fail);
+        let failing = self.outwards().into_iter().filter(|(_, seen)| *seen == PlaceOutcome::Fail);
         failing.map(|(place, _)| place).next_back().unwrap_or(self.line.failing)
     }
 
@@ -270,7 +270,7 @@ impl Boundary {
         marks.extend(self.passes.keys().copied().filter(|p| (low..=high).contains(p)));
         let marks: Vec<i64> = marks.into_iter().collect();
         // Between two places that cannot be judged nothing is worth a look.
-        let unclear = |place: i64| self.known.get(&place) == Some(&Seen::Unresolved);
+        let unclear = |place: i64| self.known.get(&place) == Some(&PlaceOutcome::Unresolved);
         let worth = |&(a, b): &(i64, i64)| !(self.are_neighbours(a, b) || unclear(a) && unclear(b));
         marks.windows(2).map(|pair| (pair[0], pair[1])).filter(worth).collect()
     }

@@ -16,7 +16,7 @@ use crate::ledger::Verdict;
 const EXCLUDED_RATE: f64 = 0.7;
 
 /// The most passes that are asked of a neighbour: 30 show a failure of one run in seven with 99 %.
-const MOST_PASSES: u32 = 30;
+const MAX_PASSES: u32 = 30;
 
 /// How often the sets of an answer must show the same, those trials counted that were there before.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,7 +50,7 @@ impl ConfirmPlan {
         let missed = (1.0 - confidence).clamp(1e-9, 1.0);
         if rate < 1.0 {
             let passes = (missed.ln() / (1.0 - rate).ln()).ceil() as u32;
-            return Self { failures: 1, passes: passes.clamp(2, MOST_PASSES), confidence, rate };
+            return Self { failures: 1, passes: passes.clamp(2, MAX_PASSES), confidence, rate };
         }
         let failures = ((missed.ln() / EXCLUDED_RATE.ln()).ceil() as u32).max(2);
         let fresh = failures - 1;
@@ -58,7 +58,7 @@ impl ConfirmPlan {
             let (f, n) = (f64::from(fresh), f64::from(passes));
             (f / (f + n)).powf(f) * (n / (f + n)).powf(n)
         };
-        let more = (1..MOST_PASSES).find(|&passes| likely(passes) <= missed).unwrap_or(MOST_PASSES);
+        let more = (1..MAX_PASSES).find(|&passes| likely(passes) <= missed).unwrap_or(MAX_PASSES);
         Self { failures, passes: 1 + more, confidence, rate }
     }
 
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!((plan(0.9).failures, plan(0.9).passes), (7, 2));
         let flaky = ConfirmPlan::new(0.99, 0.3);
         assert_eq!((flaky.failures, flaky.passes), (1, 13));
-        assert_eq!(ConfirmPlan::new(0.99, 0.01).passes, MOST_PASSES);
+        assert_eq!(ConfirmPlan::new(0.99, 0.01).passes, MAX_PASSES);
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Problem {
     }
 
     /// The deltas of a space with its ranks, costs and constraints.
-    pub fn of(space: &Arc<Space>) -> Self {
+    pub fn from_space(space: &Arc<Space>) -> Self {
         use faultscope_model::space::Dimension;
         let closing = Arc::clone(space);
         Self {

@@ -47,7 +47,7 @@ fn measure(dimension: &'static str, text: &str, slots: &[usize], seed: u64, coun
             let id = format!("{dimension}-{number}");
             let instance = Instance::new(id, Family::Mono, deltas, vec![vec![cause]], seed);
             let options = BayesOptions { seed, ..BayesOptions::default() };
-            let mut search = strategy.search(Problem::of(&space), options);
+            let mut search = strategy.search(Problem::from_space(&space), options);
             let slots = Slots::new(slots, Durations::Lognormal(seed));
             simulate(&mut *search, &Oracle::new(&instance), &slots, 10_000).makespan
         };

@@ -8,11 +8,11 @@ pub(crate) fn deeper(report: &DebugReport, printer: &Printer) {
     if !report.boundaries.is_empty() {
         printer.line(printer.strong("Where it starts:"));
         for boundary in &report.boundaries {
-            printer.line(format!("  {}", boundary.tell()));
+            printer.line(format!("  {}", boundary.describe()));
         }
     }
     let Some(input) = &report.input else { return };
-    printer.line(printer.strong(&input.tell()));
+    printer.line(printer.strong(&input.describe()));
     for line in input.shown().lines() {
         printer.line(format!("  | {line}"));
     }

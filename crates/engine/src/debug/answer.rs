@@ -1,4 +1,4 @@
-//! From what a search stands at to what people are told.
+//! From the result of a search to the report.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ pub(super) fn fill(
     search: &dyn Search,
     (runs, seen): (&[SetRun], &[SetRun]),
 ) {
-    let problem = Problem::of(space);
+    let problem = Problem::from_space(space);
     let standing = search.standing();
     let named = |set: &DeltaSet| -> Vec<NamedDelta> {
-        let mut deltas: Vec<_> = set.iter().map(|d| NamedDelta::of(&space.deltas[d])).collect();
+        let mut deltas: Vec<_> = set.iter().map(|d| NamedDelta::from_delta(&space.deltas[d])).collect();
         deltas.sort_by(|a, b| (a.dimension, &a.name).cmp(&(b.dimension, &b.name)));
         deltas
     };

@@ -53,7 +53,7 @@ pub struct ValueBoundary {
 
 impl ValueBoundary {
     /// For people: `order.memory: fails at 95MiB and below, passes from 96MiB`.
-    pub fn tell(&self) -> String {
+    pub fn describe(&self) -> String {
         let name = self.delta.strip_prefix("config ").unwrap_or(&self.delta);
         let (side, far) = if self.passes_above { ("below", "up to") } else { ("above", "down to") };
         let passing = if self.only_comes_up { "comes up" } else { "passes" };
@@ -278,14 +278,14 @@ mod tests {
     #[test]
     fn told_to_people() {
         let above = boundary(Some("96MiB"), true);
-        assert_eq!(above.tell(), "order.memory: fails at 95MiB and below, passes from 96MiB");
+        assert_eq!(above.describe(), "order.memory: fails at 95MiB and below, passes from 96MiB");
         let below = boundary(Some("94MiB"), false);
-        assert_eq!(below.tell(), "order.memory: fails from 95MiB, passes at 94MiB and below");
+        assert_eq!(below.describe(), "order.memory: fails from 95MiB, passes at 94MiB and below");
         let none = boundary(None, true);
-        assert_eq!(none.tell(), "order.memory: fails up to 95MiB, no passing value was found");
+        assert_eq!(none.describe(), "order.memory: fails up to 95MiB, no passing value was found");
         let odd = ValueBoundary { odd_passes: vec!["10MiB".into()], ..above };
         assert_eq!(
-            odd.tell(),
+            odd.describe(),
             "order.memory: fails at 95MiB and below, passes from 96MiB; more than one boundary: 10MiB passes"
         );
     }

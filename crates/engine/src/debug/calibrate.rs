@@ -8,12 +8,12 @@ const STABLE: f64 = 0.98;
 /// How many failures make an estimate of the rate good enough.
 const ENOUGH_FAILURES: u32 = 5;
 
-/// After so many tries the estimate is taken as it is.
-pub(super) const MOST_TRIES: u32 = 24;
+/// After this many tries the estimate counts as it is: it is within 0.1 of the rate in two of three cases.
+pub(super) const MAX_TRIES: u32 = 24;
 
 /// How often the failing circumstance may pass before the failure counts as not reproduced: one that shows
 /// in 30 % of its runs stays away so often once in three hundred times.
-const MOST_MISSES: u32 = 16;
+const MAX_MISSES: u32 = 16;
 
 /// How often the failing circumstance was tried and failed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -45,10 +45,10 @@ pub(super) enum Next {
 pub(super) fn decide(failed: u32, tried: u32, repeat: u32) -> Next {
     let known = |rate| Next::Known(Calibration { failed, tried, rate });
     match (failed, tried - failed) {
-        (0, passed) if passed >= MOST_MISSES => Next::NotReproduced,
+        (0, passed) if passed >= MAX_MISSES => Next::NotReproduced,
         (failed, 0) if failed >= repeat => known(1.0),
         (_, 0) | (0, _) => Next::Again,
-        (failed, _) if failed >= ENOUGH_FAILURES || tried >= MOST_TRIES => known(estimate(failed, tried)),
+        (failed, _) if failed >= ENOUGH_FAILURES || tried >= MAX_TRIES => known(estimate(failed, tried)),
         _ => Next::Again,
     }
 }

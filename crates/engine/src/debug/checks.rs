@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::trial::{TrialRequest, failures_of};
 
 /// More checks than this end without a decision: most of them could not be judged.
-const MOST_CHECKS: u32 = 60;
+const MAX_CHECKS: u32 = 60;
 
 /// Both ends, as they should be.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Checker<'_> {
 
     fn decide(&self, repeat: u32) -> Next {
         let Tally { failed, tried, seen, .. } = self.tally;
-        let undecided = seen >= MOST_CHECKS;
+        let undecided = seen >= MAX_CHECKS;
         let known = |rate| Next::Known(Calibration { failed, tried, rate });
         match self.options.flaky {
             Flaky::Off if failed > 0 => known(1.0),

@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::trial::FinishedTrial;
 
 /// Sets that passed although they hold the whole cause; two of them tell chance from a rule.
-const MOST_CONTRADICTING: usize = 2;
+const MAX_CONTRADICTING: usize = 2;
 
 /// Whether a cause was confirmed, and by what.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -168,7 +168,7 @@ impl KnownOutcomes<'_> {
         let mut odd: Vec<_> = passed.filter(|set| cause.is_subset(set) && *set != cause).cloned().collect();
         odd.sort();
         odd.dedup();
-        odd.truncate(MOST_CONTRADICTING);
+        odd.truncate(MAX_CONTRADICTING);
         odd
     }
 
@@ -196,7 +196,7 @@ pub(super) async fn confirm_causes(
     known: &KnownOutcomes<'_>,
     repetitions: &mut Vec<SetRun>,
 ) -> Result<Confirmed, EngineError> {
-    let problem = Problem::of(&deltas.space);
+    let problem = Problem::from_space(&deltas.space);
     let stable = plan.rate >= 1.0;
     if let (true, Some(set)) = (stable, known.mixed()) {
         return Ok(Confirmed::Contradicted(set));
@@ -284,7 +284,7 @@ pub(super) async fn measure_rate(
             driver.session().events().emit(Event::Calibrated { failed, tried, rate });
             return Ok(Ok(calibration));
         }
-        if tally.unresolved > calibrate::MOST_TRIES {
+        if tally.unresolved > calibrate::MAX_TRIES {
             return Ok(Ok(calibrate::reckon(tally.failed, tried)));
         }
         let request = deltas.request_of(set)?;

@@ -13,7 +13,7 @@ use crate::html::readable_text;
 use crate::session::Session;
 
 /// Runs of one circumstance that are compared to see what chance changes; three tell most of it.
-const MOST_EQUAL: usize = 3;
+const MAX_EQUAL: usize = 3;
 
 /// Compares a failing run with the passing run that differs from it in the fewest deltas.
 pub(super) async fn find_difference(
@@ -39,22 +39,22 @@ pub(super) async fn find_difference(
     let good_again = stories(session, &passing_again).await?;
     let at = first_difference((&bad, &bad_again), (&good, &good_again));
     let without = missing_in(passing, failing);
-    let tree = |spans: &[Span], list: &[Told], at: Option<usize>| {
+    let tree = |spans: &[Span], list: &[StoryCall], at: Option<usize>| {
         // Where one of the two has no such call, the last one says which trace to show.
-        let told = at.and_then(|at| list.get(at));
-        let root = told.or_else(|| list.last()).map_or(0, |told| told.root);
-        tree(spans, root, told.map(|told| told.span))
+        let entry = at.and_then(|at| list.get(at));
+        let root = entry.or_else(|| list.last()).map_or(0, |entry| entry.root);
+        tree(spans, root, entry.map(|entry| entry.span))
     };
     let failed_call = failed_call(session, failing, &bad_spans, &bad);
     let differing = at.and_then(|(in_bad, _)| bad.get(in_bad?));
-    let calls: Vec<SpanId> = [differing, failed_call].into_iter().flatten().map(|told| told.span).collect();
+    let calls: Vec<SpanId> = [differing, failed_call].into_iter().flatten().map(|entry| entry.span).collect();
     let compared = printed::Compared {
         failing,
         failing_again: &failing_again,
         passing: &[&[*passing], &passing_again[..]].concat(),
     };
     let printed = compared.find_lines(session, &bad_spans, &calls).await?;
-    let failed_call = failed_call.map(|told| told.show(None));
+    let failed_call = failed_call.map(|entry| entry.show(None));
     let Some((in_bad, in_good)) = at else {
         return Ok(failed_call.map(|failed_call| Difference {
             failing: failing.id.clone(),
@@ -74,17 +74,17 @@ pub(super) async fn find_difference(
         passing: passing.id.clone(),
         without,
         failed_call,
-        failing_call: one.map(|told| told.show(other)),
-        passing_call: other.map(|told| told.show(one)),
+        failing_call: one.map(|entry| entry.show(other)),
+        passing_call: other.map(|entry| entry.show(one)),
         printed,
         failing_tree: tree(&bad_spans, &bad, in_bad),
         passing_tree: tree(&good_spans, &good, in_good),
     }))
 }
 
-async fn stories(session: &Session, runs: &[&Run]) -> Result<Vec<Vec<Told>>, EngineError> {
+async fn stories(session: &Session, runs: &[&Run]) -> Result<Vec<Vec<StoryCall>>, EngineError> {
     let mut stories = Vec::new();
-    for run in runs.iter().take(MOST_EQUAL) {
+    for run in runs.iter().take(MAX_EQUAL) {
         stories.push(story(&session.spans_of(run.trial).await?));
     }
     Ok(stories)
@@ -92,7 +92,12 @@ async fn stories(session: &Session, runs: &[&Run]) -> Result<Vec<Vec<Told>>, Eng
 
 /// The call from outside that made the test fail: that of the failing step, or the last one that went wrong where a
 /// command looks at the answers.
-fn failed_call<'t>(session: &Session, run: &Run, spans: &[Span], story: &'t [Told]) -> Option<&'t Told> {
+fn failed_call<'t>(
+    session: &Session,
+    run: &Run,
+    spans: &[Span],
+    story: &'t [StoryCall],
+) -> Option<&'t StoryCall> {
     let Outcome::Fail { signature } = &run.outcome else { return None };
     let is_test = |span: &&Span| span.caller.service.as_str() == ServiceName::TEST;
     let outside: Vec<&Span> = roots(spans).into_iter().filter(is_test).collect();
@@ -107,7 +112,7 @@ fn failed_call<'t>(session: &Session, run: &Run, spans: &[Span], story: &'t [Tol
         }
         _ => outside.iter().rev().find(|span| is_bad(span)),
     }?;
-    story.iter().find(|told| told.span == span.id)
+    story.iter().find(|entry| entry.span == span.id)
 }
 
 fn is_bad(span: &Span) -> bool {
@@ -141,10 +146,11 @@ pub(super) fn missing_in(passing: &Run, failing: &Run) -> Vec<String> {
 /// first call counts that is there only once or ended otherwise, or an answer of another content before it in the same
 /// call from outside: it comes nearer to the cause.
 fn first_difference(
-    (bad, bad_again): (&[Told], &[Vec<Told>]),
-    (good, good_again): (&[Told], &[Vec<Told>]),
+    (bad, bad_again): (&[StoryCall], &[Vec<StoryCall>]),
+    (good, good_again): (&[StoryCall], &[Vec<StoryCall>]),
 ) -> Option<(Option<usize>, Option<usize>)> {
-    let keys = |story: &[Told]| -> Vec<String> { story.iter().map(|told| told.call.clone()).collect() };
+    let keys =
+        |story: &[StoryCall]| -> Vec<String> { story.iter().map(|entry| entry.call.clone()).collect() };
     let pairs = noise::align(&keys(bad), &keys(good)).merge();
     if bad_again.is_empty() && good_again.is_empty() {
         let differs = |&(one, other): &(Option<usize>, Option<usize>)| match (one, other) {
@@ -163,20 +169,21 @@ fn first_difference(
         });
         return answers.or(otherwise.map(|at| &pairs[at])).copied();
     }
-    let others = |own: &[Told], again: &[Vec<Told>]| -> Vec<Alignment> {
+    let others = |own: &[StoryCall], again: &[Vec<StoryCall>]| -> Vec<Alignment> {
         again.iter().map(|other| noise::align(&keys(own), &keys(other))).collect()
     };
     let (bad_places, good_places) = (others(bad, bad_again), others(good, good_again));
     let (bad_in_good, good_in_bad) = (others(bad, good_again), others(good, bad_again));
     let never =
         |at: usize, places: &[Alignment]| places.iter().all(|alignment| alignment.place(at).is_none());
-    let like = |at: usize, places: &[Alignment], again: &'_ [Vec<Told>]| -> Vec<Option<(String, String)>> {
-        let pick = |(alignment, story): (&Alignment, &Vec<Told>)| {
-            let told = &story[alignment.place(at)?];
-            Some((told.ending.clone(), told.exact.clone()))
+    let like =
+        |at: usize, places: &[Alignment], again: &'_ [Vec<StoryCall>]| -> Vec<Option<(String, String)>> {
+            let pick = |(alignment, story): (&Alignment, &Vec<StoryCall>)| {
+                let entry = &story[alignment.place(at)?];
+                Some((entry.ending.clone(), entry.exact.clone()))
+            };
+            places.iter().zip(again).map(pick).collect()
         };
-        places.iter().zip(again).map(pick).collect()
-    };
     pairs.into_iter().find(|&(one, other)| {
         let bads = one.map(|at| like(at, &bad_places, bad_again));
         let goods = other.map(|at| like(at, &good_places, good_again));
@@ -215,7 +222,7 @@ fn shown_from(answer: &str, other: &str) -> usize {
 }
 
 #[derive(Debug)]
-struct Told {
+struct StoryCall {
     /// Who called whom for what.
     call: String,
     ending: String,
@@ -229,7 +236,7 @@ struct Told {
     span: SpanId,
 }
 
-impl Told {
+impl StoryCall {
     /// For people: the call and its answer, from where it differs from that of another run.
     fn show(&self, other: Option<&Self>) -> String {
         // Compared as they are, shown by what a reader would see of them.
@@ -254,7 +261,7 @@ const BEFORE: usize = 40;
 /// Calls of a tree that are kept.
 const TREE_CALLS: usize = 80;
 /// Deeper than any real chain: damaged data must not end in a circle.
-const MOST_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 fn roots(spans: &[Span]) -> Vec<&Span> {
     let mut roots: Vec<&Span> = spans.iter().filter(|s| s.parent.is_none()).collect();
@@ -265,7 +272,7 @@ fn roots(spans: &[Span]) -> Vec<&Span> {
 /// A call from outside and everything it led to, callers before callees; one of them marked.
 fn tree(spans: &[Span], root: usize, marked: Option<SpanId>) -> Vec<TreeCall> {
     fn add(span: &Span, spans: &[Span], depth: usize, marked: Option<SpanId>, tree: &mut Vec<TreeCall>) {
-        if depth > MOST_DEPTH || tree.len() >= TREE_CALLS {
+        if depth > MAX_DEPTH || tree.len() >= TREE_CALLS {
             return;
         }
         let callee =
@@ -293,22 +300,22 @@ fn ending(span: &Span) -> String {
 }
 
 /// The calls of a run as a story that can be compared, without ids and times: each call after those that
-/// were made in it. Calls that overlap in time are told in the order of their names, since theirs is chance.
-fn story(spans: &[Span]) -> Vec<Told> {
-    let mut told = Vec::new();
+/// were made in it. Calls that overlap in time are listed in the order of their names, since theirs is chance.
+fn story(spans: &[Span]) -> Vec<StoryCall> {
+    let mut calls = Vec::new();
     for (number, root) in roots(spans).into_iter().enumerate() {
-        tell(root, spans, (number, 0), &mut told);
+        add_story(root, spans, (number, 0), &mut calls);
     }
-    told
+    calls
 }
 
-fn tell(span: &Span, spans: &[Span], (root, depth): (usize, usize), told: &mut Vec<Told>) {
-    if depth > MOST_DEPTH {
+fn add_story(span: &Span, spans: &[Span], (root, depth): (usize, usize), calls: &mut Vec<StoryCall>) {
+    if depth > MAX_DEPTH {
         return;
     }
     let children = spans.iter().filter(|s| s.parent == Some(span.id)).collect();
     for child in in_order(children) {
-        tell(child, spans, (root, depth + 1), told);
+        add_story(child, spans, (root, depth + 1), calls);
     }
     let ending = ending(span);
     let operation = faultscope_model::outcome::normalise(&span.operation());
@@ -327,7 +334,7 @@ fn tell(span: &Span, spans: &[Span], (root, depth): (usize, usize), told: &mut V
         one_line(&ending, SHOWN_CALL),
     );
     let exact = body.chars().take(EXACT).collect();
-    told.push(Told { call, ending, answer, exact, shown, root, span: span.id });
+    calls.push(StoryCall { call, ending, answer, exact, shown, root, span: span.id });
 }
 
 /// Whatever a service sends as part of one line: what ends a line or moves a cursor is escaped.
@@ -386,7 +393,7 @@ mod tests {
     }
 
     fn names(spans: &[Span]) -> Vec<String> {
-        story(spans).into_iter().map(|told| format!("{} {}", told.call, told.ending)).collect()
+        story(spans).into_iter().map(|entry| format!("{} {}", entry.call, entry.ending)).collect()
     }
 
     #[test]
@@ -432,9 +439,9 @@ mod tests {
             call(2, Some(1), "b", 10, 5, 404),
             call(3, None, "c", 200, 5, 200),
         ];
-        let told: Vec<_> =
+        let entry: Vec<_> =
             tree(&spans, 0, Some(SpanId(2))).into_iter().map(|c| (c.depth, c.callee, c.differs)).collect();
-        assert_eq!(told, [(0, "a".to_owned(), false), (1, "b".to_owned(), true)]);
+        assert_eq!(entry, [(0, "a".to_owned(), false), (1, "b".to_owned(), true)]);
         assert_eq!(tree(&spans, 1, None).len(), 1);
         assert!(tree(&spans, 7, None).is_empty());
     }
@@ -456,20 +463,20 @@ mod tests {
         assert_eq!(one_line("plain text, ümlaut", 120), "plain text, ümlaut");
     }
 
-    fn told(root: usize, call: &str, ending: &str, answer: &str) -> Told {
+    fn entry(root: usize, call: &str, ending: &str, answer: &str) -> StoryCall {
         let (call, ending) = (call.to_owned(), ending.to_owned());
         let (answer, exact) = (answer.to_owned(), answer.to_owned());
-        Told { call, ending, answer, exact, shown: String::new(), root, span: SpanId(1) }
+        StoryCall { call, ending, answer, exact, shown: String::new(), root, span: SpanId(1) }
     }
 
     #[test]
     fn what_equal_runs_do_not_agree_on_is_no_evidence() {
-        let good = [told(0, "ship", "200", "track 17"), told(0, "pay", "200", "10 of 10")];
-        let again = vec![told(0, "ship", "200", "track 99"), told(0, "pay", "200", "10 of 10")];
-        let bad = [told(0, "ship", "200", "track 5"), told(0, "pay", "500", "0 of 10")];
+        let good = [entry(0, "ship", "200", "track 17"), entry(0, "pay", "200", "10 of 10")];
+        let again = vec![entry(0, "ship", "200", "track 99"), entry(0, "pay", "200", "10 of 10")];
+        let bad = [entry(0, "ship", "200", "track 5"), entry(0, "pay", "500", "0 of 10")];
         let both = Some((Some(1), Some(1)));
         assert_eq!(first_difference((&bad, &[]), (&good, &[again])), both);
-        let bad_again = vec![told(0, "ship", "200", "track 6"), told(0, "pay", "500", "0 of 10")];
+        let bad_again = vec![entry(0, "ship", "200", "track 6"), entry(0, "pay", "500", "0 of 10")];
         assert_eq!(
             first_difference((&bad, &[bad_again]), (&good, &[])),
             both,
@@ -480,9 +487,9 @@ mod tests {
 
     #[test]
     fn a_call_that_comes_by_chance_is_no_evidence() {
-        let good = [told(0, "poll", "200", ""), told(0, "pay", "200", "")];
-        let good_again = vec![told(0, "pay", "200", "")];
-        let bad = [told(0, "pay", "500", "")];
+        let good = [entry(0, "poll", "200", ""), entry(0, "pay", "200", "")];
+        let good_again = vec![entry(0, "pay", "200", "")];
+        let bad = [entry(0, "pay", "500", "")];
         let found = first_difference((&bad, &[]), (&good, &[good_again]));
         assert_eq!(found, Some((Some(0), Some(1))), "not the poll that came once");
         let gone = first_difference((&[], &[Vec::new()]), (&bad, &[]));
@@ -510,14 +517,14 @@ mod tests {
     fn another_answer_before_the_other_ending_comes_nearer_to_the_cause() {
         let story = |one: &str, answer: &str, end: &str| {
             [
-                told(0, "x", "200", one),
-                told(1, "a", "200", answer),
-                told(1, "b", "200", ""),
-                told(1, "end", end, ""),
+                entry(0, "x", "200", one),
+                entry(1, "a", "200", answer),
+                entry(1, "b", "200", ""),
+                entry(1, "end", end, ""),
             ]
         };
         let (good, bad) = (story("1", "locked", "423"), story("2", "free", "200"));
-        let first = |bad: &[Told], good: &[Told]| first_difference((bad, &[]), (good, &[]));
+        let first = |bad: &[StoryCall], good: &[StoryCall]| first_difference((bad, &[]), (good, &[]));
         let at = |place| Some((Some(place), Some(place)));
         assert_eq!(first(&bad, &good), at(1), "what came before in another call is chance");
         assert_eq!(first(&bad[..3], &good[..3]), at(0), "nothing ended otherwise: the first answer");

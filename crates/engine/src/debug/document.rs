@@ -1,4 +1,4 @@
-//! A stored debug campaign with everything that is told of it, for files and pages.
+//! A stored debug campaign with everything that is known about it, for files and pages.
 
 use faultscope_model::CampaignKind;
 use faultscope_model::event::Event;

@@ -144,7 +144,7 @@ async fn reduce(
         Checked::Refused(verdict, signature) => {
             (report.verdict, report.signature) = (verdict, signature);
             if let (Some((run, _)), Some(_)) = (&checker.tally.failure, &report.signature) {
-                report.start = start::told(run, &[]);
+                report.start = start::find_evidence(run, &[]);
             }
             if options.input && report.verdict == Verdict::FailsAlready {
                 deeper::input_alone(driver, options, (&space, &tests), report).await?;
@@ -209,7 +209,7 @@ async fn reduce(
     if wanted.service().is_some() {
         let witness = report.causes.first().and_then(|cause| cause.run.as_ref());
         let shown = compared.iter().find(|run| Some(&run.id) == witness).copied().unwrap_or(&failing);
-        report.start = start::told(shown, &compared);
+        report.start = start::find_evidence(shown, &compared);
     } else {
         let witness = report.causes.first().and_then(|cause| cause.run.as_ref());
         if let Some(shown) = compared.iter().find(|run| Some(&run.id) == witness) {
@@ -292,7 +292,7 @@ fn strategy(
     space: &Arc<Space>,
     rate: f64,
 ) -> Box<dyn Search + Send> {
-    let problem = Problem::of(space);
+    let problem = Problem::from_space(space);
     if rate < 1.0 && options.strategy != Strategy::Bayes {
         let text = "the failure does not always show, but this strategy takes every outcome as certain";
         session.events().emit(Event::Note { text: text.into() });

@@ -1,7 +1,7 @@
 //! What chance changes between runs of one circumstance: which calls come, and what is in their answers.
 
 /// Larger products of two lengths are compared place by place: the table of a longer alignment would not fit.
-const MOST_CELLS: usize = 4 << 20;
+const MAX_CELLS: usize = 4 << 20;
 
 /// Which places of two lists correspond.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) fn align(one: &[String], other: &[String]) -> Alignment {
     let (rest, other_rest) = (&rest[..rest.len() - after], &other_rest[..other_rest.len() - after]);
     let mut places: Vec<Option<usize>> = (0..before).map(Some).collect();
     let width = other_rest.len() + 1;
-    if rest.len().saturating_mul(width) > MOST_CELLS {
+    if rest.len().saturating_mul(width) > MAX_CELLS {
         let same = |at: usize| other_rest.get(at) == Some(&rest[at]);
         places.extend((0..rest.len()).map(|at| same(at).then_some(before + at)));
     } else {

@@ -136,7 +136,7 @@ pub struct NamedDelta {
 }
 
 impl NamedDelta {
-    pub(super) fn of(delta: &Delta) -> Self {
+    pub(super) fn from_delta(delta: &Delta) -> Self {
         Self {
             name: delta.name.clone(),
             dimension: delta.dimension,
@@ -193,7 +193,7 @@ impl Otherwise {
     }
 
     /// For people, in one line.
-    pub fn tell(&self) -> String {
+    pub fn describe(&self) -> String {
         let Self { without, reason, run } = self;
         format!(
             "Without {without} something else happens in run {run}: {}",
@@ -243,7 +243,7 @@ pub enum Rest {
 
 impl Rest {
     /// For people, in one line.
-    pub fn tell(&self) -> String {
+    pub fn describe(&self) -> String {
         let what = match self {
             Self::Unresolved { reason, run } => {
                 format!("with all other deltas together something else happens in run {run}: {reason}")
@@ -404,7 +404,7 @@ impl DebugReport {
         }
     }
 
-    /// What so many deltas do: `make the test fail`, or `keep service order from coming up`.
+    /// What a number of deltas does: `make the test fail`, or `keep service order from coming up`.
     pub fn effect(&self, deltas: usize) -> String {
         let s = if deltas == 1 { "s" } else { "" };
         match self.signature.as_ref().and_then(Signature::service) {

@@ -27,8 +27,8 @@ pub struct StartReport {
     pub without: Vec<String>,
 }
 
-/// What a run in which a service did not come up tells of it; none when all came up.
-pub(super) fn told(failing: &Run, runs: &[&Run]) -> Option<StartReport> {
+/// The evidence of a run in which a service did not come up; none if all came up.
+pub(super) fn find_evidence(failing: &Run, runs: &[&Run]) -> Option<StartReport> {
     let exit = failing.evidence.exits.iter().find(|exit| exit.start.is_some())?;
     let lines = failing.evidence.logs.get(&exit.instance).map(Vec::as_slice).unwrap_or_default();
     let passing = nearest_passing(failing, runs).first().copied();

@@ -169,7 +169,7 @@ async fn the_outcome_of_the_rest_is_reported_unless_it_passes() {
     let Some(rest @ Rest::Unresolved { .. }) = &report.rest else { panic!("{:?}", report.rest) };
     let run = rest.run().unwrap();
     assert_eq!(
-        rest.tell(),
+        rest.describe(),
         format!(
             "Further causes are not excluded: with all other deltas together something else happens in run \
              {run}: another failure: pay: exit code 1: something else"

@@ -133,7 +133,7 @@ fn reports_are_read() {
                 assert_eq!(report.verdict, Verdict::Reduced);
                 assert_eq!(report.causes[0].deltas[0].name, "config order.env.LIMIT");
                 assert_eq!(
-                    report.boundaries[0].tell(),
+                    report.boundaries[0].describe(),
                     "order.env.LIMIT: fails at 19 and below, passes from 20"
                 );
                 let sizes: Vec<usize> = course.bars.iter().map(|bar| bar.deltas).take(7).collect();

@@ -116,12 +116,16 @@ async fn a_value_passes_where_the_tests_do_not_where_the_service_merely_comes_up
     let runs = stored::runs(&Store::open(case.state()).unwrap().campaigns().unwrap()[0].reader().unwrap());
     let passing =
         runs.unwrap().into_iter().find(|run| Some(&run.id) == boundary.passing_run.as_ref()).unwrap();
-    assert!(memory_of(&passing.circumstance, "d").unwrap() >= 300.0, "{}", boundary.tell());
+    assert!(memory_of(&passing.circumstance, "d").unwrap() >= 300.0, "{}", boundary.describe());
     assert!(
         passing.evidence.tests.iter().all(|test| test.failure.is_none())
             && !passing.evidence.tests.is_empty()
     );
-    assert!(boundary.tell().contains("could not be judged (another failure: pay:"), "{}", boundary.tell());
+    assert!(
+        boundary.describe().contains("could not be judged (another failure: pay:"),
+        "{}",
+        boundary.describe()
+    );
 }
 
 /// A shop whose service `d` may take two minutes, and takes ten seconds.

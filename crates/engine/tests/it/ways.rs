@@ -37,7 +37,7 @@ async fn other_failures_beside_the_cause_are_reported() {
     let cause = &report.causes[0];
     let told: Vec<_> = cause.otherwise.iter().map(|o| (o.without.as_str(), o.is_failure())).collect();
     assert_eq!(told, [("config b.memory", true), ("config d.memory", true)]);
-    assert!(cause.otherwise[0].tell().ends_with("another failure: pay: exit code 1: total 29.0"));
+    assert!(cause.otherwise[0].describe().ends_with("another failure: pay: exit code 1: total 29.0"));
     assert!(cause.hint().is_some());
     let plain = Case::new(vec![fault(Condition::All(vec![tax(), rounding()]), fails("total 31.9"))]);
     let report = plain.debug(DebugOptions::default()).await;

@@ -303,7 +303,11 @@ async fn the_input_file_is_reduced_even_without_deltas() {
     std::fs::write(&path, "{ \"code\":\"E17 not json").unwrap();
     let report = bed.debug(DebugOptions { input: true, ..usual() }).await;
     let input = report.input.expect("an input");
-    assert!(input.tell().contains("(orders.json) cannot be reduced: it is not JSON"), "{}", input.tell());
+    assert!(
+        input.describe().contains("(orders.json) cannot be reduced: it is not JSON"),
+        "{}",
+        input.describe()
+    );
 }
 
 #[tokio::test]

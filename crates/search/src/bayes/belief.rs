@@ -44,13 +44,13 @@ pub(super) struct Belief {
 }
 
 /// The most candidates that are remembered for masks, times masks.
-pub(super) const MOST_FITS: usize = 1 << 21;
+pub(super) const MAX_FITS: usize = 1 << 21;
 
-/// Beyond so many deltas of a cause its growth is computed each time.
-const MOST_GROWTH: usize = 64;
+/// Beyond this many deltas of a cause its growth is computed each time.
+const MAX_GROWTH: usize = 64;
 
 /// The same for how close its deltas lie.
-const MOST_CLOSENESS: usize = 24;
+const MAX_CLOSENESS: usize = 24;
 
 impl Belief {
     pub(super) fn new(model: Model, candidates: Vec<usize>, seed: u64) -> Self {
@@ -62,7 +62,7 @@ impl Belief {
         };
         let closeness = |size| (0..=size).map(|pairs| model.closeness(size, pairs).ln()).collect();
         let mut belief = Self {
-            closeness: (0..MOST_CLOSENESS).map(closeness).collect(),
+            closeness: (0..MAX_CLOSENESS).map(closeness).collect(),
             suspicion: model.suspicion.iter().map(|suspicion| suspicion.ln()).collect(),
             model,
             logs,
@@ -124,7 +124,7 @@ impl Belief {
     fn take_evidence(&mut self, trials: &[(DeltaSet, Verdict)]) {
         self.evidence = Evidence::encode(&self.candidates, trials, self.model.repeated);
         self.fits.clear();
-        self.growth = (0..MOST_GROWTH).map(|size| self.growth(size).ln()).collect();
+        self.growth = (0..MAX_GROWTH).map(|size| self.growth(size).ln()).collect();
     }
 
     /// Draws the particles again by how well they explain what is new, then moves them.
@@ -159,7 +159,7 @@ impl Belief {
                 self.particles[i] = self.draw();
             }
             self.move_all(24);
-            // New particles that explain less must not stay for want of steps.
+            // New particles that explain less must not stay because the steps ran out.
             self.sift();
         }
         let rounds = (self.model.particles / (alive + 1)).clamp(1, 4);

@@ -61,7 +61,7 @@ impl Bayes {
         set.is_subset(&self.best) && (set.len() + 1 == self.best.len() || self.unproven().contains(set))
     }
 
-    /// After so many trials without a smaller set the belief is not trusted any more.
+    /// After this many trials without a smaller set the belief is not trusted any more.
     pub(super) fn patience(&self) -> usize {
         let tuning = &self.options.tuning.choice;
         let count = self.best.len().max(2) as f64;

@@ -99,7 +99,7 @@ impl Bayes {
         let mut ledger = Ledger::default();
         ledger.learn(DeltaSet::new(), Verdict::Pass);
         ledger.learn(best.clone(), Verdict::Fail);
-        let belief = Belief::new(Model::of(&problem, &options), best.iter().collect(), options.seed);
+        let belief = Belief::new(Model::new(&problem, &options), best.iter().collect(), options.seed);
         let random = Random::new(options.seed ^ 0x5eed);
         let mut search = Self {
             problem,
@@ -209,7 +209,7 @@ impl Bayes {
             self.best = smallest.clone();
         }
         let seed = self.random.next();
-        self.belief = Belief::new(Model::of(&self.problem, &self.options), self.best.iter().collect(), seed);
+        self.belief = Belief::new(Model::new(&self.problem, &self.options), self.best.iter().collect(), seed);
         self.learnt = 0;
         self.idle = 0;
         self.phase = Phase::Find;

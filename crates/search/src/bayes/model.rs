@@ -57,7 +57,7 @@ impl Particle {
 
 impl Model {
     /// What is believed about a problem; the figures are meant for any space, not for one.
-    pub(super) fn of(problem: &Problem, options: &BayesOptions) -> Self {
+    pub(super) fn new(problem: &Problem, options: &BayesOptions) -> Self {
         let tuning = &options.tuning.belief;
         let count = problem.size.max(1) as f32;
         let (first, last) = (tuning.first_rank as f32, tuning.last_rank as f32);
@@ -87,7 +87,7 @@ impl Model {
         }
     }
 
-    /// Makes the belief as fine as so many slots need it.
+    /// Makes the belief as fine as this many slots need it.
     pub(super) fn suit(&mut self, slots: usize) {
         let (least, each, most) = self.particles_for;
         self.particles = (least + each * slots).min(most);
@@ -111,7 +111,7 @@ impl Model {
     }
 }
 
-/// The logarithm of how many ways there are to choose so many.
+/// The logarithm of the number of subsets of a size.
 fn ln_choose(from: usize, count: usize) -> f64 {
     (0..count.min(from)).map(|i| ((from - i) as f64 / (i + 1) as f64).ln()).sum()
 }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn how_close_deltas_lie_does_not_change_how_many_there_are() {
-        let model = Model::of(&Problem::new(10), &BayesOptions::default());
+        let model = Model::new(&Problem::new(10), &BayesOptions::default());
         for size in 1..=5 {
             let sets: Vec<u32> = (0..1 << 10).filter(|set: &u32| set.count_ones() == size).collect();
             let sum: f32 = sets.iter().map(|&set| model.closeness(size as usize, pairs(set))).sum();
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn neighbours_are_likelier_than_others_and_the_more_so_the_more_others_there_are() {
         let likelier = |count| {
-            let model = Model::of(&Problem::new(count), &BayesOptions::default());
+            let model = Model::new(&Problem::new(count), &BayesOptions::default());
             model.closeness(2, 1) / model.closeness(2, 0)
         };
         assert!(likelier(10) > 2.0, "{}", likelier(10));

@@ -1,6 +1,6 @@
 //! Moves the particles of a belief: Markov chain steps that keep the posterior.
 
-use super::belief::{Belief, MOST_FITS};
+use super::belief::{Belief, MAX_FITS};
 use super::evidence::{Mask, Needed};
 use super::model::Particle;
 
@@ -140,7 +140,7 @@ impl Belief {
                 }
             }
         }
-        if self.fits.len() * self.candidates.len() >= MOST_FITS {
+        if self.fits.len() * self.candidates.len() >= MAX_FITS {
             self.fits.clear();
         }
         let evidence = &self.evidence;

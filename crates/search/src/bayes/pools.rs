@@ -108,7 +108,7 @@ impl<'a> Cells<'a> {
             outcomes[cell as usize][usize::from(shown)] += kind.count;
         }
         let sum = outcomes.iter().flatten().map(|&count: &u32| self.logs[count as usize]).sum();
-        self.told(&outcomes, sum)
+        self.expected_gain(&outcomes, sum)
     }
 
     /// The share of the particles that say that a set fails.
@@ -144,7 +144,7 @@ impl<'a> Cells<'a> {
                 continue;
             }
             self.toggle(&mut pool, item);
-            let gain = self.told(&pool.outcomes, pool.sum);
+            let gain = self.expected_gain(&pool.outcomes, pool.sum);
             if gain >= best {
                 best = gain;
             } else {
@@ -158,7 +158,7 @@ impl<'a> Cells<'a> {
             let particle = &self.belief.particles[random.below(self.belief.particles.len())];
             let item = particle.items[random.below(particle.items.len())] as usize;
             self.toggle(&mut pool, item);
-            let gain = self.told(&pool.outcomes, pool.sum);
+            let gain = self.expected_gain(&pool.outcomes, pool.sum);
             if gain > best {
                 best = gain;
             } else {
@@ -255,7 +255,7 @@ impl<'a> Cells<'a> {
     }
 
     /// What is learnt when each cell falls apart like this, in bits; `sum` is over x log2 x of the parts.
-    fn told(&self, outcomes: &[[u32; 3]], sum: f32) -> f64 {
+    fn expected_gain(&self, outcomes: &[[u32; 3]], sum: f32) -> f64 {
         let total = self.belief.particles.len() as f32;
         if self.rate < 1.0 {
             // A failing set passes at times, which blurs what its outcome tells.
@@ -305,7 +305,7 @@ fn holders(kinds: &[Kind<'_>], candidates: usize) -> (Vec<u32>, Vec<u32>) {
     (holders, from)
 }
 
-/// What a trial shows that leaves out so many deltas of this cause: 0 fail, 1 pass, 2 unresolved.
+/// What a trial shows that leaves out this many deltas of this cause: 0 fail, 1 pass, 2 unresolved.
 fn outcome(particle: &Particle, hits: u16) -> u8 {
     if hits == 0 {
         0

@@ -11,7 +11,7 @@ use crate::ledger::Verdict;
 use crate::standing::Proof;
 
 /// The most deltas of a set whose subsets are all weighed.
-const MOST_WEIGHED: usize = 12;
+const MAX_WEIGHED: usize = 12;
 
 impl Bayes {
     /// What must not fail for the best set to be the answer: the one-smaller sets, and the set without
@@ -75,7 +75,7 @@ impl Bayes {
     /// How probable it is that no smaller set than the best fails, when failing sets pass at times.
     pub(super) fn confidence(&self) -> f64 {
         let items: Vec<usize> = self.best.iter().collect();
-        if items.len() > MOST_WEIGHED {
+        if items.len() > MAX_WEIGHED {
             return 0.0;
         }
         let bits = |set: &DeltaSet| {

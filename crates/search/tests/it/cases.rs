@@ -62,7 +62,7 @@ fn find(space: &Space, name: &str) -> Option<usize> {
 /// Searches with one slot; gives the cores of the causes found and the number of trials.
 fn search(space: &Arc<Space>, causes: &[DeltaSet], options: BayesOptions) -> (Vec<DeltaSet>, u32, bool) {
     let schemes: Vec<usize> = SCHEMES.iter().filter_map(|name| find(space, name)).collect();
-    let mut search = Bayes::new(Problem::of(space), options);
+    let mut search = Bayes::new(Problem::from_space(space), options);
     let slots = [SlotView { slot: SlotId(0), current: None, busy: None }];
     while !search.is_done() {
         let start = search.plan(&slots, &[]).start.pop().expect("a search that is not done asks");

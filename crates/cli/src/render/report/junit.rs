@@ -32,13 +32,13 @@ pub(super) fn render(document: &Document) -> String {
         }
         let own = |delta: &String| names.contains(&delta.as_str());
         for boundary in report.boundaries.iter().filter(|boundary| own(&boundary.delta)) {
-            let _ = writeln!(text, "{}", boundary.tell());
+            let _ = writeln!(text, "{}", boundary.describe());
         }
         if let (1, Some(rest)) = (number, &report.rest) {
-            let _ = writeln!(text, "{}", rest.tell());
+            let _ = writeln!(text, "{}", rest.describe());
         }
         if let (1, Some(input)) = (number, &report.input) {
-            let _ = writeln!(text, "{}\n{}", input.tell(), input.shown());
+            let _ = writeln!(text, "{}\n{}", input.describe(), input.shown());
         }
         if let (1, Some(difference)) = (number, &report.difference) {
             let (failing, passing) = difference.calls();

@@ -36,7 +36,7 @@ pub(super) fn render(document: &Document) -> String {
         }
         let _ = writeln!(out, "\n{}.", cause.confirmation.describe());
         for otherwise in &cause.otherwise {
-            let _ = writeln!(out, "\n{}", plain(&otherwise.tell()));
+            let _ = writeln!(out, "\n{}", plain(&otherwise.describe()));
         }
         if let Some(hint) = cause.hint() {
             let _ = writeln!(out, "\n{hint}.");
@@ -53,17 +53,17 @@ pub(super) fn render(document: &Document) -> String {
         );
     }
     if let Some(rest) = &report.rest {
-        let _ = writeln!(out, "{}\n", plain(&rest.tell()));
+        let _ = writeln!(out, "{}\n", plain(&rest.describe()));
     }
     if !report.boundaries.is_empty() {
         let _ = writeln!(out, "## Where it starts\n");
         for boundary in &report.boundaries {
-            let _ = writeln!(out, "- {}", plain(&boundary.tell()));
+            let _ = writeln!(out, "- {}", plain(&boundary.describe()));
         }
         out.push('\n');
     }
     if let Some(input) = &report.input {
-        let _ = writeln!(out, "## Input\n\n{}\n", plain(&input.tell()));
+        let _ = writeln!(out, "## Input\n\n{}\n", plain(&input.describe()));
         if !input.text.is_empty() {
             let _ = writeln!(out, "{}", fenced(&input.shown()));
         }

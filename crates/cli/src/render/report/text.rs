@@ -52,7 +52,7 @@ pub(crate) fn found(report: &DebugReport, at: &FolderOption, printer: &Printer) 
     for shown in &view.causes {
         let cause = shown.cause;
         show_cause(shown, report, printer);
-        cause.otherwise.iter().for_each(|otherwise| printer.line(otherwise.tell()));
+        cause.otherwise.iter().for_each(|otherwise| printer.line(otherwise.describe()));
         if let Some(hint) = cause.hint() {
             printer.line(hint);
         }
@@ -68,7 +68,7 @@ pub(crate) fn found(report: &DebugReport, at: &FolderOption, printer: &Printer) 
         printer.line(format!("No cause is left: with all other deltas together {}", report.passing()));
     }
     if let Some(rest) = &report.rest {
-        printer.line(rest.tell());
+        printer.line(rest.describe());
     }
     if let Some(command) = &view.show_rest {
         printer.line(format!("Look at it with `{command}`"));

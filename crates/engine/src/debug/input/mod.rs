@@ -19,8 +19,8 @@ use crate::error::EngineError;
 use crate::session::Session;
 use parts::Parts;
 
-/// After so many rounds over all stages the rest is taken as it is.
-const MOST_ROUNDS: u32 = 4;
+/// Further rounds over all stages hardly make an input smaller; after these it stays as it is.
+const MAX_ROUNDS: u32 = 4;
 /// Characters of the answer that reports hold; the file has all of it.
 const SHOWN: usize = 2_000;
 /// Lines of it that are shown.
@@ -54,7 +54,7 @@ pub struct InputReport {
 
 impl InputReport {
     /// For people: `Minimal input: 52 of 310 bytes of orders.json, 14 trials`.
-    pub fn tell(&self) -> String {
+    pub fn describe(&self) -> String {
         let how = match &self.ending {
             InputEnding::Refused { reason } => {
                 return format!("The input of `{}` ({}) cannot be reduced: {reason}", self.test, self.from);
@@ -163,7 +163,7 @@ impl Reduction<'_> {
         let mut stages: Vec<StageReport> = Vec::new();
         let mut smallest = input;
         let mut ended = Ended::Done;
-        for round in 1..=MOST_ROUNDS {
+        for round in 1..=MAX_ROUNDS {
             let text = format!("making the input of `{}` smaller, round {round}", self.test.name);
             session.events().emit(Event::Note { text });
             let at_first = smallest.render();
