@@ -61,7 +61,7 @@ impl Project {
             let text = std::fs::read_to_string(&next).map_err(|e| e.to_string())?;
             Ok((text, next.to_string_lossy().into_owned()))
         };
-        let application = Application::read(&text, &name, &load)?;
+        let mut application = Application::read(&text, &name, &load)?;
         // Paths in a file are relative to the outermost file it extends, or to the directory it names: that is
         // where the services are.
         let root = std::fs::canonicalize(&application.folder).map_err(|e| {
@@ -69,6 +69,7 @@ impl Project {
                 .because(e)
                 .hint("`directory` names the folder of the services, relative to the application file")
         })?;
+        faultscope_engine::load_protos(&mut application, &root)?;
         Ok(Self { application, root })
     }
 

@@ -10,6 +10,8 @@ mod drive;
 mod driver;
 mod error;
 mod html;
+mod protos;
+mod reflection;
 pub mod resilience;
 #[cfg(test)]
 mod sample;
@@ -26,6 +28,7 @@ pub use drive::{
 };
 pub use driver::Budget;
 pub use error::EngineError;
+pub use protos::load_protos;
 pub use scrape::scrape;
 pub use session::{EventBus, Lease, Session, SessionOptions};
 pub use trial::{Drive, Driven, FinishedTrial, JudgeFacts, Live, Refined, TrialEnd, TrialRequest};

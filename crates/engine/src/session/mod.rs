@@ -30,6 +30,7 @@ use faultscope_store::{Campaign, CampaignMeta, CampaignOptions, Store, StoreErro
 use tokio::sync::OnceCell;
 
 use crate::error::EngineError;
+use crate::reflection::AskedServices;
 use crate::trial::{PlatformDialer, PlatformRestarter, SlotCollector, SlotRecorder};
 
 /// The most bytes of log for each instance.
@@ -45,6 +46,7 @@ pub struct Session {
     slots: BTreeMap<SlotId, Arc<Slot>>,
     numbers: Mutex<Numbers>,
     mesh: Option<Mesh>,
+    pub(crate) asked: AskedServices,
 }
 
 impl fmt::Debug for Session {
@@ -61,6 +63,7 @@ impl Session {
         options: SessionOptions,
     ) -> Result<Self, EngineError> {
         let campaign = Arc::new(open_campaign(&application, &options)?);
+        campaign.describe_messages(application.descriptors.clone())?;
         let mesh = match platform.capabilities().mesh {
             MeshPlace::Local => Some(Mesh::start(MeshOptions { workers: options.mesh_workers })?),
             MeshPlace::Sidecar | MeshPlace::Nowhere => None,
@@ -80,7 +83,8 @@ impl Session {
             },
         });
         let (application, numbers) = (Arc::new(application), Mutex::default());
-        Ok(Self { application, options, platform, campaign, events, slots, numbers, mesh })
+        let asked = AskedServices::default();
+        Ok(Self { application, options, platform, campaign, events, slots, numbers, mesh, asked })
     }
 
     /// The id of the campaign, also the name of its folder.

@@ -13,6 +13,7 @@ use crate::protocol::Protocol;
 use crate::units::{self, ByteSize};
 use crate::wiring::{Balance, Link};
 
+use super::protos::RawProtos;
 use super::raw_record::RawRecord;
 use super::resilience::{RawDurable, RawResilience};
 
@@ -37,6 +38,7 @@ pub(super) struct RawApplication {
     pub(super) links: Option<Vec<Link>>,
     pub(super) constraints: Option<Vec<RawConstraint>>,
     pub(super) record: Option<RawRecord>,
+    pub(super) protos: Option<RawProtos>,
     #[serde(default, with = "units::duration::option")]
     pub(super) gate_wait: Option<Duration>,
 }
@@ -312,6 +314,7 @@ impl RawApplication {
             links: self.links.or(base.links),
             constraints: self.constraints.or(base.constraints),
             record: self.record.or(base.record),
+            protos: self.protos.or(base.protos),
             gate_wait: self.gate_wait.or(base.gate_wait),
         }
     }

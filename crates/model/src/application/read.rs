@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use super::locate::Tree;
 use super::raw::RawApplication;
 use super::{Application, TestBody, TestCase};
+use crate::grpc::Descriptors;
 use crate::ids::ServiceName;
 use crate::yaml::parse_options;
 
@@ -258,6 +259,8 @@ impl Reader<'_> {
                 .unwrap_or_default()
                 .read()
                 .map_err(|problem| self.error(&["record"], problem))?,
+            protos: self.protos(raw.protos.unwrap_or_default())?,
+            descriptors: Descriptors::default(),
             gate_wait: raw.gate_wait.unwrap_or(Duration::from_secs(2)),
         };
         for (index, link) in application.links.iter().enumerate() {
