@@ -94,6 +94,7 @@ fn span(n: u64, caller: &InstanceId, payload: bool) -> Span {
             response_headers: headers(),
             request_body: vec![b'x'; 200],
             response_body: vec![b'y'; 1024],
+            decoded: None,
         })
     });
     Span {

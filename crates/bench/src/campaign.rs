@@ -32,10 +32,11 @@ pub(crate) fn read_application(file: &Path) -> Result<(Application, PathBuf), Be
         outermost.replace(next.clone());
         Ok((text, next.to_string_lossy().into_owned()))
     };
-    let application = Application::read(&text, &file.to_string_lossy(), &load)?;
+    let mut application = Application::read(&text, &file.to_string_lossy(), &load)?;
     let outermost = outermost.into_inner();
     let root = outermost.parent().unwrap_or(Path::new("."));
     let root = std::fs::canonicalize(root).map_err(|e| broken(root).because(e))?;
+    faultscope_engine::load_protos(&mut application, &root)?;
     Ok((application, root))
 }
 

@@ -68,7 +68,7 @@ impl Project {
             files.borrow_mut().push(next.clone());
             Ok((text, next.to_string_lossy().into_owned()))
         };
-        let application = Application::read(&text, &name, &load)?;
+        let mut application = Application::read(&text, &name, &load)?;
         // Paths in a file are relative to the outermost file it extends, or to the directory it names: that is
         // where the services are.
         let root = std::fs::canonicalize(&application.folder).map_err(|e| {
@@ -76,6 +76,7 @@ impl Project {
                 .because(e)
                 .hint("`directory` names the folder of the services, relative to the application file")
         })?;
+        faultscope_engine::load_protos(&mut application, &root)?;
         Ok(Self { application, root, files: files.into_inner() })
     }
 

@@ -11,6 +11,8 @@ mod driver;
 mod error;
 mod host_command;
 mod html;
+mod protos;
+mod reflection;
 pub mod resilience;
 #[cfg(test)]
 mod sample;
@@ -27,6 +29,7 @@ pub use drive::{
 };
 pub use driver::Budget;
 pub use error::EngineError;
+pub use protos::load_protos;
 pub use scrape::scrape;
 pub use session::{EventBus, Lease, Session, SessionOptions};
 pub use trial::{Drive, Driven, FinishedTrial, JudgeFacts, Live, Refined, TrialEnd, TrialRequest};

@@ -1,12 +1,17 @@
-//! Operations: a method and a path with placeholders, `PUT /orders/{id}`.
+//! Operations: a method and a path with placeholders, `PUT /orders/{id}`, or a method of gRPC, `shop.Orders/Get`.
 
 use std::fmt;
 use std::str::FromStr;
 
+pub use faultscope_probe_format::grpc_path;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// The longest path, in bytes.
+const MAX_PATH: usize = 2048;
+
 /// Matches requests by method and path. A method `*` matches all; a path segment in braces or `*`
-/// matches any one segment, a last segment `**` any rest. Queries are ignored.
+/// matches any one segment, a last segment `**` any rest. Queries are ignored. `package.Service/Method` is read as
+/// `POST /package.Service/Method`, which is how gRPC calls it.
 ///
 /// ```
 /// use faultscope_model::OperationPattern;
@@ -22,7 +27,9 @@ pub struct OperationPattern {
 
 /// A text that is not a method and a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an operation; write a method and a path, such as `PUT /orders/{{id}}`")]
+#[error(
+    "`{0}` is not an operation; write a method and a path, such as `PUT /orders/{{id}}`, or `package.Service/Method`"
+)]
 pub struct InvalidOperation(String);
 
 impl OperationPattern {
@@ -64,7 +71,12 @@ impl FromStr for OperationPattern {
     fn from_str(text: &str) -> Result<Self, InvalidOperation> {
         let invalid = || InvalidOperation(text.chars().take(120).collect());
         let text = text.trim();
-        // A bare path matches any method; a bare word such as a gRPC method name is rejected.
+        if text.len() <= MAX_PATH
+            && let Some(path) = grpc_path(text)
+        {
+            return Ok(Self { method: "POST".to_owned(), path });
+        }
+        // A bare path matches any method.
         let (method, path) = match text.split_once(char::is_whitespace) {
             Some((method, path)) => (method, path.trim()),
             None => ("*", text),
@@ -73,7 +85,7 @@ impl FromStr for OperationPattern {
             method == "*" || (!method.is_empty() && method.bytes().all(|b| b.is_ascii_alphabetic()));
         if !method_is_plain
             || !path.starts_with('/')
-            || path.len() > 2048
+            || path.len() > MAX_PATH
             || path.contains(char::is_whitespace)
         {
             return Err(invalid());
@@ -122,11 +134,17 @@ mod tests {
         check("/a/**", "DELETE", "/a/b/c/d?x=/y", true);
         check("* /a/*", "POST", "/a/b/", true);
         check("POST /pkg.Service/Method", "POST", "/pkg.Service/Method", true);
+        check("pkg.Service/Method", "POST", "/pkg.Service/Method", true);
+        check("pkg.Service/Method", "POST", "/pkg.Service/Other", false);
+        check("pkg.Service/*", "POST", "/pkg.Service/Other", true);
+        check("Greeter/SayHello", "POST", "/Greeter/SayHello", true);
     }
 
     #[test]
     fn refusing() {
-        for bad in ["", "GET", "GET orders", "G T /x", "1 /x"] {
+        for bad in
+            ["", "GET", "GET orders", "G T /x", "1 /x", "orders/7", "orders/get", "a.B", "a.B/", "a.B/C/D"]
+        {
             assert!(bad.parse::<OperationPattern>().is_err(), "{bad}");
         }
     }

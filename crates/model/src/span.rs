@@ -1,11 +1,12 @@
 //! What the mesh recorded of one call.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::call_error::CallError;
-use crate::grpc::{self, GrpcCode};
+use crate::grpc::{self, BodySide, DecodedBody, Descriptors, GrpcCode};
 use crate::ids::{InstanceId, NodeId, ServiceName, SpanId, TraceId};
 use crate::perturbation::TargetId;
 
@@ -99,14 +100,20 @@ impl Span {
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
-    /// The same with what else a reader of one call wants to know: the message of gRPC, and whether the call reaches
-    /// over the bounds of its trial.
-    pub fn describe_ending(&self) -> String {
+    /// The same with the message of a failed gRPC call: `UNAVAILABLE: no stock`.
+    pub fn describe_failure(&self) -> String {
         let mut text = self.describe_status();
         if let Some(message) = self.grpc_message() {
             text.push_str(": ");
             text.push_str(&message);
         }
+        text
+    }
+
+    /// The same with what else a reader of one call wants to know: the message of gRPC, and whether the call reaches
+    /// over the bounds of its trial.
+    pub fn describe_ending(&self) -> String {
+        let mut text = self.describe_failure();
         if !self.extent.is_whole() {
             let words = match (self.extent.continued, self.extent.open) {
                 (true, true) => "continued, still open at the end",
@@ -126,6 +133,30 @@ impl Span {
         // Trailers stand behind headers, and the last word counts.
         let (_, value) = headers.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case("grpc-message"))?;
         Some(grpc::decode_message(value)).filter(|message| !message.is_empty())
+    }
+
+    /// Decodes the bodies of a gRPC call, for those who read them. What was decoded before stays.
+    pub fn decode_bodies(&mut self, descriptors: &Descriptors) {
+        if self.payload.as_deref().is_none_or(|payload| payload.decoded.is_some()) || !grpc::is_grpc(self) {
+            return;
+        }
+        let decoded = DecodedBodies {
+            request: grpc::decode_body(self, BodySide::Request, descriptors),
+            response: grpc::decode_body(self, BodySide::Response, descriptors),
+        };
+        if let Some(payload) = self.payload.as_deref_mut() {
+            payload.decoded = Some(Box::new(decoded)).filter(|decoded| **decoded != DecodedBodies::default());
+        }
+    }
+
+    /// What is recorded of the request, as text: the messages of gRPC as JSON if they were decoded.
+    pub fn request_text(&self) -> Option<Cow<'_, str>> {
+        self.payload.as_deref().map(|payload| payload.text(BodySide::Request))
+    }
+
+    /// What is recorded of the response, as text: the messages of gRPC as JSON if they were decoded.
+    pub fn response_text(&self) -> Option<Cow<'_, str>> {
+        self.payload.as_deref().map(|payload| payload.text(BodySide::Response))
     }
 
     /// Whether something was called. A question for the address of an undeclared host is recorded, but is no call.
@@ -241,6 +272,34 @@ pub struct Payload {
     /// The beginning of the response body.
     #[serde(default, with = "bytes_as_base64")]
     pub response_body: Vec<u8>,
+    /// The bodies of a gRPC call, where someone has decoded them. Not stored: descriptors may become known later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoded: Option<Box<DecodedBodies>>,
+}
+
+/// The bodies of a gRPC call; none where one is not what gRPC sends.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DecodedBodies {
+    /// That of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<DecodedBody>,
+    /// That of the response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<DecodedBody>,
+}
+
+impl Payload {
+    fn text(&self, side: BodySide) -> Cow<'_, str> {
+        let decoded = self.decoded.as_deref();
+        let (decoded, body) = match side {
+            BodySide::Request => (decoded.and_then(|bodies| bodies.request.as_ref()), &self.request_body),
+            BodySide::Response => (decoded.and_then(|bodies| bodies.response.as_ref()), &self.response_body),
+        };
+        match decoded {
+            Some(decoded) => Cow::Owned(decoded.to_string()),
+            None => String::from_utf8_lossy(body),
+        }
+    }
 }
 
 mod bytes_as_base64 {

@@ -14,7 +14,7 @@ mod trace_file;
 
 pub use perturbation::{InvalidPerturbation, Kind, Perturbation};
 pub use perturbation_file::Configuration;
-pub use target::{TargetId, masked_operation};
+pub use target::{TargetId, grpc_path, masked_operation};
 pub use trace_file::{Event, TraceHead, read_trace};
 
 /// The environment variable that names the file a test process writes its trace to.

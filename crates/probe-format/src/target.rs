@@ -386,6 +386,27 @@ pub fn masked_operation(method: &str, path: &str) -> String {
     format!("{method} {}", masked.join("/"))
 }
 
+/// The path of a gRPC method that is written as `package.Service/Method`; none if a text is something else.
+///
+/// A service without a package begins with a capital letter, so that `orders/list` is no method. `*` stands for all
+/// methods of a service.
+///
+/// ```
+/// use faultscope_probe_format::grpc_path;
+/// assert_eq!(grpc_path("shop.Orders/Get").as_deref(), Some("/shop.Orders/Get"));
+/// assert_eq!(grpc_path("orders/list"), None);
+/// ```
+pub fn grpc_path(text: &str) -> Option<String> {
+    let (service, method) = text.split_once('/')?;
+    let is_name = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    let is_service = service.split('.').all(is_name);
+    let is_distinct = service.contains('.') || service.starts_with(|c: char| c.is_ascii_uppercase());
+    (is_service && is_distinct && (is_name(method) || method == "*")).then(|| format!("/{text}"))
+}
+
 /// Numbers, and longer words of hexadecimal digits or of letters mixed with several digits.
 fn looks_like_id(part: &str) -> bool {
     let digits = part.bytes().filter(u8::is_ascii_digit).count();
@@ -643,6 +664,25 @@ mod tests {
                 assert_ne!(text, other.to_string());
                 assert_ne!(target, other);
             }
+        }
+    }
+
+    #[test]
+    fn methods_of_grpc_need_no_verb() {
+        let get = TargetId::root().call("stock", "POST", "/shop.Stock/Get", 2);
+        assert_eq!(TargetId::from("stock shop.Stock/Get #2"), get);
+        assert_eq!(TargetId::from("stock POST /shop.Stock/Get #2"), get);
+        assert_eq!(get.to_string(), "stock POST /shop.Stock/Get #2");
+        for text in [
+            "orders/list",
+            "shop.Stock",
+            "shop.Stock/",
+            "/shop.Stock/Get",
+            "shop..Stock/Get",
+            "1.B/C",
+            "a.B/C d",
+        ] {
+            assert_eq!(grpc_path(text), None, "{text}");
         }
     }
 

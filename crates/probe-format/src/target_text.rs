@@ -1,10 +1,11 @@
 //! The text of a target, for people, for options and for the files of adapters.
 //!
-//! Calls read `order POST /pay > stock PUT /items/{} #2`, messages `order.Pay/stock.Reserve#2`. What a service does
-//! by itself begins with `(service)`, what was cut off is `~` and its digest, and `+` stands behind a step that was
-//! duplicated. Names that would be misread are in double quotes. Every target reads back from its text.
+//! Calls read `order POST /pay > stock PUT /items/{} #2`, messages `order.Pay/stock.Reserve#2`. A call of gRPC may be
+//! written as `order shop.Orders/Get` for `order POST /shop.Orders/Get`. What a service does by itself begins with
+//! `(service)`, what was cut off is `~` and its digest, and `+` stands behind a step that was duplicated. Names that would
+//! be misread are in double quotes. Every target reads back from its text.
 
-use crate::target::{Origin, PathDigest, Sent, Step, TargetId};
+use crate::target::{Origin, PathDigest, Sent, Step, TargetId, grpc_path};
 
 /// Between a call and what it caused.
 const THEN: &str = " > ";
@@ -32,6 +33,7 @@ fn is_plain(step: &Step) -> bool {
             is_word(&step.receiver)
                 && operation.bytes().all(is_path)
                 && operation.trim() == &**operation
+                && grpc_path(operation).is_none()
                 && !operation.is_empty()
         }
         Sent::Whole => false,
@@ -123,7 +125,13 @@ fn parse_segment(segment: &str) -> Option<Vec<Step>> {
         let (operation, ordinal) = strip_ordinal(operation, " #");
         let step = match operation {
             "" => Step::new(&unquote(receiver)?, Sent::Whole, ordinal),
-            operation => Step::call(&unquote(receiver)?, &unquote(operation)?, ordinal),
+            operation => {
+                let operation = match grpc_path(operation) {
+                    Some(path) => format!("POST {path}"),
+                    None => unquote(operation)?,
+                };
+                Step::call(&unquote(receiver)?, &operation, ordinal)
+            }
         };
         return Some(vec![Step { is_again, ..step }]);
     }

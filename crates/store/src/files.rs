@@ -22,11 +22,16 @@ pub(crate) fn read_text(path: &Path) -> Result<String, StoreError> {
 
 /// Replaces a text file.
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// Replaces a file.
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     // The process id keeps two writers from sharing a half-written file.
     let temporary = path.with_extension(format!("tmp{}", std::process::id()));
     let write = || {
         let mut file = File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(bytes)?;
         file.sync_data()?;
         fs::rename(&temporary, path)
     };

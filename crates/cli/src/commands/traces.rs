@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use faultscope_engine::views::{self, Archive, Subject};
+use faultscope_model::operation::grpc_path;
 use faultscope_model::trace::TraceQuery;
 use faultscope_model::units::{count, show_duration};
 use faultscope_store::interop::query::annotation_query;
@@ -62,7 +63,7 @@ struct Search {
     /// Only traces with a span of this service.
     #[arg(long)]
     service: Option<String>,
-    /// Only traces with a span of this name.
+    /// Only traces with a span of this name; `package.Service/Method` for gRPC.
     #[arg(long, visible_alias = "operation")]
     name: Option<String>,
     /// Only traces with a span whose other side is this service.
@@ -225,6 +226,14 @@ fn packed(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
+/// The name that the spans of an operation have. A call of gRPC is written as `package.Service/Method`, also with the
+/// slash or the verb that its path has.
+fn span_name(asked: &str) -> &str {
+    let path = asked.trim().strip_prefix("POST ").unwrap_or(asked).trim();
+    let name = path.strip_prefix('/').unwrap_or(path);
+    if grpc_path(name).is_some() { name } else { asked }
+}
+
 impl Search {
     fn terms(&self) -> Vec<(String, Option<String>)> {
         let mut terms = self.query.as_deref().map(annotation_query).unwrap_or_default();
@@ -239,7 +248,7 @@ impl Search {
         Ok(TraceQuery {
             service: self.service.clone(),
             remote_service: self.remote.clone(),
-            name: self.name.clone(),
+            name: self.name.as_deref().map(|name| span_name(name).to_owned()),
             terms: self.terms(),
             least_us: optional(&self.min_duration)?,
             most_us: optional(&self.max_duration)?,

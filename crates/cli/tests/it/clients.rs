@@ -79,6 +79,16 @@ fn go_grpc_unary_and_stream() {
         ]
     );
     assert!(run.spans()[4]["request_bytes"].as_u64().unwrap() > 1_000_000);
+    // The server describes its messages, so that fields have names.
+    let messages =
+        |place: usize, side: &str| run.spans()[place]["payload"]["decoded"][side]["messages"].clone();
+    assert_eq!(messages(0, "request").to_string(), r#"[{"service":"shop"}]"#);
+    assert_eq!(messages(0, "response").to_string(), r#"[{"status":"SERVING"}]"#);
+    assert_eq!(
+        messages(5, "response").to_string(),
+        r#"[{"status":"SERVING"},{"status":"NOT_SERVING"},{"status":"SERVING"}]"#
+    );
+    assert_eq!(run.spans()[4]["payload"]["decoded"]["request"]["cut"], true);
 }
 
 #[test]

@@ -231,6 +231,8 @@ struct StoryCall {
     /// The beginning of the answer as it is.
     exact: String,
     shown: String,
+    /// What stands between the call and its answer.
+    gap: &'static str,
     /// Which of the calls from outside it belongs to, in the order of time.
     root: usize,
     span: SpanId,
@@ -244,7 +246,7 @@ impl StoryCall {
         let from = other.map_or(0, |other| shown_from(&answer, &readable_text(&other.exact)));
         let answer: String = answer.chars().skip(from).collect();
         let cut = if from > 0 { "…" } else { "" };
-        format!("{} {cut}{}", self.shown, one_line(&answer, SHOWN_ANSWER)).trim_end().to_owned()
+        format!("{}{}{cut}{}", self.shown, self.gap, one_line(&answer, SHOWN_ANSWER)).trim_end().to_owned()
     }
 }
 
@@ -281,7 +283,7 @@ fn tree(spans: &[Span], root: usize, marked: Option<SpanId>) -> Vec<TreeCall> {
             depth,
             callee,
             operation: one_line(&span.operation(), SHOWN_CALL),
-            ending: one_line(&ending(span), SHOWN_CALL),
+            ending: one_line(&full_ending(span), SHOWN_CALL),
             differs: marked == Some(span.id),
         });
         for child in in_order(spans.iter().filter(|s| s.parent == Some(span.id)).collect()) {
@@ -297,6 +299,11 @@ fn tree(spans: &[Span], root: usize, marked: Option<SpanId>) -> Vec<TreeCall> {
 
 fn ending(span: &Span) -> String {
     Some(span.describe_status()).filter(|words| !words.is_empty()).unwrap_or_else(|| "ended".into())
+}
+
+/// The same with the message of a failed gRPC call.
+fn full_ending(span: &Span) -> String {
+    Some(span.describe_failure()).filter(|words| !words.is_empty()).unwrap_or_else(|| "ended".into())
 }
 
 /// The calls of a run as a story that can be compared, without ids and times: each call after those that
@@ -321,11 +328,11 @@ fn add_story(span: &Span, spans: &[Span], (root, depth): (usize, usize), calls: 
     let operation = faultscope_model::outcome::normalise(&span.operation());
     let call = format!("{} {} {operation}", span.caller.service, span.callee);
     let instance = span.callee_instance.as_ref().map_or_else(|| span.callee.to_string(), ToString::to_string);
-    let body = span
-        .payload
-        .as_ref()
-        .map(|p| String::from_utf8_lossy(&p.response_body).into_owned())
-        .unwrap_or_default();
+    // What a failed call of gRPC says is in its trailers, and its body is empty.
+    let message = span.grpc_message();
+    let gap = if message.is_some() { ": " } else { " " };
+    let body = span.response_text().unwrap_or_default();
+    let body = format!("{}{body}", message.unwrap_or_default());
     let answer = faultscope_model::outcome::normalise(&body.chars().take(ANSWER).collect::<String>());
     let shown = format!(
         "{} -> {instance} {}: {}",
@@ -334,7 +341,7 @@ fn add_story(span: &Span, spans: &[Span], (root, depth): (usize, usize), calls: 
         one_line(&ending, SHOWN_CALL),
     );
     let exact = body.chars().take(EXACT).collect();
-    calls.push(StoryCall { call, ending, answer, exact, shown, root, span: span.id });
+    calls.push(StoryCall { call, ending, answer, exact, shown, gap, root, span: span.id });
 }
 
 /// Whatever a service sends as part of one line: what ends a line or moves a cursor is escaped.
@@ -374,7 +381,8 @@ fn in_order(mut calls: Vec<&Span>) -> Vec<&Span> {
 
 #[cfg(test)]
 mod tests {
-    use faultscope_model::span::Parentage;
+    use faultscope_model::grpc::{Descriptors, frame_message};
+    use faultscope_model::span::{Parentage, Payload};
 
     use super::*;
     use crate::sample;
@@ -466,7 +474,7 @@ mod tests {
     fn entry(root: usize, call: &str, ending: &str, answer: &str) -> StoryCall {
         let (call, ending) = (call.to_owned(), ending.to_owned());
         let (answer, exact) = (answer.to_owned(), answer.to_owned());
-        StoryCall { call, ending, answer, exact, shown: String::new(), root, span: SpanId(1) }
+        StoryCall { call, ending, answer, exact, shown: String::new(), gap: " ", root, span: SpanId(1) }
     }
 
     #[test]
@@ -501,8 +509,37 @@ mod tests {
         let mut call = call(1, None, "a", 0, 100, 200);
         call.grpc_status = Some(13);
         assert_eq!(ending(&call), "INTERNAL");
+        let response_headers = vec![("grpc-message".to_owned(), "no%20stock of 7".to_owned())];
+        let payload = Payload { response_headers, ..Payload::default() };
+        call.payload = Some(Box::new(payload));
+        assert_eq!(
+            story(std::slice::from_ref(&call))[0].show(None),
+            "test-1 -> a GET /: INTERNAL: no stock of 7"
+        );
+        assert_eq!(tree(std::slice::from_ref(&call), 0, None)[0].ending, "INTERNAL: no stock of 7");
         call.grpc_status = Some(0);
         assert_eq!(ending(&call), "OK");
+    }
+
+    #[test]
+    fn answers_of_grpc_are_compared_by_field() {
+        let body = |id: &str, sum: u8| {
+            let mut call = call(1, None, "a", 0, 100, 200);
+            call.grpc_status = Some(0);
+            // Field 1 is a text, field 2 a number; no descriptor says so.
+            let message = [&[0x0a, id.len() as u8][..], id.as_bytes(), &[0x10, sum]].concat();
+            let payload = Payload { response_body: frame_message(&message), ..Payload::default() };
+            call.payload = Some(Box::new(payload));
+            call.decode_bodies(&Descriptors::default());
+            story(&[call])
+        };
+        let (good, again) = (body("a1b2", 10), body("c3d4e5", 10));
+        let bad = body("e5f6", 0);
+        assert_eq!(bad[0].show(None), r#"test-1 -> a GET /: OK {"1":"e5f6","2":0}"#);
+        let both = Some((Some(0), Some(0)));
+        assert_eq!(first_difference((&bad, &[]), (&good, &[again])), both, "the sum is no chance");
+        let again = body("x", 10);
+        assert_eq!(first_difference((&body("y", 10), &[]), (&good, &[again])), None, "the id is");
     }
 
     #[test]

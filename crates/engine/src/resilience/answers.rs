@@ -49,7 +49,16 @@ fn compare(first: &Span, second: &Span) -> Option<([u16; 2], Vec<String>)> {
     if status[1] >= 400 {
         return None;
     }
-    let body = |span: &Span| serde_json::from_slice::<Value>(&span.payload.as_ref()?.response_body).ok();
+    if first.grpc_status.is_some_and(|code| code != 0) || second.grpc_status.is_some_and(|code| code != 0) {
+        return None;
+    }
+    let body = |span: &Span| {
+        let payload = span.payload.as_deref()?;
+        match payload.decoded.as_deref().and_then(|bodies| bodies.response.as_ref()) {
+            Some(decoded) => Some(decoded.to_json()),
+            None => serde_json::from_slice::<Value>(&payload.response_body).ok(),
+        }
+    };
     let mut fields = Vec::new();
     list_differences(&body(first)?, &body(second)?, "", 0, &mut fields);
     fields.truncate(MOST_FIELDS);

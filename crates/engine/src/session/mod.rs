@@ -32,6 +32,7 @@ use faultscope_store::{Campaign, CampaignMeta, CampaignOptions, Store, StoreErro
 use tokio::sync::OnceCell;
 
 use crate::error::EngineError;
+use crate::reflection::AskedServices;
 use crate::trial::{PlatformDialer, PlatformRestarter, SlotCollector, SlotRecorder};
 
 /// The most bytes of log for each instance.
@@ -48,6 +49,7 @@ pub struct Session {
     numbers: Mutex<Numbers>,
     mesh: Option<Mesh>,
     pub(crate) start_limits: StartLimits,
+    pub(crate) asked: AskedServices,
 }
 
 impl fmt::Debug for Session {
@@ -64,6 +66,7 @@ impl Session {
         options: SessionOptions,
     ) -> Result<Self, EngineError> {
         let campaign = Arc::new(open_campaign(&application, &options)?);
+        campaign.describe_messages(application.descriptors.clone())?;
         let mesh = match platform.capabilities().mesh {
             MeshPlace::Local => Some(Mesh::start(MeshOptions { workers: options.mesh_workers })?),
             MeshPlace::Sidecar | MeshPlace::Nowhere => None,
@@ -83,8 +86,8 @@ impl Session {
             },
         });
         let (application, numbers) = (Arc::new(application), Mutex::default());
-        let start_limits = StartLimits::default();
-        Ok(Self { application, options, platform, campaign, events, slots, numbers, mesh, start_limits })
+        let (start_limits, asked) = (StartLimits::default(), AskedServices::default());
+        Ok(Self { application, options, platform, campaign, events, slots, numbers, mesh, start_limits, asked })
     }
 
     /// The id of the campaign, also the name of its folder.

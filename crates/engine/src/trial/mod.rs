@@ -171,12 +171,14 @@ impl Session {
             Deployed::Ready(deployment, took) => {
                 cost = Cost::from_deployment(took, deployment.created, deployment.destroyed, deployment.kept);
                 self.events.emit(Event::TrialDeployed { trial, took });
+                self.ask_declared_services(lease).await;
                 sampler = self.start_sampling(lease, trial).await;
                 let driving = Instant::now();
                 let live = Live { session: self, lease, trial };
                 let drive = request.drive.drive(&live, cancel);
                 driven = self.watch_exits(trial, drive, &mut news, &mut evidence).await?;
                 cost.tests = driving.elapsed();
+                self.ask_called_services(lease).await;
             }
         }
         // What a cancelled trial showed is no evidence, and examining it would only take time.

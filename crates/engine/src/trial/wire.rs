@@ -15,6 +15,8 @@ use faultscope_platform::{Action, Platform};
 use faultscope_store::SpanSink;
 use futures_util::future::BoxFuture;
 
+use crate::reflection::CalledService;
+
 /// Adds a resolver for undeclared names to a plan, so that calls to external hosts are recorded
 /// although they never begin.
 pub(crate) fn answer_for_names(plan: &mut Plan) {
@@ -76,7 +78,12 @@ pub(crate) struct SlotRecorder {
     carried: Mutex<HashMap<InstanceId, Carried>>,
     /// The calls of the trial, if they are kept in memory.
     kept: Mutex<Option<Vec<Span>>>,
+    /// The services of gRPC that were called in the trial, by name.
+    grpc: Mutex<BTreeMap<String, CalledService>>,
 }
+
+/// The most services of gRPC that are remembered in a trial.
+const MAX_GRPC_SERVICES: usize = 200;
 
 /// The most calls of a trial that are kept in memory.
 const MAX_KEPT: usize = 100_000;
@@ -98,6 +105,7 @@ impl SlotRecorder {
             broken: AtomicBool::new(false),
             carried: Mutex::default(),
             kept: Mutex::default(),
+            grpc: Mutex::default(),
         }
     }
 
@@ -107,6 +115,7 @@ impl SlotRecorder {
         self.recorded.store(0, Ordering::Relaxed);
         self.broken.store(false, Ordering::Relaxed);
         self.all_carried().clear();
+        self.all_grpc().clear();
     }
 
     /// Sets whether the calls of this trial are kept in memory.
@@ -130,6 +139,27 @@ impl SlotRecorder {
 
     fn all_carried(&self) -> MutexGuard<'_, HashMap<InstanceId, Carried>> {
         self.carried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The services of gRPC that were called since the trial began.
+    pub(crate) fn called_grpc_services(&self) -> Vec<CalledService> {
+        self.all_grpc().values().cloned().collect()
+    }
+
+    fn all_grpc(&self) -> MutexGuard<'_, BTreeMap<String, CalledService>> {
+        self.grpc.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_grpc(&self, span: &Span) {
+        let Some(instance) = span.callee_instance.as_ref().filter(|_| span.grpc_status.is_some()) else {
+            return;
+        };
+        let Some((name, _)) = span.path.trim_start_matches('/').split_once('/') else { return };
+        let mut all = self.all_grpc();
+        if all.len() < MAX_GRPC_SERVICES && !all.contains_key(name) {
+            let called = CalledService { name: name.to_owned(), instance: instance.clone(), port: span.port };
+            all.insert(name.to_owned(), called);
+        }
     }
 
     fn carry(&self, span: &Span) {
@@ -171,6 +201,7 @@ impl Recorder for SlotRecorder {
             self.broken.store(true, Ordering::Relaxed);
         }
         self.carry(&span);
+        self.note_grpc(&span);
         if let Some(kept) = &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner)
             && kept.len() < MAX_KEPT
         {

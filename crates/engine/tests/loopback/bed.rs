@@ -46,7 +46,9 @@ impl Bed {
     }
 
     pub(crate) fn application(&self) -> Application {
-        Application::read_alone(&self.file, "faultscope.yaml").unwrap()
+        let mut application = Application::read_alone(&self.file, "faultscope.yaml").unwrap();
+        faultscope_engine::load_protos(&mut application, self.folder.path()).unwrap();
+        application
     }
 
     pub(crate) fn store(&self) -> Store {

@@ -10,6 +10,7 @@ mod debugging;
 mod exits;
 mod gates;
 mod greeter;
+mod grpc;
 mod keeping;
 mod logs;
 mod people;

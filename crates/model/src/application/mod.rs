@@ -7,6 +7,7 @@ mod hardcoded_hosts;
 mod locate;
 mod placeholders;
 mod planning;
+mod protos;
 mod raw;
 mod raw_record;
 mod read;
@@ -21,6 +22,7 @@ pub use hardcoded_hosts::HardcodedHost;
 pub(crate) use locate::Tree;
 pub use placeholders::{fill_placeholders, placeholders};
 pub use planning::{Expansion, PlanError, Unreachable};
+pub use protos::{OpenProtoPath, ProtoPath, ProtoPathContent, Protos};
 pub(crate) use read::nearest_hint;
 pub use read::{Loader, SpecError, nearest};
 pub use resilience::{Delivery, Outage, Resilience};
@@ -33,6 +35,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::circumstance::Circumstance;
+use crate::grpc::Descriptors;
 use crate::ids::ServiceName;
 use crate::input::InputFormat;
 use crate::mount::Mount;
@@ -81,6 +84,12 @@ pub struct Application {
     /// What a reproduction bundle leaves out. Not a part of what trials depend on, so digests leave it out, too.
     #[serde(skip)]
     pub bundle: BundleOptions,
+    /// Files that describe the messages of its gRPC services.
+    #[serde(skip_serializing_if = "Protos::is_empty")]
+    pub protos: Protos,
+    /// What these files say, once someone has loaded them; see [`Application::load_protos`].
+    #[serde(skip)]
+    pub descriptors: Descriptors,
     /// How long a gate waits for all calls of its series.
     #[serde(with = "crate::units::duration")]
     pub gate_wait: Duration,

@@ -13,6 +13,7 @@ use crate::protocol::Protocol;
 use crate::units::{self, ByteSize};
 use crate::wiring::{Balance, Link};
 
+use super::protos::RawProtos;
 use super::raw_record::RawRecord;
 use super::resilience::{RawDurable, RawResilience};
 
@@ -38,6 +39,7 @@ pub(super) struct RawApplication {
     pub(super) constraints: Option<Vec<RawConstraint>>,
     pub(super) record: Option<RawRecord>,
     pub(super) bundle: Option<RawBundle>,
+    pub(super) protos: Option<RawProtos>,
     #[serde(default, with = "units::duration::option")]
     pub(super) gate_wait: Option<Duration>,
 }
@@ -323,6 +325,7 @@ impl RawApplication {
             constraints: self.constraints.or(base.constraints),
             record: self.record.or(base.record),
             bundle: self.bundle.or(base.bundle),
+            protos: self.protos.or(base.protos),
             gate_wait: self.gate_wait.or(base.gate_wait),
         }
     }

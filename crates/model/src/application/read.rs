@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use super::locate::Tree;
 use super::raw::RawApplication;
 use super::{Application, TestBody, TestCase};
+use crate::grpc::Descriptors;
 use crate::ids::ServiceName;
 use crate::yaml::parse_options;
 
@@ -259,6 +260,8 @@ impl Reader<'_> {
                 .read()
                 .map_err(|problem| self.error(&["record"], problem))?,
             bundle: self.bundle(raw.bundle.unwrap_or_default())?,
+            protos: self.protos(raw.protos.unwrap_or_default())?,
+            descriptors: Descriptors::default(),
             gate_wait: raw.gate_wait.unwrap_or(Duration::from_secs(2)),
         };
         for (index, link) in application.links.iter().enumerate() {

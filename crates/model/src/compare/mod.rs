@@ -42,6 +42,7 @@ pub fn compare(good: &Application, bad: &Application) -> Result<Compared, Compar
         constraints: Vec::new(),
         ..bad.clone()
     };
+    merged.descriptors.merge(good.descriptors.clone());
     let names: Vec<ServiceName> = bad
         .services
         .keys()

@@ -4,8 +4,8 @@
 //! so both join in one tree.
 
 use super::{Endpoint, ReportedSpan, SpanKind};
-use crate::grpc::GrpcCode;
-use crate::span::{Parentage, Payload, Span, Wire};
+use crate::grpc::{GrpcCode, is_grpc};
+use crate::span::{Parentage, Span, Wire};
 
 /// The most bytes of a body that become a tag: Zipkin's UI renders tags in full.
 const MAX_BODY_TAG: usize = 16 << 10;
@@ -34,6 +34,10 @@ pub fn report_call(span: &Span) -> ReportedSpan {
     out.parent = span.parent;
     out.kind = Some(SpanKind::Client);
     out.name = match span.wire {
+        // Paths of gRPC hold no ids, and this is the name that tracers give to such spans.
+        Wire::Http2 if is_grpc(span) => {
+            span.path.split('?').next().unwrap_or_default().trim_matches('/').to_owned()
+        }
         // Span names fill drop-down lists and a path may contain ids, so the path becomes a tag.
         Wire::Http1 | Wire::Http2 | Wire::WebSocket => span.method.to_lowercase(),
         Wire::Tcp | Wire::Tls => span.operation(),
@@ -52,7 +56,8 @@ pub fn report_call(span: &Span) -> ReportedSpan {
         tag("http.method", span.method.clone());
         tag("http.path", span.path.clone());
     }
-    if let Some(status) = span.status {
+    // A gRPC call that failed has a good HTTP status.
+    if let Some(status) = span.status.filter(|status| span.grpc_status.is_none() || *status >= 300) {
         tag("http.status_code", status.to_string());
     }
     if let Some(status) = span.grpc_status {
@@ -65,7 +70,7 @@ pub fn report_call(span: &Span) -> ReportedSpan {
         tag("faultscope.open", "true".to_owned());
     }
     if span.failed() {
-        tag("error", span.error.as_ref().map_or_else(|| span.describe_status(), ToString::to_string));
+        tag("error", span.error.as_ref().map_or_else(|| span.describe_failure(), ToString::to_string));
         if let Some(message) = span.grpc_message() {
             tag("grpc.message", message);
         }
@@ -91,10 +96,9 @@ pub fn report_call(span: &Span) -> ReportedSpan {
         tag("faultscope.rules", rules.join(","));
     }
     if let Some(payload) = &span.payload {
-        let Payload { request_headers, request_body, response_body, .. } = payload.as_ref();
-        tag("req", body(request_body));
-        tag("req_headers", headers(request_headers));
-        tag("res", body(response_body));
+        tag("req", body(&span.request_text().unwrap_or_default()));
+        tag("req_headers", headers(&payload.request_headers));
+        tag("res", body(&span.response_text().unwrap_or_default()));
     }
     out
 }
@@ -113,9 +117,9 @@ fn wire(wire: Wire) -> &'static str {
     }
 }
 
-fn body(bytes: &[u8]) -> String {
-    let (shown, rest) = bytes.split_at(bytes.len().min(MAX_BODY_TAG));
-    let mut text = String::from_utf8_lossy(shown).into_owned();
+fn body(text: &str) -> String {
+    let (shown, rest) = text.split_at(text.floor_char_boundary(MAX_BODY_TAG));
+    let mut text = shown.to_owned();
     if !rest.is_empty() {
         text.push_str(&format!("… {} more bytes", rest.len()));
     }

@@ -245,6 +245,7 @@ fn payload_of(bytes: &[u8]) -> Result<Payload, String> {
         response_headers: rest.headers()?,
         request_body: rest.take()?.to_vec(),
         response_body: rest.take()?.to_vec(),
+        decoded: None,
     })
 }
 

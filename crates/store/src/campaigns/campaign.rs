@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use faultscope_model::grpc::Descriptors;
 use faultscope_model::log::InstanceLog;
 use faultscope_model::span::Span;
 use faultscope_model::trace::ReportedSpan;
@@ -11,6 +12,7 @@ use faultscope_model::{CampaignId, InstanceId, RunId, SlotId, TrialId};
 use serde::Serialize;
 
 use super::campaign_writer::{self, CampaignWriter, Entry, MAX_LOG, weigh_call, weigh_reports};
+use super::descriptors_file::{read_descriptors, write_descriptors};
 use super::event_log::EventLog;
 use super::folder::REPORT;
 use super::log_text::split_log;
@@ -94,6 +96,7 @@ impl Campaign {
 
     fn start(folder: PathBuf, file: CampaignFile, options: CampaignOptions) -> Result<Self, StoreError> {
         let redactor = Redactor::new(&options.secrets.rules);
+        redactor.describe_messages(read_descriptors(&folder));
         let sealer = Sealer::new(&options.secrets)?;
         let lock_path = folder.join(LOCK);
         let lock = File::create(&lock_path).map_err(StoreError::io("create", &lock_path))?;
@@ -139,6 +142,21 @@ impl Campaign {
     /// Redacts texts; it also knows secret values that occurred in committed calls.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
+    }
+
+    /// Adds what is known of gRPC messages: secret fields are found by their names, and bodies are decoded when they
+    /// are read. What is known already takes precedence.
+    pub fn describe_messages(&self, descriptors: Descriptors) -> Result<(), StoreError> {
+        if descriptors.is_empty() {
+            return Ok(());
+        }
+        let all = self.redactor.describe_messages(descriptors);
+        write_descriptors(&self.folder, &all)
+    }
+
+    /// What is known of gRPC messages.
+    pub fn descriptors(&self) -> Descriptors {
+        self.redactor.descriptors()
     }
 
     /// Stores a run and waits until it is committed, and with it everything recorded before.

@@ -6,6 +6,7 @@
 //!                            store.sqlite    spans, runs, logs
 //!                            metrics.sqlite  what instances used
 //!                            report.json     what was found
+//!                            descriptors.bin what is known of gRPC messages
 //!                            writer.lock     held while it is being written
 //! ```
 //!
@@ -15,6 +16,7 @@
 mod call_row;
 mod campaign;
 mod campaign_writer;
+mod descriptors_file;
 mod event_log;
 mod facts;
 mod folder;

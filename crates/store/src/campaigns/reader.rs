@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
+use faultscope_model::grpc::{Descriptors, is_grpc};
 use faultscope_model::log::InstanceLog;
 use faultscope_model::metrics::{PointsBySeries, Sample};
 use faultscope_model::span::Span;
@@ -13,6 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::call_row::{COLUMNS, read_span};
 use super::campaign_writer::trace_key;
+use super::descriptors_file::{read_descriptors, state_of_descriptors};
 use super::log_text::read_log;
 use super::metrics_database::{EVER, SampleReader};
 use super::schema::{DATABASE, open_reader};
@@ -27,6 +30,9 @@ use crate::sqlite::damaged_row;
 pub struct Reader {
     pub(crate) path: PathBuf,
     connection: Mutex<Connection>,
+    /// What is known of gRPC messages, and the state of the file that says so: a campaign that is still written
+    /// may learn more.
+    descriptors: Mutex<(Option<(SystemTime, u64)>, Descriptors)>,
 }
 
 /// A stored run with the columns by which it is listed.
@@ -70,7 +76,7 @@ impl Reader {
             return Err(StoreError::new(StoreErrorKind::NotFound, "open", &path, "there is no such file"));
         }
         let connection = Mutex::new(open_reader(&path)?);
-        Ok(Self { path, connection })
+        Ok(Self { path, connection, descriptors: Mutex::default() })
     }
 
     /// All runs, in the order of their trials.
@@ -96,9 +102,9 @@ impl Reader {
         read().map_err(StoreError::sqlite("read", &self.path))
     }
 
-    /// The spans of a trial by start.
+    /// The spans of a trial by start. Bodies of gRPC calls are decoded.
     pub fn spans_of(&self, trial: TrialId) -> Result<Vec<Span>, StoreError> {
-        Ok(self.rows_of(trial)?.into_iter().map(|(_, span)| span).collect())
+        Ok(self.decoded(self.rows_of(trial)?.into_iter().map(|(_, span)| span).collect()))
     }
 
     /// As [`Self::spans_of`], with secrets restored for a replay on this machine. Discarded secrets stay redacted.
@@ -123,9 +129,29 @@ impl Reader {
         Ok(spans)
     }
 
-    /// The spans of a trace by start, over all trials.
+    /// The spans of a trace by start, over all trials. Bodies of gRPC calls are decoded.
     pub fn spans_of_trace(&self, trace: TraceId) -> Result<Vec<Span>, StoreError> {
-        Ok(self.rows_of_trace(trace)?.into_iter().map(|(_, span)| span).collect())
+        Ok(self.decoded(self.rows_of_trace(trace)?.into_iter().map(|(_, span)| span).collect()))
+    }
+
+    /// What is known of the gRPC messages of the campaign.
+    pub fn descriptors(&self) -> Descriptors {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let mut known = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = state_of_descriptors(folder);
+        if known.0 != state {
+            *known = (state, read_descriptors(folder));
+        }
+        known.1.clone()
+    }
+
+    fn decoded(&self, mut spans: Vec<Span>) -> Vec<Span> {
+        let mut descriptors = None;
+        for span in spans.iter_mut().filter(|span| span.payload.is_some() && is_grpc(span)) {
+            // Looked for only where there is a call of gRPC.
+            span.decode_bodies(descriptors.get_or_insert_with(|| self.descriptors()));
+        }
+        spans
     }
 
     /// As [`Self::spans_of_trace`], with secrets restored. Discarded secrets stay redacted.

@@ -3,24 +3,41 @@
 use std::io::Read;
 
 use faultscope_model::Span;
+use faultscope_model::grpc::{BodySide, Descriptors, is_grpc};
 use faultscope_model::trace::ReportedSpan;
 
 use super::rules::Rules;
 use super::seal::{Original, Place};
 use super::values::SecretValues;
-use super::{REDACTED, in_json, in_pairs, in_text};
+use super::{REDACTED, in_grpc, in_json, in_pairs, in_text};
 
 /// How much of a compressed body is searched for secrets.
 const MAX_INFLATED: u64 = 64 << 10;
 
-type OnSecret<'f> = &'f mut dyn FnMut(&[u8]);
+pub(super) type OnSecret<'f> = &'f mut dyn FnMut(&[u8]);
+
+const GRPC_BODIES: [(Place, BodySide); 2] =
+    [(Place::RequestBody, BodySide::Request), (Place::ResponseBody, BodySide::Response)];
 
 /// Redacts the secrets of a call that are found by name; their values are passed to `found`.
-pub(super) fn redact_call(rules: &Rules, span: &mut Span, found: OnSecret<'_>) -> Vec<Original> {
+pub(super) fn redact_call(
+    rules: &Rules,
+    descriptors: &Descriptors,
+    span: &mut Span,
+    found: OnSecret<'_>,
+) -> Vec<Original> {
     let mut originals = Vec::new();
     let mut keep = |place, index, bytes| originals.push(Original { place, index, bytes });
     if let Some(path) = in_pairs::address(&span.path, rules, found) {
         keep(Place::Path, 0, std::mem::replace(&mut span.path, path).into_bytes());
+    }
+    let is_grpc = is_grpc(span);
+    if is_grpc {
+        for (place, side) in GRPC_BODIES {
+            if let Some(redacted) = in_grpc::redact(span, side, descriptors, rules, found) {
+                keep(place, 0, in_grpc::replace_body(span, side, redacted));
+            }
+        }
     }
     let Some(payload) = span.payload.as_deref_mut() else { return originals };
     for (place, headers) in [
@@ -37,7 +54,7 @@ pub(super) fn redact_call(rules: &Rules, span: &mut Span, found: OnSecret<'_>) -
         (Place::RequestBody, &payload.request_headers, &mut payload.request_body),
         (Place::ResponseBody, &payload.response_headers, &mut payload.response_body),
     ] {
-        if let Some(redacted) = body(rules, headers, bytes, found) {
+        if !is_grpc && let Some(redacted) = body(rules, headers, bytes, found) {
             keep(place, 0, std::mem::replace(bytes, redacted));
         }
     }
@@ -45,7 +62,12 @@ pub(super) fn redact_call(rules: &Rules, span: &mut Span, found: OnSecret<'_>) -
 }
 
 /// Redacts values that occurred in a secret place of this or another call.
-pub(super) fn sweep(known: &mut SecretValues, span: &mut Span, originals: &mut Vec<Original>) {
+pub(super) fn sweep(
+    known: &mut SecretValues,
+    descriptors: &Descriptors,
+    span: &mut Span,
+    originals: &mut Vec<Original>,
+) {
     let mut keep = |place, index, bytes: Vec<u8>| {
         // What was redacted before has been kept as a whole.
         if !originals.iter().any(|o| o.place == place && o.index == index) {
@@ -55,6 +77,14 @@ pub(super) fn sweep(known: &mut SecretValues, span: &mut Span, originals: &mut V
     let lossy = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     if let Some(path) = known.replace(span.path.as_bytes()) {
         keep(Place::Path, 0, std::mem::replace(&mut span.path, lossy(path)).into_bytes());
+    }
+    let is_grpc = is_grpc(span);
+    if is_grpc {
+        for (place, side) in GRPC_BODIES {
+            if let Some(redacted) = in_grpc::sweep(span, side, descriptors, known) {
+                keep(place, 0, in_grpc::replace_body(span, side, redacted));
+            }
+        }
     }
     let Some(payload) = span.payload.as_deref_mut() else { return };
     for (place, headers) in [
@@ -70,7 +100,8 @@ pub(super) fn sweep(known: &mut SecretValues, span: &mut Span, originals: &mut V
     for (place, bytes) in
         [(Place::RequestBody, &mut payload.request_body), (Place::ResponseBody, &mut payload.response_body)]
     {
-        if let Some(redacted) = known.replace(bytes) {
+        // Bytes of another length would make a message of gRPC unreadable.
+        if !is_grpc && let Some(redacted) = known.replace(bytes) {
             keep(place, 0, std::mem::replace(bytes, redacted));
         }
     }
@@ -196,7 +227,7 @@ fn credential_parts(value: &str, found: OnSecret<'_>) {
 }
 
 /// A single line: a URL with a query or with credentials.
-fn plain(rules: &Rules, value: &str, found: OnSecret<'_>) -> Option<String> {
+pub(super) fn plain(rules: &Rules, value: &str, found: OnSecret<'_>) -> Option<String> {
     let (mut query, mut user, mut blank) = (false, false, false);
     for byte in value.bytes() {
         query |= byte == b'?' || byte == b'#';
@@ -270,7 +301,7 @@ fn body(rules: &Rules, headers: &[(String, String)], bytes: &[u8], found: OnSecr
     }
 }
 
-fn uncompressed(rules: &Rules, bytes: &[u8], found: OnSecret<'_>) -> Option<Vec<u8>> {
+pub(super) fn uncompressed(rules: &Rules, bytes: &[u8], found: OnSecret<'_>) -> Option<Vec<u8>> {
     if in_json::is_json(bytes) {
         let fields = in_json::redact(bytes, rules, found);
         let shown =

@@ -4,6 +4,7 @@
 //! files nor anything read from them contains a secret. The original is sealed with a [`Key`] that stays
 //! on the machine, outside of the store; only a replay restores it.
 
+mod in_grpc;
 mod in_json;
 mod in_pairs;
 mod in_spans;
@@ -15,6 +16,7 @@ mod values;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use faultscope_model::grpc::Descriptors;
 use faultscope_model::{SecretRules, Span, trace::ReportedSpan};
 
 pub use key::{Key, KeyPlace};
@@ -43,6 +45,8 @@ pub struct Redactor {
     rules: Arc<Rules>,
     /// Values that occurred in secret places, so that they are found elsewhere too.
     known: Arc<Mutex<SecretValues>>,
+    /// What is known of gRPC messages, to find secret fields by their names.
+    descriptors: Arc<Mutex<Descriptors>>,
 }
 
 impl Default for Redactor {
@@ -54,7 +58,19 @@ impl Default for Redactor {
 impl Redactor {
     /// A redactor with the rules of an application in addition to the built-in ones.
     pub fn new(rules: &SecretRules) -> Self {
-        Self { rules: Arc::new(Rules::new(rules)), known: Arc::default() }
+        Self { rules: Arc::new(Rules::new(rules)), known: Arc::default(), descriptors: Arc::default() }
+    }
+
+    /// What is known of gRPC messages.
+    pub(crate) fn descriptors(&self) -> Descriptors {
+        self.descriptors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds what is known of gRPC messages; returns all of it.
+    pub(crate) fn describe_messages(&self, more: Descriptors) -> Descriptors {
+        let mut descriptors = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        descriptors.merge(more);
+        descriptors.clone()
     }
 
     /// A redacted text; none if there is nothing to redact.
@@ -106,13 +122,16 @@ impl Redactor {
 
     /// Redacts calls that are written together; returns the originals of each.
     pub(crate) fn redact_calls(&self, spans: &mut [&mut Span]) -> Vec<Vec<Original>> {
+        let descriptors = self.descriptors();
         let mut known = self.lock();
         let mut found = |value: &[u8]| known.add(value);
-        let mut all: Vec<_> =
-            spans.iter_mut().map(|span| in_spans::redact_call(&self.rules, span, &mut found)).collect();
+        let mut all: Vec<_> = spans
+            .iter_mut()
+            .map(|span| in_spans::redact_call(&self.rules, &descriptors, span, &mut found))
+            .collect();
         // A second pass, now that the values of all calls are known.
         for (span, originals) in spans.iter_mut().zip(&mut all) {
-            in_spans::sweep(&mut known, span, originals);
+            in_spans::sweep(&mut known, &descriptors, span, originals);
         }
         all
     }

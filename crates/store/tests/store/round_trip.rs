@@ -1,5 +1,6 @@
 //! Any span that the types allow comes back as it was.
 
+use faultscope_model::grpc::Descriptors;
 use faultscope_model::span::{Extent, Parentage, Payload, Span, Wire};
 use faultscope_model::{CallError, InstanceId, NodeId, SlotId, SpanId, TraceId, TrialId};
 use proptest::prelude::*;
@@ -21,7 +22,7 @@ fn any_span() -> impl Strategy<Value = Span> {
     let body = || prop::collection::vec(any::<u8>(), 0..20);
     let payload = prop::option::of((headers(), headers(), body(), body()).prop_map(|parts| {
         let (request_headers, response_headers, request_body, response_body) = parts;
-        Box::new(Payload { request_headers, response_headers, request_body, response_body })
+        Box::new(Payload { request_headers, response_headers, request_body, response_body, decoded: None })
     }));
     let ids = (any::<u128>(), any::<u64>(), prop::option::of(any::<u64>()), parentage);
     let ends = (instance(), any::<u16>(), name(), prop::option::of(instance()), any::<u16>(), any::<u16>());
@@ -79,6 +80,8 @@ proptest! {
         }
         campaign.flush_blocking().unwrap();
         spans.sort_by_key(|span| (span.start_us, span.id));
+        // The reader decodes what looks like gRPC.
+        spans.iter_mut().for_each(|span| span.decode_bodies(&Descriptors::default()));
         let reader = campaign.reader().unwrap();
         prop_assert_eq!(&reader.spans_of(TrialId::chosen(trial)).unwrap(), &spans);
         let first = &spans[0];

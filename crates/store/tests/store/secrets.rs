@@ -39,6 +39,7 @@ fn telling(n: u64) -> Span {
         response_headers: vec![header("set-cookie", "sid=QSECRET-4-abcdef; Path=/")],
         request_body: br#"{"user":"ann","password":"QSECRET-5","card":{"number":"QSECRET-6"}}"#.to_vec(),
         response_body: b"you sent QSECRET-2-abcdef".to_vec(),
+        decoded: None,
     }));
     span
 }

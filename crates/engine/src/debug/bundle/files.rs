@@ -308,6 +308,8 @@ fn names(application: &Application) -> Vec<PathBuf> {
         add("", &mut mounted);
     }
     add("", &mut application.setup.iter().flatten());
+    let protos = application.protos.files.iter().chain(&application.protos.imports);
+    add("", &mut protos.map(|proto| &proto.path));
     for test in &application.tests {
         add("", &mut test.input.iter().map(|input| &input.file));
         if let TestBody::Command(command) | TestBody::Discover { command, .. } = &test.body {

@@ -36,9 +36,10 @@ pub(crate) fn calls_of(spans: &[Span]) -> Vec<CallSeen> {
 fn answer_of(span: &Span) -> String {
     let mut words: Vec<String> = vec![span.describe_status()];
     words.retain(|word| !word.is_empty());
-    match span.payload.as_ref().filter(|_| span.error.is_none()) {
-        Some(payload) => {
-            let body = normalise(&String::from_utf8_lossy(&payload.response_body));
+    match span.response_text().filter(|_| span.error.is_none()) {
+        Some(body) => {
+            let message = span.grpc_message().unwrap_or_default();
+            let body = normalise(&format!("{message}{body}"));
             words.push(Digest::hash_bytes(body.as_bytes()).to_string()[..BODY_DIGITS].to_owned());
         }
         None => words.push(format!("{} bytes", span.response_bytes)),

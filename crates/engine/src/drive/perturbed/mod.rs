@@ -176,6 +176,9 @@ impl PerturbedTests {
             mesh.calm();
         }
         trace.spans = live.lease.recorder.take_kept();
+        // Not by what services said of themselves: answers of all runs are compared, and it may be known only later.
+        let descriptors = &live.session.application().descriptors;
+        trace.spans.iter_mut().for_each(|span| span.decode_bodies(descriptors));
         match files.read_messages() {
             Ok(messages) => trace.messages = messages,
             Err(problem) => trace.unreadable = Some(problem),

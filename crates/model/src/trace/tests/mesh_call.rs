@@ -83,6 +83,7 @@ fn payload_is_reported_without_secrets() {
         response_headers: vec![header("set-cookie", "s3cret")],
         request_body: b"{\"a\":1}".to_vec(),
         response_body: vec![b'x'; 20_000],
+        decoded: None,
     }));
     let span = report_call(&span);
     assert_eq!(span.tag("req"), Some("{\"a\":1}"));

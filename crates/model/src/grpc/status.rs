@@ -1,4 +1,4 @@
-//! How gRPC says that a call ended: a code, its name, and a message in the trailers.
+//! How a gRPC call says that it ended: a code, its name, and a message in the trailers.
 
 use std::fmt;
 
