@@ -98,6 +98,12 @@ pub struct ChoiceTuning {
     pub contiguous_pools: usize,
     /// How many pools of any deltas are drawn. They tell most beside trials that already run.
     pub scattered_pools: usize,
+    /// How many pools are drawn that split as little as possible of what may belong together, once a trial was
+    /// unresolved. As many as of the other shapes that are not nested.
+    pub untied_pools: usize,
+    /// How many trials without a smaller failing set pass before a run that probably belongs together is left out
+    /// against the belief: rare enough to cost an eighth of the trials at most.
+    pub probe: usize,
     /// How many changes are tried on a scattered pool to fit it to the trials that run. Bounded by the time of a
     /// decision; twice as many for small spaces made no difference that shows (0020).
     pub polish: usize,
@@ -146,6 +152,8 @@ impl Default for ChoiceTuning {
             nested_pools: 4,
             contiguous_pools: 2,
             scattered_pools: 2,
+            untied_pools: 4,
+            probe: 8,
             polish: 100,
             least: 0.1,
             crowd: 0.12,

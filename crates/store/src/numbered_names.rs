@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use faultscope_model::ServiceName;
+use foldhash::fast::RandomState;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
 
@@ -15,7 +16,9 @@ const LONGEST: usize = 64;
 /// The writer's map from names to numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    numbers: HashMap<Box<str>, i64>,
+    /// Looked up for every name and value of every span. The hash is fast, but seeded: names come from outside, and
+    /// nobody must be able to make them collide.
+    numbers: HashMap<Box<str>, i64, RandomState>,
 }
 
 impl Names {

@@ -90,6 +90,16 @@ impl Belief {
         self.evidence.is_cleared(place)
     }
 
+    /// How probable it is that a trial of this set is unresolved because it has a part of the cause.
+    pub(super) fn splits_cause(&self, set: &DeltaSet) -> f64 {
+        let has = |&&item: &&u32| set.contains(self.candidates[item as usize]);
+        let splits = |particle: &&Particle| {
+            let present = particle.items.iter().filter(has).count();
+            particle.partial && present > 0 && present < particle.items.len()
+        };
+        self.particles.iter().filter(splits).count() as f64 / self.particles.len().max(1) as f64
+    }
+
     /// Learns all trials so far; `candidates` may have become fewer.
     pub(super) fn learn(&mut self, candidates: Vec<usize>, trials: &[(DeltaSet, Verdict)]) {
         // Particles already stand for the belief before the newest trials: only the change counts.

@@ -28,6 +28,12 @@ impl Bayes {
             }
             Phase::Find if self.idle > self.patience() && !self.is_flaky() => self.last_resort(slots),
             Phase::Find => {
+                if let Some(probe) = self.probe() {
+                    let mut chosen = self.most_worthy(&free[1..]);
+                    chosen.retain(|set| *set != probe);
+                    chosen.push(probe);
+                    return chosen;
+                }
                 let chosen = self.most_worthy(free);
                 if chosen.is_empty() && self.ledger.running().is_empty() {
                     self.last_resort(slots)
@@ -36,6 +42,23 @@ impl Bayes {
                 }
             }
         }
+    }
+
+    /// A trial without one run that probably belongs together, if the belief has led nowhere for a while.
+    ///
+    /// Deltas that belong together beside the cause look much like a cause that has them, too, and whose parts make
+    /// trials unresolved. A belief in that never tries to do without them.
+    fn probe(&mut self) -> Option<DeltaSet> {
+        let every = self.options.tuning.choice.probe;
+        let is_due = self.idle >= every && self.trials.len() >= self.probed + every;
+        if self.ties.is_empty() || self.is_flaky() || !is_due {
+            return None;
+        }
+        self.probed = self.trials.len();
+        let ties = self.learn_ties(|_| 0.0);
+        let without = |run: &DeltaSet| self.problem.close(&self.best.difference(run));
+        let mut probes = ties.likely_runs(&self.best).into_iter().filter_map(|run| without(&run));
+        probes.find(|set| *set != self.best && self.is_new(set))
     }
 
     /// Running trials that tell nothing any more. Unless their slot is needed they may as well finish.
@@ -69,8 +92,14 @@ impl Bayes {
             + (tuning.patience_share * self.trials.len() as f64) as usize
     }
 
-    /// The next sets of a sweep over complements, from halves to single deltas (Algorithm 1).
+    /// The next sets of a sweep over complements, from halves to single deltas (Algorithm 1). Those that probably cannot
+    /// be judged are left for the end.
     pub(super) fn sweep(&self, most: usize) -> Vec<DeltaSet> {
+        let likely = self.sweep_where(most, |set| self.ties.resolves(set) >= 0.5);
+        if likely.is_empty() { self.sweep_where(most, |_| true) } else { likely }
+    }
+
+    fn sweep_where(&self, most: usize, wanted: impl Fn(&DeltaSet) -> bool) -> Vec<DeltaSet> {
         let items: Vec<usize> = self.best.iter().collect();
         let mut sets: Vec<DeltaSet> = Vec::new();
         let mut parts = 2;
@@ -80,7 +109,7 @@ impl Bayes {
                 let Some(set) = self.problem.close(&self.best.difference(&part)) else {
                     continue;
                 };
-                if set != self.best && self.is_new(&set) && !sets.contains(&set) {
+                if set != self.best && self.is_new(&set) && !sets.contains(&set) && wanted(&set) {
                     sets.push(set);
                 }
                 if sets.len() == most {
@@ -133,11 +162,13 @@ impl Bayes {
         let (_, remaining) = self.outlook_of(&cells);
         let crowd = tuning.crowd * (tuning.near / remaining).min(1.0).powi(2);
         let mut alone = self.ledger.running().is_empty();
+        let untied = if self.ties.is_empty() { 0 } else { tuning.untied_pools };
         let shapes = || {
             let drawn = |shape, count| std::iter::repeat_n(shape, count);
             drawn(Shape::Nested, tuning.nested_pools)
                 .chain(drawn(Shape::Contiguous, tuning.contiguous_pools))
                 .chain(drawn(Shape::Scattered, tuning.scattered_pools))
+                .chain(drawn(Shape::Untied, untied))
         };
         let mut chosen: Vec<DeltaSet> = Vec::new();
         for _ in 0..free.len() {
@@ -154,13 +185,16 @@ impl Bayes {
             };
             for (set, worth) in &proofs {
                 if self.is_flaky() || !chosen.contains(set) {
-                    consider(set.clone(), cells.gain(set) + worth);
+                    consider(set.clone(), cells.gain(set) * self.ties.resolves(set) + worth);
                 }
             }
             for shape in shapes() {
                 // A single trial needs no fine tuning: any pool that is hit in half of the cases will do.
                 let polish = if alone || shape != Shape::Scattered { 0 } else { tuning.polish };
-                let (pool, gain) = cells.propose(&mut random, shape, polish);
+                let (pool, gain) = match shape {
+                    Shape::Untied => cells.propose_untied(&mut random, &self.ties),
+                    _ => cells.propose(&mut random, shape, polish),
+                };
                 let nested = if shape == Shape::Nested { tuning.nested } else { 0.0 };
                 let kept = self.problem.keep_kin(pool.clone(), &self.best);
                 // What belongs together is taken apart only where the rest tells little any more.
@@ -171,6 +205,7 @@ impl Bayes {
                     };
                     if self.is_new(&set) && (self.is_flaky() || !chosen.contains(&set)) {
                         let gain = if set == pool { gain } else { cells.gain(&set) };
+                        let gain = gain * self.ties.resolves(&set);
                         consider(set, gain + extra);
                     }
                 }

@@ -12,6 +12,7 @@ mod model;
 mod moves;
 mod pools;
 mod proof;
+mod ties;
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use crate::standing::{Cause, Proof, Standing};
 use crate::{Moves, Problem, Search, SlotView, Start, Tuning};
 use belief::Belief;
 use model::Model;
+use ties::Ties;
 
 /// What can be chosen about the default search.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,6 +79,8 @@ pub struct Bayes {
     /// Every outcome that says something about the cause that is searched for.
     trials: Vec<(DeltaSet, Verdict)>,
     belief: Belief,
+    /// Which deltas only make sense together.
+    ties: Ties,
     /// How many trials the belief has learnt.
     learnt: usize,
     phase: Phase,
@@ -88,6 +92,8 @@ pub struct Bayes {
     none_left: bool,
     /// How probable it is that the causes that are found are minimal; the least of them.
     certain: f64,
+    /// After how many trials a probe was last made, see [`Self::probe`].
+    probed: usize,
     /// How often trials were started.
     round: u32,
 }
@@ -107,6 +113,7 @@ impl Bayes {
             ledger,
             trials: Vec::new(),
             belief,
+            ties: Ties::default(),
             learnt: 0,
             phase: Phase::Find,
             best,
@@ -115,6 +122,7 @@ impl Bayes {
             causes: Vec::new(),
             none_left: false,
             certain: 1.0,
+            probed: 0,
             round: 0,
         };
         search.settle();
@@ -215,12 +223,17 @@ impl Bayes {
         self.phase = Phase::Find;
     }
 
+    fn learn_ties(&self, explained: impl Fn(&DeltaSet) -> f64) -> Ties {
+        Ties::learn(self.problem.size, &self.trials, self.options.tuning.belief.noise, explained)
+    }
+
     /// Brings the belief up to date with all trials.
     fn update(&mut self) {
         let moved = self.belief.candidates.len() != self.best.len();
         if self.phase == Phase::Find && (moved || self.learnt < self.trials.len()) {
             self.learnt = self.trials.len();
-            self.belief.learn(self.best.iter().collect(), &self.trials);
+            self.ties = self.learn_ties(|set| self.belief.splits_cause(set));
+            self.belief.learn(self.best.iter().collect(), &self.ties.drop_split(&self.trials));
         }
     }
 }

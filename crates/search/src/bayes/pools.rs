@@ -5,11 +5,13 @@
 //! needed in the end, to show that the cause fails or that none of its deltas can be left out.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use faultscope_model::DeltaSet;
 
 use super::belief::Belief;
 use super::model::Particle;
+use super::ties::Ties;
 use crate::random::Random;
 
 /// The particles, sorted by what the running trials will show if they are right.
@@ -50,6 +52,8 @@ pub(super) enum Shape {
     Nested,
     /// Any.
     Scattered,
+    /// Runs that may belong together, whole except for one: see [`Ties`].
+    Untied,
 }
 
 /// A pool under construction: how many deltas of each kind it leaves out.
@@ -174,13 +178,85 @@ impl<'a> Cells<'a> {
         (kept.map(|(delta, _)| *delta).collect(), best)
     }
 
+    /// A pool of whole runs that may belong together; the last one is split where that is least likely to matter.
+    pub(super) fn propose_untied(&self, random: &mut Random, ties: &Ties) -> (DeltaSet, f64) {
+        let mut runs = self.runs(ties);
+        if random.below(2) == 0 {
+            random.shuffle(&mut runs);
+        } else {
+            let first = random.below(runs.len());
+            runs.rotate_left(first);
+        }
+        let mut pool = self.empty();
+        let mut best = 0.0;
+        for run in runs {
+            run.clone().for_each(|item| self.toggle(&mut pool, item));
+            let gain = self.told(&pool.outcomes, pool.sum);
+            if gain >= best {
+                best = gain;
+                continue;
+            }
+            run.clone().for_each(|item| self.toggle(&mut pool, item));
+            best = self.split(&mut pool, run, random, ties, best);
+            break;
+        }
+        let kept = self.belief.candidates.iter().zip(&pool.out).filter(|(_, out)| !**out);
+        (kept.map(|(delta, _)| *delta).collect(), best)
+    }
+
+    /// Adds one end of a run to a pool, as much of it as tells most; gives what the pool then tells.
+    fn split(
+        &self,
+        pool: &mut Pool,
+        run: Range<usize>,
+        random: &mut Random,
+        ties: &Ties,
+        before: f64,
+    ) -> f64 {
+        let mut items: Vec<usize> = run.collect();
+        let backwards = random.below(2) == 0;
+        if backwards {
+            items.reverse();
+        }
+        // What the pool tells must outweigh that the trial may show nothing.
+        let (mut most, mut told, mut length) = (before, before, 0);
+        for (place, &item) in items.iter().enumerate().take(items.len() - 1) {
+            self.toggle(pool, item);
+            let first = if backwards { items[place + 1] } else { item };
+            let gain = self.told(&pool.outcomes, pool.sum);
+            let expected = gain * (1.0 - ties.chance(self.belief.candidates[first]));
+            if expected > most {
+                (most, told, length) = (expected, gain, place + 1);
+            }
+        }
+        items[length..items.len() - 1].iter().for_each(|&item| self.toggle(pool, item));
+        told
+    }
+
+    /// Runs of candidates between which some trial has cut and could be judged.
+    fn runs(&self, ties: &Ties) -> Vec<Range<usize>> {
+        let candidates = &self.belief.candidates;
+        let mut runs = Vec::new();
+        let mut from = 0;
+        for to in 1..=candidates.len() {
+            let goes_on = to < candidates.len()
+                && candidates[to] == candidates[to - 1] + 1
+                && ties.chance(candidates[to - 1]) > 0.0;
+            if !goes_on {
+                runs.push(from..to);
+                from = to;
+            }
+        }
+        runs
+    }
+
     /// In which order candidates are tried for a pool.
     fn order(&self, random: &mut Random, shape: Shape) -> Vec<usize> {
         let count = self.belief.candidates.len();
         let mut order: Vec<usize> = (0..count).collect();
         order.rotate_left(random.below(count));
         match shape {
-            Shape::Contiguous => {}
+            Shape::Contiguous | Shape::Untied => {}
             Shape::Scattered => random.shuffle(&mut order),
             Shape::Nested => {
                 let mut nested = Vec::new();
