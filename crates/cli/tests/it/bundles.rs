@@ -44,7 +44,13 @@ fn what_is_left_out_is_restored_if_the_user_allows_it() {
     assert!(output.stderr.contains(ignored), "{}", output.stderr);
 
     let other = elsewhere(&tool);
-    assert_snapshot!(other.run(["repro", "b.tar.gz"]).shown(), @"");
+    assert_snapshot!(other.run(["repro", "b.tar.gz"]).shown(), @"
+    exit code 2
+    --- stderr
+    error: the bundle wants to run `cp cells.template cells.yaml` on this machine first
+
+    hint: it restores what the bundle leaves out, outside of any slot, with your rights and the network; look at the bundle with `--into FOLDER`, then say `--restore`, or `--skip-restore` to go on without
+    ");
     let restored = other.run(["repro", "b.tar.gz", "--restore", "--into", "kept"]).expect(1);
     assert!(restored.stderr.contains("restoring with `cp cells.template cells.yaml`"), "{}", restored.stderr);
     assert!(restored.stdout.ends_with("reproduced\n"), "{}", restored.stdout);
@@ -66,13 +72,28 @@ fn what_is_left_out_is_restored_if_the_user_allows_it() {
 fn a_restore_that_fails_shows_why() {
     let tool = apart("[sh, -c, \"echo no network >&2; exit 3\"]");
     tool.run(DEBUG).expect(1);
-    assert_snapshot!(elsewhere(&tool).run(["repro", "b.tar.gz", "--restore"]).shown(), @"");
+    assert_snapshot!(elsewhere(&tool).run(["repro", "b.tar.gz", "--restore"]).shown(), @"
+    exit code 6
+    --- stderr
+    restoring with `sh -c 'echo no network >&2; exit 3'`
+    error: what the bundle leaves out cannot be restored
+      because: `sh -c 'echo no network >&2; exit 3'` ended with code 3
+      | no network
+
+    hint: repair it by hand: `--into FOLDER` keeps what was unpacked, and its README.md says how to go on
+    ");
 }
 
 #[test]
 fn a_pattern_that_is_none_is_known_before_the_search() {
-    let tool = tool_with(&cells().more("bundle: { exclude: [\"a[\"] }\n"));
-    assert_snapshot!(tool.run(["debug"]).shown(), @"");
+    let tool = tool_with(&cells().more("bundle: { exclude: [\"[z-a]\"] }\n"));
+    assert_snapshot!(tool.run(["debug"]).shown(), @"
+    exit code 3
+    --- stderr
+    error: `bundle.exclude`: `[z-a]` is not a pattern: invalid range; 'z' > 'a'
+
+    hint: patterns are those of a `.gitignore` file
+    ");
 }
 
 #[test]

@@ -190,13 +190,13 @@ pub fn write(out: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Result
     let described =
         contents.reduced.as_ref().map(|reduced| describe(&root, manifest, reduced)).transpose()?;
     let Described { mut texts, extended } = described.unwrap_or_default();
-    // Application files are in it once, and also if they are excluded.
-    files.retain(|name, _| !texts.contains_key(&Path::new(APPLICATION).join(name)));
     if extended.is_some() && files.contains_key(Path::new(MINIMAL)) {
         let problem =
             format!("it has a file `{MINIMAL}` of its own, which is the name of the reduced file; rename it");
         return Err(BundleError::Unfit(problem));
     }
+    // Application files are in it once, and also if they are excluded.
+    files.retain(|name, _| !texts.contains_key(&Path::new(APPLICATION).join(name)));
     let json = serde_json::to_vec_pretty(manifest).map_err(|e| BundleError::Unfit(e.to_string()))?;
     texts.insert(MANIFEST.into(), json);
     let restore = contents.application.bundle.restore.as_deref();

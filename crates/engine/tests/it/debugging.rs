@@ -138,8 +138,9 @@ async fn a_budget_counts_boundaries_and_inputs_and_neither_is_tried_twice() {
         }
     }
     assert_eq!(last.verdict, Verdict::Reduced);
-    let told = |report: &DebugReport| report.boundaries.iter().map(ValueBoundary::tell).collect::<Vec<_>>();
-    assert_eq!(told(&last), told(&whole));
+    let described =
+        |report: &DebugReport| report.boundaries.iter().map(ValueBoundary::describe).collect::<Vec<_>>();
+    assert_eq!(described(&last), described(&whole));
     assert_eq!(last.input.map(|input| input.text), whole.input.map(|input| input.text));
     let tried = looked_deeper(&case.state());
     assert_eq!(tried.len(), deeper, "nothing is tried twice: {tried:?}");

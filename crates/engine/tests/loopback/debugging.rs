@@ -1,5 +1,7 @@
 //! Delta debugging of services that really fail: the cause, the evidence, where it starts, the smallest input.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use faultscope_engine::debug::{DebugOptions, InputEnding, Strategy, ValueBoundary, Verdict};
 use faultscope_model::compare::compare;
 use faultscope_model::{Application, CampaignKind};
@@ -84,7 +86,10 @@ async fn what_services_print_when_it_fails_is_evidence() {
             if call.instance.env("MODE").is_none() {
                 return Reply::from("word");
             }
-            call.instance.print(format!("pause of {:?}", std::time::SystemTime::now()));
+            // Never the same, as lines of a garbage collector are.
+            static PAUSES: AtomicU32 = AtomicU32::new(0);
+            let pauses = PAUSES.fetch_add(1, Ordering::Relaxed);
+            call.instance.print(format!("pause of {pauses} objects"));
             call.instance.print("no column price, password=hunter2-and-more");
             let page = "<!DOCTYPE html><html><head><style>p {}</style></head><body><p>no column price</p></body></html>";
             (500, page).into()
@@ -213,8 +218,8 @@ failing: { config: { back: { env.MODE: strict, env.CACHE: \"0\", env.A: \"1\" },
         (start.instance.to_string(), start.last_lines.join("\n")),
         ("back-1".into(), "no cache, but strict".into())
     );
-    let told: Vec<String> = report.boundaries.iter().map(ValueBoundary::tell).collect();
-    assert_eq!(told, ["back.env.CACHE: fails at 0 and below, passes from 1"]);
+    let described: Vec<String> = report.boundaries.iter().map(ValueBoundary::describe).collect();
+    assert_eq!(described, ["back.env.CACHE: fails at 0 and below, passes from 1"]);
 }
 
 /// A till whose number the test does not like from 121 on, and that takes no unlucky order from 100 on.
@@ -255,8 +260,8 @@ async fn a_number_has_a_boundary_on_either_side_of_what_is_known() {
         let bed = till(LIMIT, &rest).with(|options| options.slots = 2);
         let report = bed.debug(DebugOptions { boundary: true, ..usual() }).await;
         assert_eq!(causes(&report), [["config till.env.LIMIT"]]);
-        let told: Vec<String> = report.boundaries.iter().map(ValueBoundary::tell).collect();
-        assert_eq!(told, ["till.env.LIMIT: fails from 121, passes at 120 and below"]);
+        let described: Vec<String> = report.boundaries.iter().map(ValueBoundary::describe).collect();
+        assert_eq!(described, ["till.env.LIMIT: fails from 121, passes at 120 and below"]);
         assert!(report.boundaries[0].sharp);
     }
 }

@@ -42,6 +42,7 @@ fn debug_report(verdict: Verdict) -> DebugReport {
         application: "shop".into(),
         strategy: Strategy::Ddmin,
         deltas: 9,
+        orders: Vec::new(),
         signature: None,
         verdict,
         calibration: None,
