@@ -87,7 +87,18 @@ impl Session {
         });
         let (application, numbers) = (Arc::new(application), Mutex::default());
         let (start_limits, asked) = (StartLimits::default(), AskedServices::default());
-        Ok(Self { application, options, platform, campaign, events, slots, numbers, mesh, start_limits, asked })
+        Ok(Self {
+            application,
+            options,
+            platform,
+            campaign,
+            events,
+            slots,
+            numbers,
+            mesh,
+            start_limits,
+            asked,
+        })
     }
 
     /// The id of the campaign, also the name of its folder.
