@@ -271,6 +271,7 @@ fn describe_stage(test: &str, stage: Stage, n_to_try: usize, search: &SearchStan
         Stage::Neutral => format!("{test}: duplicates, restarts and the like, {} left", search.left),
         Stage::Single => format!("{test}: errors and lost answers one by one, {done} of {n_to_try}"),
         Stage::Together(most) => format!("{test}: up to {most} together, {done} of {n_to_try}"),
+        Stage::Outages => format!("{test}: outages during the test, {done} of {n_to_try}"),
         Stage::Retries => format!("{test}: errors that a retry should get past, {} left", search.left),
         Stage::Confirming => format!("{test}: confirming {}", count(n_to_try, "defect")),
     }

@@ -46,6 +46,8 @@ pub enum CallError {
     UndeclaredHost,
     /// The service is known, but the port is not declared under its `ports`, so nothing listens there.
     UndeclaredPort,
+    /// The service was away: an outage ended the connection or turned it away.
+    ServiceAway,
     /// A text from an older version that matches none of the above.
     Described {
         /// The text as stored.
@@ -55,7 +57,7 @@ pub enum CallError {
 
 impl CallError {
     /// Everything that the mesh can say today.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::ConnectRefused,
         Self::ConnectFailed,
         Self::TimedOut,
@@ -74,6 +76,7 @@ impl CallError {
         Self::LostOnLink,
         Self::UndeclaredHost,
         Self::UndeclaredPort,
+        Self::ServiceAway,
     ];
 
     /// Whether the callee refused the call or broke it off, which is what a service does that is going down.
@@ -105,6 +108,7 @@ impl CallError {
             Self::LostOnLink => "lost on link",
             Self::UndeclaredHost => "not declared under `external`",
             Self::UndeclaredPort => "not declared under `ports`",
+            Self::ServiceAway => "service away",
             Self::Described { text } => text,
         }
     }

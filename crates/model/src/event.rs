@@ -184,6 +184,8 @@ pub enum Stage {
     Single,
     /// The same, up to so many together.
     Together(usize),
+    /// Services that go away during the test and come back, one by one.
+    Outages,
     /// Errors that a retry should get past.
     Retries,
     /// What was found is tried again.

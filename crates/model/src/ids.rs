@@ -88,6 +88,11 @@ impl InstanceId {
     pub fn test() -> Self {
         Self::new(ServiceName::test(), 1)
     }
+
+    /// Whether it stands for the test itself.
+    pub fn is_test(&self) -> bool {
+        self.service.as_str() == ServiceName::TEST
+    }
 }
 
 impl fmt::Display for InstanceId {

@@ -61,6 +61,9 @@ pub enum NotApplied {
     /// An outage before the test is felt by those who are connected or try to connect.
     #[error("nobody was connected to it, or tried to connect, before the test")]
     NobodyConnected,
+    /// An outage during the test begins with a call of another service.
+    #[error("other services did not call it that often during the test")]
+    NotCalled,
     /// What the test's process wrote about its actors is broken.
     #[error("the trace of the test's process cannot be read: {problem}")]
     TraceUnreadable {

@@ -15,6 +15,7 @@ use crate::perturbation::{Perturbation, TargetId};
 use crate::series::GateReport;
 use crate::treatment::Treatment;
 use crate::trial_id::TrialId;
+use crate::wiring::OutageMode;
 
 /// The stored record of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,6 +77,30 @@ pub struct Perturbed {
     /// What callers got from named calls; recorded only for runs with few perturbations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallSeen>,
+    /// The outages that were carried out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<OutageSeen>,
+    /// How the test failed after an outage had ended, in a way that need not be the outage's fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_behind: Option<Signature>,
+}
+
+/// An outage that was carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutageSeen {
+    /// The perturbation; its target says who went away, and when.
+    pub perturbation: Perturbation,
+    /// What callers met.
+    pub how: OutageMode,
+    /// Whether connections were accepted and reset where they should have been refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accepted: bool,
+    /// From its beginning to its end.
+    #[serde(rename = "for", with = "crate::units::duration")]
+    pub lasted: Duration,
+    /// From its end to the start of the first run of the test that passed; none if no run did.
+    #[serde(default, with = "crate::units::duration::option", skip_serializing_if = "Option::is_none")]
+    pub recovered_after: Option<Duration>,
 }
 
 /// The response that a caller got.

@@ -164,13 +164,24 @@ pub struct ExternalHost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutageMode {
-    /// As if its process had ended: connections are closed, and new ones are reset at once.
+    /// As if its process had ended: connections are closed, and new ones are refused.
     #[default]
     Refuse,
     /// Connections are reset, and new ones as soon as something is sent.
     Reset,
     /// Nothing is answered: connections stay open, and no byte moves until it is over.
     Hang,
+}
+
+impl OutageMode {
+    /// The name in files and reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Reset => "reset",
+            Self::Hang => "hang",
+        }
+    }
 }
 
 /// How much of a call is recorded beside its timing.

@@ -29,7 +29,8 @@ pub enum Kind {
     Timeout,
     /// Its response is cut.
     Truncate,
-    /// A service goes away for a while and comes back, before the test begins; the target is the service as a whole.
+    /// A service goes away for a while and comes back: before the test begins where the target is the service as a
+    /// whole, during it where the target is one of its calls by number.
     Outage,
 }
 
@@ -108,6 +109,14 @@ pub struct Perturbation {
     pub kind: Kind,
     /// The stable name of the message.
     pub target: TargetId,
+}
+
+impl Perturbation {
+    /// Whether a correct system passes with any number of them at once. A service that is away during a test may change
+    /// what the test sees; one that was away before it may not.
+    pub fn is_neutral(&self) -> bool {
+        self.kind.is_neutral() && self.target.any_call_number().is_none()
+    }
 }
 
 /// Writes perturbations with their targets as text, the form of the files that adapters read and write.

@@ -90,6 +90,8 @@ pub(crate) enum Sent {
     Message(Arc<str>),
     /// Nothing in particular: the receiver as a whole, or a name that an adapter chose by its own rules.
     Whole,
+    /// The n-th of everything that the receiver gets in a test, whatever it is.
+    AnyCall,
 }
 
 impl TargetId {
@@ -123,6 +125,18 @@ impl TargetId {
         Self::root().push(Step::new(receiver, Sent::Whole, 1))
     }
 
+    /// A service as a whole from its n-th call (from 1) on, whatever is asked and whoever asks. It is for what begins
+    /// during a test, and for protocols whose requests have no names.
+    ///
+    /// ```
+    /// use faultscope_probe_format::TargetId;
+    /// let second = TargetId::any_call("redis", 2);
+    /// assert_eq!((second.to_string().as_str(), second.any_call_number()), ("redis at call 2", Some(2)));
+    /// ```
+    pub fn any_call(receiver: &str, number: u32) -> Self {
+        Self::root().push(Step::new(receiver, Sent::AnyCall, number))
+    }
+
     /// What a service does by itself, not in the handling of a request.
     pub fn of_its_own(service: &str) -> Self {
         Self::new(Origin::Service(bounded(service, MOST_RECEIVER)))
@@ -149,6 +163,11 @@ impl TargetId {
     /// Whether a receiver is meant as a whole.
     pub fn is_whole(&self) -> bool {
         self.last().is_some_and(|step| step.sent == Sent::Whole)
+    }
+
+    /// The number of the call from which on a service is meant as a whole, if it is meant so.
+    pub fn any_call_number(&self) -> Option<u32> {
+        self.last().filter(|step| step.sent == Sent::AnyCall).map(|step| step.ordinal)
     }
 
     /// Whether the test led to it, and not a duplicate or something that a service does of its own.
@@ -330,6 +349,7 @@ impl Step {
             Sent::Call(operation) => (b"call", operation),
             Sent::Message(message) => (b"message", message),
             Sent::Whole => (b"whole", ""),
+            Sent::AnyCall => (b"any call", ""),
         };
         let (ordinal, again) = (self.ordinal.to_be_bytes(), [u8::from(self.is_again)]);
         PathDigest::of(&[&cause.0, kind, self.receiver.as_bytes(), what.as_bytes(), &ordinal, &again])
@@ -443,6 +463,9 @@ struct WrittenStep<'a> {
     call: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     message: Option<Cow<'a, str>>,
+    /// Whether it is the n-th of all calls, whatever is asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    any: bool,
     #[serde(default = "first", skip_serializing_if = "is_first")]
     nth: u32,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -504,9 +527,10 @@ impl<'a> WrittenStep<'a> {
         let (call, message) = match &step.sent {
             Sent::Call(operation) => (Some((&**operation).into()), None),
             Sent::Message(message) => (None, Some((&**message).into())),
-            Sent::Whole => (None, None),
+            Sent::Whole | Sent::AnyCall => (None, None),
         };
-        Self { to: (&*step.receiver).into(), call, message, nth: step.ordinal, again: step.is_again }
+        let any = step.sent == Sent::AnyCall;
+        Self { to: (&*step.receiver).into(), call, message, any, nth: step.ordinal, again: step.is_again }
     }
 }
 
@@ -527,11 +551,12 @@ impl WrittenPath<'_> {
             other => TargetId::new(other),
         };
         for step in self.steps {
-            let read = match (&step.call, &step.message) {
-                (Some(operation), None) => Step::call(&step.to, operation, step.nth),
-                (None, Some(message)) => Step::message(&step.to, message, step.nth),
-                (None, None) => Step::new(&step.to, Sent::Whole, step.nth),
-                (Some(_), Some(_)) => return Err("a step has `call` or `message`, not both".into()),
+            let read = match (&step.call, &step.message, step.any) {
+                (Some(operation), None, false) => Step::call(&step.to, operation, step.nth),
+                (None, Some(message), false) => Step::message(&step.to, message, step.nth),
+                (None, None, false) => Step::new(&step.to, Sent::Whole, step.nth),
+                (None, None, true) => Step::new(&step.to, Sent::AnyCall, step.nth),
+                _ => return Err("a step has one of `call`, `message` and `any`".into()),
             };
             path = path.push(Step { is_again: step.again, ..read });
         }
@@ -655,6 +680,12 @@ mod tests {
             TargetId::whole("a.Go"),
             TargetId::whole("a"),
             TargetId::whole("a").again(),
+            TargetId::any_call("a", 1),
+            TargetId::any_call("a", 2),
+            TargetId::any_call("a b", 2),
+            TargetId::any_call("a", 2).again(),
+            root.call("a", "at", "call 2", 1),
+            root.call("a", "at call 2", "", 1),
             TargetId::root(),
         ];
         for (place, target) in all.iter().enumerate() {
@@ -707,14 +738,20 @@ mod tests {
         assert_eq!(serde_json::from_str::<TargetId>(json).unwrap(), target);
         let text = r#""order POST /pay > stock PUT /s #2""#;
         assert_eq!(serde_json::from_str::<TargetId>(text).unwrap(), target);
-        for bad in [r#"{"steps":[{}]}"#, r#"{"cut":"xyz"}"#, r#"{"steps":[],"x":1}"#, "17"] {
+        for bad in [
+            r#"{"steps":[{"to":"a","call":"GET /","any":true}]}"#,
+            r#"{"steps":[{}]}"#,
+            r#"{"cut":"xyz"}"#,
+            r#"{"steps":[],"x":1}"#,
+            "17",
+        ] {
             assert!(serde_json::from_str::<TargetId>(bad).is_err(), "{bad}");
         }
     }
 
     fn any_target() -> impl Strategy<Value = TargetId> {
         let part = || "[ab/.#+ >()~\"{}\\\\\u{e4}]{0,6}";
-        let step = (part(), part(), 0_u8..3, 0_u32..3, any::<bool>());
+        let step = (part(), part(), 0_u8..4, 0_u32..3, any::<bool>());
         let origin = proptest::option::of(part());
         (origin, proptest::collection::vec(step, 0..5)).prop_map(|(origin, steps)| {
             let start = origin.map_or_else(TargetId::root, |service| TargetId::of_its_own(&service));
@@ -722,6 +759,7 @@ mod tests {
                 let step = match kind {
                     0 => Step::call(&to, &what, ordinal),
                     1 => Step::message(&to, &what, ordinal),
+                    2 => Step::new(&to, Sent::AnyCall, ordinal),
                     _ => Step::new(&to, Sent::Whole, ordinal),
                 };
                 path.push(Step { is_again, ..step })

@@ -2,13 +2,17 @@
 //!
 //! Calls read `order POST /pay > stock PUT /items/{} #2`, messages `order.Pay/stock.Reserve#2`. A call of gRPC may be
 //! written as `order shop.Orders/Get` for `order POST /shop.Orders/Get`. What a service does by itself begins with
-//! `(service)`, what was cut off is `~` and its digest, and `+` stands behind a step that was duplicated. Names that would
-//! be misread are in double quotes. Every target reads back from its text.
+//! `(service)`, a service from its second call on is `stock at call 2`, what was cut off is `~` and its digest, and `+`
+//! stands behind a step that was duplicated. Names that would be misread are in double quotes. Every target reads back
+//! from its text.
 
 use crate::target::{Origin, PathDigest, Sent, Step, TargetId, grpc_path};
 
 /// Between a call and what it caused.
 const THEN: &str = " > ";
+
+/// Before the number of a call, whatever it asks for.
+const AT_CALL: &str = "at call ";
 
 pub(crate) fn write(target: &TargetId) -> String {
     let (origin, steps) = target.parts();
@@ -35,8 +39,9 @@ fn is_plain(step: &Step) -> bool {
                 && operation.trim() == &**operation
                 && grpc_path(operation).is_none()
                 && !operation.is_empty()
+                && any_call_number(operation).is_none()
         }
-        Sent::Whole => false,
+        Sent::Whole | Sent::AnyCall => false,
     }
 }
 
@@ -68,8 +73,12 @@ fn join(origin: &Origin, steps: &[&Step], name: impl Fn(&str) -> String) -> Stri
                 "#"
             }
             Sent::Whole => " #",
+            Sent::AnyCall => {
+                text.push_str(&format!(" {AT_CALL}{}", step.ordinal));
+                ""
+            }
         };
-        if step.ordinal > 1 {
+        if step.ordinal > 1 && !number.is_empty() {
             text.push_str(&format!("{number}{}", step.ordinal));
         }
         if step.is_again {
@@ -122,6 +131,10 @@ fn parse_origin(segment: &str) -> Option<Origin> {
 fn parse_segment(segment: &str) -> Option<Vec<Step>> {
     let (rest, is_again) = strip_again(segment);
     if let Some((receiver, operation)) = split_call(rest) {
+        if let Some(number) = any_call_number(operation) {
+            let step = Step::new(&unquote(receiver)?, Sent::AnyCall, number);
+            return Some(vec![Step { is_again, ..step }]);
+        }
         let (operation, ordinal) = strip_ordinal(operation, " #");
         let step = match operation {
             "" => Step::new(&unquote(receiver)?, Sent::Whole, ordinal),
@@ -165,6 +178,13 @@ fn split_call(segment: &str) -> Option<(&str, &str)> {
     // The number of a receiver as a whole has no operation before it.
     let rest = if rest.starts_with('#') { &segment[end..] } else { rest };
     Some((&segment[..end], rest))
+}
+
+/// The number in `at call 2`.
+fn any_call_number(operation: &str) -> Option<u32> {
+    let number = operation.strip_prefix(AT_CALL)?;
+    let is_number = number.bytes().all(|b| b.is_ascii_digit()) && !number.starts_with('0');
+    number.parse().ok().filter(|_| is_number)
 }
 
 fn strip_again(text: &str) -> (&str, bool) {

@@ -52,7 +52,7 @@ pub struct Outage {
     /// How long it lasts.
     #[serde(rename = "for", with = "units::duration")]
     pub lasts: Duration,
-    /// How long callers have to get over it before the test begins.
+    /// How long callers have, from its end on, until the test must pass again.
     #[serde(with = "units::duration")]
     pub recovery: Duration,
 }
@@ -86,7 +86,7 @@ impl Service {
 }
 
 /// The longest outage and recovery; every trial with an outage takes both.
-const MOST_OUTAGE: Duration = Duration::from_secs(600);
+const MAX_OUTAGE: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -174,8 +174,8 @@ impl Reader<'_> {
             recovery: raw.recovery.unwrap_or(usual.recovery),
         };
         for (key, time) in [("for", outage.lasts), ("recovery", outage.recovery)] {
-            if time > MOST_OUTAGE {
-                let problem = format!("at most {}", units::show_duration(MOST_OUTAGE));
+            if time > MAX_OUTAGE {
+                let problem = format!("at most {}", units::show_duration(MAX_OUTAGE));
                 return Err(self.error(&["resilience", "outage", key], problem));
             }
         }
