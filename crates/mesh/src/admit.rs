@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::call::{self, Call, Part};
 use crate::call_identity::ArrivingCall;
 use crate::context::Incoming;
+use crate::outage;
 use crate::recording::OpenCalls;
 use crate::rules::{self, Effects, Facts, Headers};
 use crate::scene::{LinkDelay, Route};
@@ -136,6 +137,7 @@ fn admit_as(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>, part: Part) -
         ticket: None,
         turn: None,
         verdict: None,
+        outage: None,
         is_handled: false,
         is_counted,
         is_finished: false,
@@ -179,6 +181,9 @@ fn steer(call: &mut Call, head: &Head<'_>, is_request: bool) {
                 Answer::Later(verdict) => call.verdict = Some(verdict),
             }
         }
+    }
+    if is_request && !route.caller_is_test {
+        call.outage = outage::count_call(&call.slot, &route.callee);
     }
     if let Some(target) = &call.target
         && let Some(link) = scene.link(route.caller_node, target.endpoint.node)

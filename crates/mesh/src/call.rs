@@ -44,6 +44,8 @@ pub(crate) struct Call {
     pub(super) ticket: Option<Ticket>,
     pub(super) turn: Option<BoxFuture<'static, ()>>,
     pub(super) verdict: Option<BoxFuture<'static, Verdict>>,
+    /// There where the call may begin an outage of its callee: done when it begins none, or when that is over.
+    pub(super) outage: Option<BoxFuture<'static, ()>>,
     /// Its answer has begun and has no length: it goes on for as long as callee and caller like.
     pub(crate) is_stream: bool,
     pub(super) is_reserved: bool,
@@ -80,12 +82,17 @@ impl Call {
     pub(crate) fn must_wait(&self) -> bool {
         self.turn.is_some()
             || self.verdict.is_some()
+            || self.outage.is_some()
             || !self.effects.delay.is_zero()
             || !self.link.there.is_zero()
     }
 
-    /// Waits for the tool's verdict, the gate, the rules' delay and the link, in this order.
+    /// Waits for an outage that begins with this call, the tool's verdict, the gate, the rules' delay and the link, in
+    /// this order.
     pub(crate) async fn wait(&mut self) {
+        if let Some(outage) = self.outage.take() {
+            outage.await;
+        }
         if let Some(verdict) = self.verdict.take() {
             let verdict = verdict.await;
             self.take_verdict(verdict);
@@ -226,6 +233,7 @@ impl Call {
             ticket: None,
             turn,
             verdict: None,
+            outage: None,
             is_stream: false,
             is_reserved: self.target.is_some(),
             is_handled: false,
@@ -450,7 +458,16 @@ impl Drop for Call {
         // A connection that is dropped as a whole, as between trials, ends its calls here. Whatever is no
         // request just ends with it.
         let is_connection = matches!(self.wire, Wire::Tcp | Wire::Tls | Wire::WebSocket);
-        self.finish(if is_connection { None } else { Some(CallError::ConnectionDropped) });
+        if self.is_finished {
+            return;
+        }
+        let is_away =
+            !self.route.caller_is_test && self.slot.scene().outages.contains_key(&self.route.callee);
+        self.finish(match (is_away, is_connection) {
+            (true, _) => Some(CallError::ServiceAway),
+            (false, true) => None,
+            (false, false) => Some(CallError::ConnectionDropped),
+        });
     }
 }
 

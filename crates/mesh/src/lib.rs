@@ -11,6 +11,7 @@
 mod admit;
 mod balance;
 mod call;
+mod call_count;
 mod call_identity;
 mod clock;
 mod context;
@@ -39,6 +40,7 @@ mod trial;
 mod tunnel;
 mod watch;
 
+pub use call_count::ArmedOutage;
 pub use hooks::{Dialer, Hooks, Recorder, Restarter};
 pub use mesh::{Mesh, MeshError, MeshOptions};
 pub use reports::{MeshReports, RuleHits};

@@ -1,4 +1,7 @@
 //! Services that are away for a while: what their callers meet, whatever protocol they speak.
+//!
+//! The test is spared: it must be able to ask those services that are there. How a listener refuses connections is
+//! in [`crate::serve`]; here are the connections that it accepts, and those that were open when the outage began.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -6,33 +9,71 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use faultscope_model::span::Wire;
 use faultscope_model::wiring::OutageMode;
-use faultscope_model::{CallError, ServiceName};
+use faultscope_model::{CallError, Protocol, ServiceName};
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::admit::{Head, admit};
 use crate::serve;
 use crate::slot::{Origin, Slot};
+use crate::steering::Answer;
 use crate::stream::Stream;
 
 /// Serves one connection to its end, or until its callee goes away.
-pub(crate) async fn serve(origin: Origin, stream: Stream) {
-    let watch = Watch {
-        changes: origin.slot.changes(),
-        slot: Arc::clone(&origin.slot),
-        callee: origin.spec.callee.clone(),
-    };
+pub(crate) async fn serve(mut origin: Origin, stream: Stream) {
+    if origin.route().caller_is_test {
+        return serve::speak(origin, stream).await;
+    }
+    let watch = Watch::new(Arc::clone(&origin.slot), origin.spec.callee.clone());
     serve_watched(origin, stream, watch).await;
 }
 
-/// Tells when a service goes away and comes back.
-struct Watch {
+/// Counts a call to a service, which may be the one with which an outage begins. Gives what the call has to wait for.
+pub(crate) fn count_call(slot: &Arc<Slot>, callee: &ServiceName) -> Option<BoxFuture<'static, ()>> {
+    // A connection may be older than the trial, so the scene of now decides.
+    let scene = slot.scene();
+    if !scene.wiring.targets {
+        return None;
+    }
+    match scene.trial.steering.count_call(callee) {
+        Answer::Now(None) => None,
+        Answer::Now(Some(mode)) => {
+            slot.begin_outage(callee, mode);
+            Some(Box::pin(Watch::new(Arc::clone(slot), callee.clone()).until_back()))
+        }
+        Answer::Later(counted) => {
+            let (slot, callee) = (Arc::clone(slot), callee.clone());
+            Some(Box::pin(async move {
+                if let Some(mode) = counted.await {
+                    slot.begin_outage(&callee, mode);
+                    Watch::new(slot, callee).until_back().await;
+                }
+            }))
+        }
+    }
+}
+
+/// Notices when a service goes away and comes back.
+pub(crate) struct Watch {
     slot: Arc<Slot>,
     callee: ServiceName,
     changes: watch::Receiver<()>,
 }
 
 impl Watch {
+    pub(crate) fn new(slot: Arc<Slot>, callee: ServiceName) -> Self {
+        Self { changes: slot.changes(), slot, callee }
+    }
+
+    pub(crate) async fn until_away(mut self) {
+        self.until(true).await;
+    }
+
+    async fn until_back(mut self) {
+        self.until(false).await;
+    }
+
     fn now(&self) -> Option<OutageMode> {
         self.slot.scene().outages.get(&self.callee).copied()
     }
@@ -57,6 +98,8 @@ async fn serve_watched(origin: Origin, stream: Stream, mut watch: Watch) {
     if let Some(mode) = watch.now() {
         return turn_away(origin, stream, mode, watch).await;
     }
+    let (slot, ends, protocol) = (Arc::clone(&origin.slot), origin.ends(), origin.spec.protocol);
+    slot.note_connected(&ends);
     let fate = stream.fate();
     let mut serving = std::pin::pin!(serve::speak(origin, stream));
     loop {
@@ -67,12 +110,33 @@ async fn serve_watched(origin: Origin, stream: Stream, mut watch: Watch) {
                 Some(OutageMode::Hang) => {
                     watch.until(false).await;
                 }
-                Some(OutageMode::Reset) => return fate.reset(),
-                // Dropped, which closes it as the end of a process does.
-                Some(OutageMode::Refuse) | None => return,
+                Some(mode @ (OutageMode::Reset | OutageMode::Refuse)) => {
+                    if is_kept_open(protocol) {
+                        slot.note_cut(ends);
+                    }
+                    if mode == OutageMode::Reset {
+                        return fate.reset();
+                    }
+                    // The caller learns of the outage when its connection ends. Whatever it tries then must be
+                    // refused, so the listeners come first.
+                    let callee = watch.callee.clone();
+                    tokio::select! {
+                        () = slot.until_refusing(&callee) => {}
+                        _ = watch.until(false) => {}
+                    }
+                    // Dropped, which closes it as the end of a process does.
+                    return;
+                }
+                None => return,
             },
         }
     }
+}
+
+/// Whether callers of a protocol hold connections that they open again by themselves. A client of HTTP opens one when
+/// it has a request.
+fn is_kept_open(protocol: Protocol) -> bool {
+    !matches!(protocol, Protocol::Http | Protocol::Grpc | Protocol::Https | Protocol::Detect)
 }
 
 /// Ends a connection that comes while its callee is away, and records it.
@@ -90,6 +154,6 @@ async fn turn_away(mut origin: Origin, mut stream: Stream, mode: OutageMode, mut
             watch.until(false).await;
         }
     }
-    call.finish(Some(CallError::DroppedByRule));
+    call.finish(Some(CallError::ServiceAway));
     stream.reset();
 }

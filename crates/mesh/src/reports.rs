@@ -1,6 +1,6 @@
 //! What a slot's mesh tells its owner beside spans.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faultscope_model::series::GateReport;
 use faultscope_model::{NotApplied, ServiceName};
@@ -21,6 +21,8 @@ pub struct MeshReports {
     pub externals_refused: BTreeMap<ServiceName, u64>,
     /// Reports of exporters that were carried and are no calls, by the collector they went to.
     pub exports: BTreeMap<ServiceName, u64>,
+    /// Services whose listeners should have refused connections and could not: connections were accepted and reset.
+    pub unrefused: BTreeSet<ServiceName>,
     /// Whether services handed on contexts of their own: they trace themselves, and will report spans.
     pub traced: bool,
     /// Whether the mesh could not accept or open a connection because this process has as many as it may have; the

@@ -62,6 +62,19 @@ impl Scene {
         Self { wiring, trial, is_plain, outages: BTreeMap::new() }
     }
 
+    /// Whether the wiring knows a service and has no instance of it.
+    pub(crate) fn is_down(&self, service: &ServiceName) -> bool {
+        self.wiring.endpoints.get(service).is_some_and(Vec::is_empty)
+    }
+
+    /// Whether connections to a listener are refused, as by a host on which nothing listens: its service has no
+    /// instance, or is away. The test can call a service that is away.
+    pub(crate) fn refuses(&self, spec: &ListenerSpec) -> bool {
+        let is_for_test = spec.caller.as_ref().is_some_and(InstanceId::is_test);
+        self.is_down(&spec.callee)
+            || (!is_for_test && self.outages.get(&spec.callee) == Some(&OutageMode::Refuse))
+    }
+
     /// The same trial with other services away.
     pub(crate) fn with_outages(&self, outages: BTreeMap<ServiceName, OutageMode>) -> Self {
         Self { wiring: self.wiring.clone(), trial: Arc::clone(&self.trial), is_plain: self.is_plain, outages }

@@ -10,7 +10,7 @@ use faultscope_model::Protocol;
 use faultscope_model::span::Wire;
 use faultscope_model::wiring::{ListenerSpec, RESOLVER};
 use socket2::SockRef;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::detect::{Spoken, spoken};
@@ -21,7 +21,7 @@ use crate::tls::Greeting;
 use crate::{http1, http2, outage, resolver, tunnel};
 
 /// Connections of one listener at a time; further ones wait in the kernel's queue.
-const MOST_CONNECTIONS: usize = 2048;
+const MAX_CONNECTIONS: usize = 2048;
 /// Connections that wait to be accepted, as many as platforms ask for; the kernel lowers it to its own bound.
 const BACKLOG: i32 = 4096;
 /// How long a client may stay silent before it counts as one whose server speaks first.
@@ -29,24 +29,87 @@ const DETECTION: Duration = Duration::from_millis(200);
 /// The pause after an accept that failed, so that a lack of memory does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Takes connections from a listener for as long as it is wanted.
-pub(crate) async fn accept(slot: Arc<Slot>, spec: Arc<ListenerSpec>, socket: TcpListener) {
-    let listener = socket.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(socket));
-    let listener = match listener {
-        Ok(listener) => listener,
-        Err(error) => {
-            tracing::error!(callee = %spec.callee, port = spec.port, %error, "cannot listen");
-            return;
-        }
-    };
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+/// What happens to connections that come to a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// They are accepted.
+    Open,
+    /// The kernel refuses them.
+    Refusing,
+    /// They should be refused, which the kernel does not do here: they are accepted and reset.
+    CannotRefuse,
+}
+
+/// Takes connections from a listener for as long as it is wanted, and refuses them while the scene says so. The door
+/// always says what the socket is set to.
+pub(crate) async fn accept(
+    slot: Arc<Slot>,
+    spec: Arc<ListenerSpec>,
+    mut socket: TcpListener,
+    door: watch::Sender<Door>,
+) {
+    let mut changes = slot.changes();
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
-            return;
+        changes.borrow_and_update();
+        let is_refusing = slot.scene().refuses(&spec);
+        let was_refusing = *door.borrow() != Door::Open;
+        if is_refusing != was_refusing {
+            door.send_replace(set_door(&slot, &spec, &socket));
+        }
+        if *door.borrow() == Door::Refusing {
+            if changes.changed().await.is_err() {
+                return;
+            }
+            continue;
+        }
+        // Registered anew after each refusal: the end of listening is not forgotten by a registration that saw it.
+        let listener = socket.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(socket));
+        let listening = match listener {
+            Ok(listener) => {
+                take_connections(&slot, &spec, &listener, &room, &mut changes, is_refusing).await;
+                listener.into_std()
+            }
+            Err(error) => Err(error),
         };
-        match listener.accept().await {
-            Ok((tcp, peer)) => {
-                let origin = Origin::new(Arc::clone(&slot), Arc::clone(&spec), Some(peer.ip()));
+        match listening {
+            Ok(listener) => socket = listener,
+            Err(error) => {
+                tracing::error!(callee = %spec.callee, port = spec.port, %error, "cannot listen");
+                return;
+            }
+        }
+    }
+}
+
+/// Accepts connections until the scene says something else about the listener.
+async fn take_connections(
+    slot: &Arc<Slot>,
+    spec: &Arc<ListenerSpec>,
+    listener: &tokio::net::TcpListener,
+    room: &Arc<Semaphore>,
+    changes: &mut watch::Receiver<()>,
+    is_refusing: bool,
+) {
+    let next = async || {
+        let permit = Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?;
+        let (tcp, peer) = listener.accept().await?;
+        Ok::<_, io::Error>((permit, tcp, peer))
+    };
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            changed = changes.changed() => {
+                if changed.is_err() || slot.scene().refuses(spec) != is_refusing {
+                    return;
+                }
+                continue;
+            }
+            accepted = next() => accepted,
+        };
+        match accepted {
+            Ok((permit, tcp, peer)) => {
+                let origin = Origin::new(Arc::clone(slot), Arc::clone(spec), Some(peer.ip()));
                 let ends = origin.ends();
                 let work = async move {
                     let _permit = permit;
@@ -63,9 +126,27 @@ pub(crate) async fn accept(slot: Arc<Slot>, spec: Arc<ListenerSpec>, socket: Tcp
     }
 }
 
+/// Sets a socket to what the scene says about its listener.
+pub(crate) fn set_door(slot: &Slot, spec: &ListenerSpec, socket: &TcpListener) -> Door {
+    let scene = slot.scene();
+    let is_refusing = scene.refuses(spec);
+    match set_listening(socket, !is_refusing) {
+        Ok(()) if is_refusing => Door::Refusing,
+        Ok(()) => Door::Open,
+        Err(error) => {
+            tracing::warn!(callee = %spec.callee, port = spec.port, %error, "cannot change a listener");
+            if !is_refusing {
+                return Door::Open;
+            }
+            scene.trial.steering.note_unrefused(&spec.callee);
+            Door::CannotRefuse
+        }
+    }
+}
+
 /// Has the kernel take connections to a listener, or refuse them. A socket that refuses stays bound, so that nobody else
 /// gets its port.
-pub(crate) fn set_listening(socket: &TcpListener, is_wanted: bool) -> io::Result<()> {
+fn set_listening(socket: &TcpListener, is_wanted: bool) -> io::Result<()> {
     let address = socket.local_addr()?;
     let socket = SockRef::from(socket);
     // On Linux both hold for all who share the socket, the platform that opened it and keeps it among them.
@@ -76,12 +157,6 @@ pub(crate) fn set_listening(socket: &TcpListener, is_wanted: bool) -> io::Result
     // A port that the kernel chose is free again, and is taken by name; one that was asked for is still bound.
     let _ = socket.bind(&address.into());
     Ok(())
-}
-
-/// Keeps a socket for as long as it is wanted.
-pub(crate) async fn hold(socket: TcpListener) {
-    std::future::pending::<()>().await;
-    drop(socket);
 }
 
 /// Serves one connection to its end.

@@ -20,12 +20,14 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::admit::{Head, admit, admit_note};
+use crate::call_count::ArmedOutage;
 use crate::clock::Clock;
 use crate::hooks::Hooks;
 use crate::mesh::Workers;
+use crate::outage;
 use crate::reports::MeshReports;
 use crate::scene::{Route, Scene};
-use crate::serve;
+use crate::serve::{self, Door};
 use crate::stream::{Plain, Stream};
 use crate::tls::Authority;
 use crate::watch::Watch;
@@ -48,15 +50,25 @@ pub(crate) struct Slot {
     pub(crate) flow: Flow,
     generation: AtomicU64,
     scene: Mutex<Arc<Scene>>,
-    listeners: Mutex<BTreeMap<ListenerKey, Vec<(Protocol, AbortHandle)>>>,
+    listeners: Mutex<BTreeMap<ListenerKey, Vec<Listener>>>,
     connections: Mutex<HashMap<u64, Connection>>,
-    /// Tells that a connection is gone.
+    /// Callers whose connections an outage ended and who have not connected again.
+    cut: Mutex<BTreeSet<(InstanceId, ServiceName)>>,
+    /// Notified when a connection is gone.
     left: Notify,
     connected: AtomicU64,
     changes: watch::Sender<()>,
     watch: Mutex<Option<Arc<Watch>>>,
     lost: AtomicU64,
     is_exhausted: AtomicBool,
+}
+
+/// A socket that is served by a task of its own.
+#[derive(Debug)]
+struct Listener {
+    protocol: Protocol,
+    task: AbortHandle,
+    door: watch::Receiver<Door>,
 }
 
 /// A connection that is served.
@@ -105,6 +117,7 @@ impl MeshSlot {
             scene: Mutex::new(Arc::new(Scene::new(empty_wiring(id)))),
             listeners: Mutex::default(),
             connections: Mutex::default(),
+            cut: Mutex::default(),
             left: Notify::new(),
             connected: AtomicU64::new(0),
             changes: watch::Sender::new(()),
@@ -125,13 +138,53 @@ impl MeshSlot {
         self.slot.set_scene(|scene| scene.with_endpoints(endpoints));
     }
 
-    /// Has these services, and no others, be away for their callers from now on: connections end, and new ones are
-    /// not served. Only in trials that name calls.
+    /// Makes these services, and no others, be away for their callers from now on: connections end, and new ones are
+    /// not served. The test can still call them. Only in trials that name calls.
     pub fn set_outages(&self, outages: BTreeMap<ServiceName, OutageMode>) {
         self.slot.set_scene(|scene| scene.with_outages(outages));
     }
 
-    /// Who was called so far in this trial, and by whom; by what else than a test.
+    /// Makes one more service be away.
+    pub fn begin_outage(&self, service: &ServiceName, mode: OutageMode) {
+        self.slot.begin_outage(service, mode);
+    }
+
+    /// Brings a service back.
+    pub fn end_outage(&self, service: &ServiceName) {
+        self.slot.set_scene(|scene| {
+            let mut outages = scene.outages.clone();
+            outages.remove(service);
+            scene.with_outages(outages)
+        });
+    }
+
+    /// What callers of a service meet, if it is away.
+    pub fn outage(&self, service: &ServiceName) -> Option<OutageMode> {
+        self.slot.scene().outages.get(service).copied()
+    }
+
+    /// Returns when a service is away.
+    pub async fn until_away(&self, service: &ServiceName) {
+        outage::Watch::new(Arc::clone(&self.slot), service.clone()).until_away().await;
+    }
+
+    /// Counts calls to services from now on, and begins outages with some of them. Only in trials that name calls.
+    pub fn begin_counting(&self, armed: Vec<ArmedOutage>) {
+        self.slot.scene().trial.steering.begin_counting(armed);
+    }
+
+    /// Stops counting, and returns the calls to each service that other services made.
+    pub fn stop_counting(&self) -> BTreeMap<ServiceName, u32> {
+        self.slot.scene().trial.steering.stop_counting()
+    }
+
+    /// Callers whose connections ended with an outage, each with its callee, and who have not connected again. Those
+    /// that connect only when they have a request, as clients of HTTP do, are not among them.
+    pub fn lost_connections(&self) -> BTreeSet<(InstanceId, ServiceName)> {
+        lock(&self.slot.cut).clone()
+    }
+
+    /// Callers and callees of this trial so far, without what tests call.
     pub fn called(&self) -> BTreeSet<(ServiceName, ServiceName)> {
         self.slot.scene().trial.called()
     }
@@ -145,34 +198,24 @@ impl MeshSlot {
     /// several of them: a service's own, and the one that is published for it. Where the wiring has no instance of the
     /// callee, connections are refused, as by a host on which nothing listens.
     pub fn listen_all(&self, listeners: impl IntoIterator<Item = (ListenerSpec, TcpListener)>) {
-        let mut fresh: BTreeMap<ListenerKey, Vec<(Protocol, AbortHandle)>> = BTreeMap::new();
+        let mut fresh: BTreeMap<ListenerKey, Vec<Listener>> = BTreeMap::new();
         for (spec, socket) in listeners {
             let address = socket.local_addr().ok().map(|address| address.ip());
             let key = (spec.callee.clone(), spec.port, spec.caller.clone(), address);
             let protocol = spec.protocol;
-            let is_down = self.is_down(&spec.callee);
             // At once: whoever calls next must find it so. An earlier trial may have left the socket otherwise.
-            if let Err(error) = serve::set_listening(&socket, !is_down) {
-                tracing::warn!(callee = %spec.callee, port = spec.port, %error, "cannot change a listener");
-            }
-            let task = if is_down {
-                self.workers.spawn(serve::hold(socket))
-            } else {
-                self.workers.spawn(serve::accept(Arc::clone(&self.slot), Arc::new(spec), socket))
-            };
-            fresh.entry(key).or_default().push((protocol, task));
+            let first = serve::set_door(&self.slot, &spec, &socket);
+            let (sender, door) = watch::channel(first);
+            let task =
+                self.workers.spawn(serve::accept(Arc::clone(&self.slot), Arc::new(spec), socket, sender));
+            fresh.entry(key).or_default().push(Listener { protocol, task, door });
         }
         let mut all = lock(&self.slot.listeners);
         for (key, listeners) in fresh {
-            for (_, earlier) in all.insert(key, listeners).into_iter().flatten() {
-                earlier.abort();
+            for earlier in all.insert(key, listeners).into_iter().flatten() {
+                earlier.task.abort();
             }
         }
-    }
-
-    /// Whether the wiring knows the service and has no instance of it.
-    fn is_down(&self, callee: &ServiceName) -> bool {
-        self.slot.scene().wiring.endpoints.get(callee).is_some_and(Vec::is_empty)
     }
 
     /// Records connections that no listener takes, which a socket tells of by their first packets; in place of an
@@ -192,8 +235,8 @@ impl MeshSlot {
     pub fn close_listeners(&self) {
         *lock(&self.slot.watch) = None;
         let listeners = std::mem::take(&mut *lock(&self.slot.listeners));
-        for (_, listener) in listeners.into_values().flatten() {
-            listener.abort();
+        for listener in listeners.into_values().flatten() {
+            listener.task.abort();
         }
     }
 
@@ -204,7 +247,7 @@ impl MeshSlot {
         let protocol = lock(&self.slot.listeners)
             .iter()
             .filter(|(key, _)| known(key))
-            .find_map(|(_, l)| Some(l.first()?.0));
+            .find_map(|(_, listeners)| Some(listeners.first()?.protocol));
         let spec = ListenerSpec {
             callee: callee.clone(),
             port,
@@ -212,7 +255,7 @@ impl MeshSlot {
             caller: Some(InstanceId::test()),
         };
         let mut origin = Origin::new(Arc::clone(&self.slot), Arc::new(spec), None);
-        if self.is_down(callee) {
+        if self.slot.scene().is_down(callee) {
             let head = Head::of_connection(Wire::Tcp, Instant::now());
             admit(&self.slot, origin.route(), &head).finish(Some(CallError::NoInstance));
             return Err(io::ErrorKind::ConnectionRefused.into());
@@ -331,6 +374,40 @@ impl Slot {
         self.changes.send_replace(());
     }
 
+    /// Makes one more service be away.
+    pub(crate) fn begin_outage(&self, service: &ServiceName, mode: OutageMode) {
+        self.set_scene(|scene| {
+            let mut outages = scene.outages.clone();
+            outages.insert(service.clone(), mode);
+            scene.with_outages(outages)
+        });
+    }
+
+    /// Returns when no listener for callers of this service takes connections. One that cannot refuse does not hold it
+    /// up, nor does one that is for the test.
+    pub(crate) async fn until_refusing(&self, callee: &ServiceName) {
+        let doors: Vec<watch::Receiver<Door>> = {
+            let listeners = lock(&self.listeners);
+            let is_for_test = |key: &ListenerKey| key.2.as_ref().is_some_and(InstanceId::is_test);
+            let concerned = listeners.iter().filter(|(key, _)| key.0 == *callee && !is_for_test(key));
+            concerned.flat_map(|(_, listeners)| listeners).map(|listener| listener.door.clone()).collect()
+        };
+        for mut door in doors {
+            // One whose task has ended takes nothing either.
+            let _ = door.wait_for(|door| *door != Door::Open).await;
+        }
+    }
+
+    /// Notes that an outage ended a connection.
+    pub(crate) fn note_cut(&self, ends: (InstanceId, ServiceName)) {
+        lock(&self.cut).insert(ends);
+    }
+
+    /// Notes a new connection.
+    pub(crate) fn note_connected(&self, ends: &(InstanceId, ServiceName)) {
+        lock(&self.cut).remove(ends);
+    }
+
     /// Notes an error of the machine that says that this process may open nothing more.
     pub(crate) fn note_exhaustion(&self, error: &io::Error) {
         const OUT_OF_MEMORY: i32 = 12;
@@ -345,12 +422,13 @@ impl Slot {
     /// Records a connection that no listener took, unless one did.
     pub(crate) fn record_untaken(self: &Arc<Self>, caller: IpAddr, callee: &ServiceName, port: u16) {
         let scene = self.scene();
-        let is_down = scene.wiring.endpoints.get(callee).is_some_and(Vec::is_empty);
+        let is_away = scene.outages.get(callee) == Some(&OutageMode::Refuse);
         let is_declared = lock(&self.listeners).keys().any(|key| key.0 == *callee && key.1 == port);
-        let error = match (is_declared, is_down) {
-            (true, false) => return,
-            (true, true) => CallError::NoInstance,
-            (false, _) => CallError::UndeclaredPort,
+        let error = match is_declared {
+            true if scene.is_down(callee) => CallError::NoInstance,
+            true if is_away => CallError::ServiceAway,
+            true => return,
+            false => CallError::UndeclaredPort,
         };
         // Somebody whom the wiring does not know is no part of the application.
         if !scene.wiring.callers.iter().any(|known| known.address == Some(caller)) {
@@ -359,6 +437,10 @@ impl Slot {
         let spec = ListenerSpec { callee: callee.clone(), port, protocol: Protocol::default(), caller: None };
         let mut origin = Origin::new(Arc::clone(self), Arc::new(spec), Some(caller));
         let head = Head::of_connection(Wire::Tcp, Instant::now());
+        if error == CallError::ServiceAway {
+            // It would have been a call, so it counts as one.
+            return admit(self, origin.route(), &head).finish(Some(error));
+        }
         admit_note(self, origin.route(), &head).finish(Some(error));
     }
 

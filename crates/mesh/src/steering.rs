@@ -3,18 +3,20 @@
 //! Proxies ask through [`Steering`]. In the tool's own process the answer is there at once; a sidecar asks
 //! the tool and waits. Proxies must not keep counters of their own beside it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_model::perturbation::TargetId;
 use faultscope_model::rule::{Effect, Rule};
 use faultscope_model::series::{Gate, GateReport};
-use faultscope_model::{InstanceId, NotApplied, Span, SpanId};
+use faultscope_model::wiring::OutageMode;
+use faultscope_model::{InstanceId, NotApplied, ServiceName, Span, SpanId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+use crate::call_count::{ArmedOutage, CallCount};
 use crate::call_identity::{ArrivingCall, CallIdentities, CallIdentity};
 use crate::reports::RuleHits;
 use crate::sequencer::{Arrival, Handled, Sequencer, Ticket};
@@ -65,6 +67,20 @@ pub(crate) trait Steering: Send + Sync + fmt::Debug {
         instance: &InstanceId,
         span: SpanId,
     ) -> BoxFuture<'static, Result<ClosedInstance, NotApplied>>;
+    /// Counts a call to a service; gives the outage that begins with it.
+    fn count_call(&self, callee: &ServiceName) -> Answer<Option<OutageMode>>;
+    /// Counts calls from now on, and begins outages with some of them.
+    fn begin_counting(&self, _armed: Vec<ArmedOutage>) {}
+    /// Stops counting, and gives the calls to each service.
+    fn stop_counting(&self) -> BTreeMap<ServiceName, u32> {
+        BTreeMap::new()
+    }
+    /// Notes that a listener of a service should refuse connections and cannot.
+    fn note_unrefused(&self, callee: &ServiceName);
+    /// Takes the services with such listeners.
+    fn take_unrefused(&self) -> BTreeSet<ServiceName> {
+        BTreeSet::new()
+    }
     /// From now on calls are neither named nor touched.
     fn calm(&self) {}
     /// Whether there are gates at all.
@@ -93,6 +109,8 @@ pub(crate) struct LocalSteering {
     /// There where calls are named.
     identities: Option<Arc<CallIdentities>>,
     is_calm: AtomicBool,
+    calls: Mutex<CallCount>,
+    unrefused: Mutex<BTreeSet<ServiceName>>,
     sequencer: Arc<Sequencer>,
 }
 
@@ -140,6 +158,8 @@ impl LocalSteering {
             first: Mutex::default(),
             identities: targets.then(Arc::default),
             is_calm: AtomicBool::new(false),
+            calls: Mutex::default(),
+            unrefused: Mutex::default(),
             sequencer: Arc::new(Sequencer::new(gates.to_vec())),
         }
     }
@@ -291,6 +311,29 @@ impl Steering for LocalSteering {
         }
     }
 
+    fn count_call(&self, callee: &ServiceName) -> Answer<Option<OutageMode>> {
+        let is_calm = self.is_calm.load(Ordering::Acquire);
+        Answer::Now(if is_calm { None } else { lock(&self.calls).count(callee) })
+    }
+
+    fn begin_counting(&self, armed: Vec<ArmedOutage>) {
+        lock(&self.calls).begin(armed);
+    }
+
+    fn stop_counting(&self) -> BTreeMap<ServiceName, u32> {
+        let mut calls = lock(&self.calls);
+        calls.stop();
+        calls.calls().clone()
+    }
+
+    fn note_unrefused(&self, callee: &ServiceName) {
+        lock(&self.unrefused).insert(callee.clone());
+    }
+
+    fn take_unrefused(&self) -> BTreeSet<ServiceName> {
+        std::mem::take(&mut *lock(&self.unrefused))
+    }
+
     fn calm(&self) {
         self.is_calm.store(true, Ordering::Release);
     }
@@ -343,6 +386,11 @@ impl Steering for LocalSteering {
         };
         self.rules.iter().map(hits).collect()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The data stays whole whatever panicked, as all changes are single steps.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 // === impl Counted ===

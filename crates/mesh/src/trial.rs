@@ -152,6 +152,7 @@ impl Trial {
             gates: self.steering.take_gates(),
             rules: self.steering.take_rules(),
             traced: self.traced.load(Ordering::Relaxed),
+            unrefused: self.steering.take_unrefused(),
             ..MeshReports::default()
         };
         for ((caller, callee), pair) in lock(&self.pairs).iter() {

@@ -5,19 +5,22 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use faultscope_model::CallError;
 use faultscope_model::span::Wire;
+use faultscope_model::{CallError, ServiceName};
+use futures_util::future::BoxFuture;
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, Sleep};
 
 use crate::admit::{Head, admit};
 use crate::call::Call;
 use crate::dial::{self, Dialling};
-use crate::slot::Origin;
+use crate::outage;
+use crate::slot::{Origin, Slot};
 use crate::stream::Stream;
 
 /// One side of a proxied connection, with bytes that were read from it and not yet passed on.
@@ -45,6 +48,9 @@ pub(crate) async fn serve(mut origin: Origin, stream: Stream, input: BytesMut, w
         call.wait().await;
     }
     if let Some((_, error)) = call.refusal() {
+        // It is a call as well, which an outage may begin with: being away is not the same as refusing.
+        let mut exchange = Exchange::new(&call);
+        poll_fn(|cx| exchange.poll_counted(cx)).await;
         call.finish(error);
         return stream.reset();
     }
@@ -70,14 +76,18 @@ pub(crate) async fn carry(mut down: Side, mut up: Side, mut call: Call) {
     let mut back = Lane::new(call.link.back);
     back.most = call.effects.truncate.map(|(_, after)| after);
     back.pace = call.effects.throttle.map(|(_, rate)| Pace::new(rate));
+    let mut exchange = Exchange::new(&call);
     let ended = poll_fn(|cx| {
-        let to_callee = there.poll(cx, &mut down, &mut up, |piece| call.sent(piece));
+        let may_pass = |cx: &mut Context<'_>| exchange.poll_counted(cx);
+        let to_callee = there.poll(cx, &mut down, &mut up, may_pass, |piece| call.sent(piece));
         if let Poll::Ready(Err(end)) = to_callee {
             return Poll::Ready(Err(if end == End::Reading { BrokenBy::Caller } else { BrokenBy::Callee }));
         }
-        let to_caller = back.poll(cx, &mut up, &mut down, |piece| {
+        let may_pass = |_: &mut Context<'_>| Poll::Ready(());
+        let to_caller = back.poll(cx, &mut up, &mut down, may_pass, |piece| {
             call.first_byte();
             call.received(piece);
+            exchange.is_counted = false;
         });
         if let Poll::Ready(Err(end)) = to_caller {
             return Poll::Ready(Err(if end == End::Reading { BrokenBy::Callee } else { BrokenBy::Caller }));
@@ -100,6 +110,35 @@ pub(crate) async fn carry(mut down: Side, mut up: Side, mut call: Call) {
                 BrokenBy::Callee => Some(CallError::ResetByCallee),
             });
         }
+    }
+}
+
+/// What a caller sends until it is answered: it counts as one call, which an outage may begin with.
+struct Exchange {
+    slot: Arc<Slot>,
+    /// Nobody where the calls do not count.
+    callee: Option<ServiceName>,
+    is_counted: bool,
+    waiting: Option<BoxFuture<'static, ()>>,
+}
+
+impl Exchange {
+    fn new(call: &Call) -> Self {
+        let callee = (!call.route.caller_is_test).then(|| call.route.callee.clone());
+        Self { slot: Arc::clone(&call.slot), callee, is_counted: false, waiting: None }
+    }
+
+    /// Ready when the bytes may go on.
+    fn poll_counted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(callee) = self.callee.as_ref().filter(|_| !self.is_counted) {
+            self.is_counted = true;
+            self.waiting = outage::count_call(&self.slot, callee);
+        }
+        if let Some(waiting) = &mut self.waiting {
+            std::task::ready!(waiting.as_mut().poll(cx));
+            self.waiting = None;
+        }
+        Poll::Ready(())
     }
 }
 
@@ -145,6 +184,7 @@ impl Lane {
         cx: &mut Context<'_>,
         from: &mut Side,
         to: &mut Side,
+        mut may_pass: impl FnMut(&mut Context<'_>) -> Poll<()>,
         mut seen: impl FnMut(&[u8]),
     ) -> Poll<Result<(), End>> {
         loop {
@@ -152,12 +192,16 @@ impl Lane {
                 return Poll::Ready(Ok(()));
             }
             let mut moved = false;
-            self.depart(from, &mut seen);
+            let is_held = !from.input.is_empty() && may_pass(cx).is_pending();
+            if !is_held {
+                self.depart(from, &mut seen);
+            }
             if let Poll::Ready(written) = self.poll_arrive(cx, to) {
                 written?;
                 moved = true;
             }
-            if !self.is_read && self.n_under_way < MOST_UNDER_WAY {
+            // What is held is not read on, so that it stays as large as it is.
+            if !self.is_read && !is_held && self.n_under_way < MOST_UNDER_WAY {
                 match from.stream.poll_fill(cx, &mut from.input) {
                     Poll::Ready(Ok(0)) => (self.is_read, moved) = (true, true),
                     Poll::Ready(Ok(_)) => moved = true,

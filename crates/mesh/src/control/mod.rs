@@ -34,7 +34,7 @@ pub struct SidecarListener {
 }
 
 /// The version of the frames; both ends must have the same.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// The longest frame: a span with bounded headers and bodies stays far below.
 const LONGEST_FRAME: usize = 4 * 1024 * 1024;
 /// Frames that wait to be written.
@@ -56,6 +56,8 @@ enum ToSidecar {
     Restarted { ask: u64, error: Option<RestartError> },
     /// An instance has been closed for others, or not.
     Closed { ask: u64, why_not: Option<NotApplied> },
+    /// A call to a service has been counted: the outage that begins with it.
+    Counted { ask: u64, outage: Option<OutageMode> },
     /// All connections are to be dropped.
     Reset,
 }
@@ -106,6 +108,10 @@ enum ToTool {
     Ended { trial: u64, span: SpanId },
     /// An instance is to be restarted.
     Restart { ask: u64, instance: InstanceId },
+    /// A service is called, by whatever protocol.
+    CountCall { ask: u64, trial: u64, callee: ServiceName },
+    /// A listener should refuse connections to a service and cannot.
+    Unrefused { trial: u64, callee: ServiceName },
     /// Something could not be reported.
     Lost,
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_model::span::Span;
-use faultscope_model::{InstanceId, NotApplied, RestartError, SpanId};
+use faultscope_model::wiring::OutageMode;
+use faultscope_model::{InstanceId, NotApplied, RestartError, ServiceName, SpanId};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
@@ -33,6 +34,7 @@ enum Waiting {
     Go(oneshot::Sender<()>),
     Restart(oneshot::Sender<Result<(), RestartError>>),
     Close(oneshot::Sender<Result<(), NotApplied>>),
+    Counted(oneshot::Sender<Option<OutageMode>>),
 }
 
 /// Steering by the tool, for one trial.
@@ -78,7 +80,8 @@ impl Line {
             ToSidecar::Effective { ask, .. }
             | ToSidecar::Go { ask }
             | ToSidecar::Restarted { ask, .. }
-            | ToSidecar::Closed { ask, .. } => *ask,
+            | ToSidecar::Closed { ask, .. }
+            | ToSidecar::Counted { ask, .. } => *ask,
             _ => return Some(frame),
         };
         // Whoever asked may have gone meanwhile.
@@ -92,6 +95,9 @@ impl Line {
             }
             (Some(Waiting::Close(answer)), ToSidecar::Closed { why_not, .. }) => {
                 drop(answer.send(why_not.map_or(Ok(()), Err)));
+            }
+            (Some(Waiting::Counted(answer)), ToSidecar::Counted { outage, .. }) => {
+                let _ = answer.send(outage);
             }
             _ => {}
         }
@@ -144,6 +150,16 @@ impl Steering for RemoteSteering {
         });
         self.line.tell(ToTool::Count { ask, trial: self.trial, selected: selected.to_vec(), call });
         Answer::Later(Box::pin(async move { answer.await.unwrap_or_default() }))
+    }
+
+    fn count_call(&self, callee: &ServiceName) -> Answer<Option<OutageMode>> {
+        let (ask, answer) = self.line.ask(Waiting::Counted);
+        self.line.tell(ToTool::CountCall { ask, trial: self.trial, callee: callee.clone() });
+        Answer::Later(Box::pin(async move { answer.await.unwrap_or_default() }))
+    }
+
+    fn note_unrefused(&self, callee: &ServiceName) {
+        self.line.tell(ToTool::Unrefused { trial: self.trial, callee: callee.clone() });
     }
 
     fn missed(&self, rule: usize, why: NotApplied) {

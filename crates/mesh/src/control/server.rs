@@ -134,6 +134,18 @@ impl Session {
                     Answer::Later(verdict) => self.answer_later(async move { effective(verdict.await) }),
                 }
             }
+            ToTool::CountCall { ask, trial, callee } => {
+                let counted = of_now(trial).then(|| steering.count_call(&callee));
+                let outage = match counted {
+                    Some(Answer::Now(outage)) => outage,
+                    _ => None,
+                };
+                if let Some(mode) = outage {
+                    self.slot.begin_outage(&callee, mode);
+                }
+                self.answer(ToSidecar::Counted { ask, outage });
+            }
+            ToTool::Unrefused { trial, callee } if of_now(trial) => steering.note_unrefused(&callee),
             ToTool::Applied { trial, rule } if of_now(trial) => steering.applied(rule),
             ToTool::Missed { trial, rule, why } if of_now(trial) => steering.missed(rule, why),
             ToTool::Failing { trial, span } if of_now(trial) => steering.failing(span),
@@ -185,6 +197,7 @@ impl Session {
             }
             ToTool::Ended { trial, span } if of_now(trial) => steering.ended(span),
             ToTool::Applied { .. }
+            | ToTool::Unrefused { .. }
             | ToTool::Missed { .. }
             | ToTool::Failing { .. }
             | ToTool::Ended { .. } => {}
