@@ -15,6 +15,7 @@ mod log;
 #[cfg(feature = "loopback")]
 pub mod loopback;
 pub mod memory;
+mod probe;
 pub mod process;
 mod readiness;
 mod starting;
@@ -24,6 +25,7 @@ mod types;
 pub use docker::{DockerOptions, DockerPlatform};
 pub use error::{PlatformError, PlatformErrorKind};
 pub use memory::{MemoryPlatform, Simulation};
+pub use probe::is_ready;
 pub use process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 pub use types::{
     Action, Capabilities, ConnectionWatch, Deployed, Deployment, Execution, Exit, Isolation, LimitsBy,

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// The limit of one attempt; a service that accepts but does not answer is tried again.
-const ONE_ATTEMPT: Duration = Duration::from_secs(2);
+pub(crate) const ONE_ATTEMPT: Duration = Duration::from_secs(2);
 
 /// The access to an instance that probes need.
 #[async_trait]
@@ -101,7 +101,7 @@ async fn probe_until_ready(probe: &Probe, instance: &dyn Reach, last: &mut Optio
 }
 
 /// Runs the probe once; the error says why it failed.
-async fn try_probe(probe: &Probe, instance: &dyn Reach) -> Result<(), String> {
+pub(crate) async fn try_probe(probe: &Probe, instance: &dyn Reach) -> Result<(), String> {
     let connect =
         async |port: u16| instance.connect(port).await.map_err(|_| "refuses connections".to_owned());
     match probe {

@@ -1,10 +1,12 @@
 //! Promises about what runs: starts, calls, ends, limits, tests.
 
+use std::net::{IpAddr, Shutdown, TcpListener};
 use std::time::Duration;
 
 use faultscope_model::outcome::StartEnding;
 use faultscope_model::plan::Reset;
 use faultscope_model::{InstanceId, SlotId};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
@@ -54,8 +56,28 @@ impl Case<'_> {
         let listener = reservation.listeners.into_iter().find(|l| {
             l.spec.callee.as_str() == "back" && l.spec.caller.as_ref().is_none_or(|caller| *caller == front)
         });
-        let listener = tokio::net::TcpListener::from_std(listener.expect("a listener for back").socket);
-        let listener = listener.expect("a non-blocking listener");
+        let socket = listener.expect("a listener for back").socket;
+        // Twice: a service that was away and came back is reached as before.
+        for _ in 0..2 {
+            self.check_refusal(&front, &socket).await;
+            self.check_call(&front, address, socket.try_clone().expect("a listener")).await;
+        }
+    }
+
+    /// Callers of a listener that does not listen are refused, and it keeps its port.
+    async fn check_refusal(&self, front: &InstanceId, socket: &TcpListener) {
+        let bound = socket.local_addr().expect("an address");
+        let refusing = SockRef::from(socket);
+        refusing.shutdown(Shutdown::Read).expect("a listener can stop");
+        let _ = refusing.bind(&bound.into());
+        let answer = self.get(self.slot, front, 8080, "/peer/what").await.expect("an answer");
+        assert!(answer.contains("refused"), "{answer}");
+        refusing.listen(16).expect("a listener can begin again");
+        assert_eq!(socket.local_addr().expect("an address"), bound, "the port is kept");
+    }
+
+    async fn check_call(&self, front: &InstanceId, address: Option<IpAddr>, socket: TcpListener) {
+        let listener = tokio::net::TcpListener::from_std(socket).expect("a non-blocking listener");
         let serve = async {
             let (mut stream, peer) = listener.accept().await.expect("a call");
             if let Some(address) = address {
@@ -70,7 +92,7 @@ impl Case<'_> {
             stream.shutdown().await.expect("the answer ends");
             let _ = stream.read_to_end(&mut Vec::new()).await;
         };
-        let (answer, ()) = tokio::join!(self.get(self.slot, &front, 8080, "/peer/what"), serve);
+        let (answer, ()) = tokio::join!(self.get(self.slot, front, 8080, "/peer/what"), serve);
         assert_eq!(answer.expect("an answer"), "mesh");
     }
 
