@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use faultscope_engine::resilience::{Defect, ResilienceReport, TraceStep, Verdict};
 use faultscope_engine::views::{
-    ResilienceView, TestView, describe_finding, describe_sets, describe_skipped, describe_trials,
-    describe_verdict, trace_length_us,
+    ResilienceView, TestView, describe_finding, describe_outage, describe_sets, describe_skipped,
+    describe_trials, describe_verdict, trace_length_us,
 };
 use faultscope_model::units::{count, nouns, show_duration};
 use maud::{Markup, html};
@@ -68,6 +68,7 @@ fn test_part(shown: &TestView<'_>) -> Markup {
                     td.number { (tally.never_tried) }
                 }
             }
+            @for outage in &test.outages { p { (capitalized(&describe_outage(outage))) } }
             @for finding in &test.findings {
                 p { "Finding, not counted as a defect: " (describe_finding(finding)) }
             }

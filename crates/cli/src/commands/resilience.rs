@@ -20,6 +20,10 @@ use crate::project::Project;
 use crate::render;
 use crate::shell::{self, FolderOption};
 
+/// How often a trial with an outage may take the whole time of its test: meanwhile, in an attempt that begins before the
+/// time of recovery is over, and in the last one.
+const RUNS_IN_TRIAL: u32 = 3;
+
 /// The name of a test that was given by `--command`.
 const COMMAND: &str = "command";
 
@@ -66,10 +70,11 @@ pub(crate) async fn run(
     };
     // The limit of the longest test, so that a slow test does not count as a broken trial.
     let longest = project.application.tests.iter().map(|test| test.within).chain(args.within).max();
+    let outage = project.application.resilience.outage;
     let opening = Opening::new(CampaignKind::Resilience, &target, args.seed)
         .slots(args.slots)
         .resume(resume)
-        .longest_test(longest.unwrap_or_default());
+        .longest_test(longest.unwrap_or_default() * RUNS_IN_TRIAL + outage.lasts + outage.recovery);
     let stop = interrupted();
     if !args.reproduce.is_empty() {
         let test = only_test(&project.application, &names)?;

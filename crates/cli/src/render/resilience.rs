@@ -7,8 +7,8 @@ use faultscope_engine::resilience::{
     Defect, ResilienceReport, TestReport, TraceStep, UnresolvedTrials, Verdict,
 };
 use faultscope_engine::views::{
-    ResilienceView, TestView, describe_finding, describe_sets, describe_skipped, describe_trials,
-    describe_verdict, trace_length_us,
+    ResilienceView, TestView, describe_finding, describe_outage, describe_sets, describe_skipped,
+    describe_trials, describe_verdict, trace_length_us,
 };
 use faultscope_model::perturbation::Perturbation;
 use faultscope_model::units::{count, show_duration};
@@ -25,6 +25,9 @@ const MAX_STEPS: usize = 40;
 
 /// The most skipped perturbations that are listed.
 const MAX_MISSED: usize = 5;
+
+/// The most outages that are listed.
+const MAX_OUTAGES: usize = 12;
 
 /// The most alternatives of a defect that are listed.
 const MAX_ALSO: usize = 8;
@@ -67,6 +70,18 @@ pub(crate) fn test(test: &TestReport, printer: &Printer) {
             flaky.failed,
             count(flaky.tried, "run"),
             count(flaky.must_fail, "time")
+        ));
+    }
+    // Those that broke the test come first: the list may be long.
+    let mut outages: Vec<_> = test.outages.iter().collect();
+    outages.sort_by_key(|outage| std::cmp::Reverse(outage.shown));
+    for outage in outages.iter().take(MAX_OUTAGES) {
+        printer.line(format!("  {}", plain(&describe_outage(outage))));
+    }
+    if outages.len() > MAX_OUTAGES {
+        printer.line(format!(
+            "  {} more outages, in the other forms of this report",
+            outages.len() - MAX_OUTAGES
         ));
     }
     for finding in &test.findings {
@@ -180,6 +195,7 @@ fn bar(step: &TraceStep, whole: u64) -> String {
 fn facts(test: &TestReport) -> Vec<String> {
     let mut lines = vec![describe_verdict(test)];
     lines.extend(test.missed.iter().map(|m| format!("not applied: {} ({})", m.perturbation, m.why)));
+    lines.extend(test.outages.iter().map(describe_outage));
     lines.extend(
         test.findings.iter().map(|f| format!("finding, not counted as a defect: {}", describe_finding(f))),
     );

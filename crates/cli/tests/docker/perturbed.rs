@@ -54,4 +54,19 @@ fn defects_are_found_in_containers() {
     tool.run(["resilience", "--platform", "docker", "--reproduce", &found]).expect(1);
 }
 
+#[test]
+#[ignore = "needs a Docker engine: ./test.sh docker"]
+fn outages_and_restarts_reach_containers() {
+    let file = format!("{SHOP}resilience: {{ outage: {{ for: 300ms, recovery: 10s }} }}\n");
+    let tool = tool_with(&cells().file("cells.yaml", CELLS).application(&file));
+    let report = tool.json(["resilience", "--platform", "docker", "--kinds", "outage"], 0);
+    let outages = report["tests"][0]["outages"].as_array().unwrap();
+    // The shop says that its stock is gone, and works again when that is back.
+    assert_eq!(outages.len(), 1, "{report:#}");
+    assert_eq!((&outages[0]["how"], &outages[0]["accepted"]), (&"refuse".into(), &serde_json::Value::Null));
+    assert_eq!(outages[0]["shown"], "degraded", "{report:#}");
+    assert!(!outages[0]["recovered_after"].is_null(), "{report:#}");
+    tool.run(["resilience", "--platform", "docker", "--reproduce", "restart shop"]).expect(0);
+}
+
 const TARGET: &str = "shop PUT /orders/a > stock PUT /taken/a";

@@ -78,6 +78,7 @@ tests:
     steps:
       - { post: "http://shop:8080/buy", json: { id: order-a } }
       - { get: "http://shop:8080/state", expect: { json: { left: "9", sum: "7" } } }
+resilience: { outage: { for: 100ms } }
 invariants:
   - { name: nothing is lost, http: { get: "http://stock:8081/left", expect: { json: { left: "10|9" } } } }
 "#;
@@ -341,4 +342,85 @@ fn a_service_that_does_not_survive_an_outage_of_its_store_is_found() {
     let report = tool_with(&robust).json(["resilience", "--kinds", "outage,restart", "--all-restarts"], 0);
     let tally = &report["tests"][0]["tally"];
     assert!(tally["passed"].as_u64().unwrap() >= 2 && tally["not_applied"] == 0, "{report:#}");
+}
+
+/// A service that keeps one connection to Redis, as a pool does. `dies` makes it end when that breaks, `stuck` makes it
+/// keep the broken one.
+const POOLED: &str = r#"
+import http.server, os, socket, sys
+how = sys.argv[1]
+line = None
+def ask():
+    global line
+    if line is None:
+        line = socket.create_connection(("redis", 6379), timeout=5)
+    line.sendall(b"INCR visits\r\n")
+    answer = line.recv(100)
+    if not answer.startswith(b":"):
+        raise OSError("redis is gone")
+ask()
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global line
+        status = 200
+        if self.path != "/health":
+            try:
+                ask()
+            except OSError as error:
+                status = 503
+                if how == "dies":
+                    print("lost redis:", error, flush=True)
+                    os._exit(3)
+                if how == "robust":
+                    line = None
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+http.server.HTTPServer(("", 8080), Handler).serve_forever()
+"#;
+
+const POOLED_FILE: &str = r#"
+name: visits
+services:
+  redis: { command: [redis-server, --port, "6379", --save, ""], ports: [6379], ready: { tcp: 6379 } }
+  web: { command: [python3, web.py, dies], ports: [8080], ready: { http: /health }, after: [redis] }
+tests:
+  - { name: visit, steps: [ { get: "http://web:8080/a" }, { get: "http://web:8080/b" } ] }
+resilience:
+  outage: { for: 500ms, recovery: 3s }
+"#;
+
+#[test]
+fn outages_of_a_real_redis_show_who_comes_back() {
+    let tool_for = |how: &str| {
+        let file = POOLED_FILE.replace("dies", how);
+        tool_with(&cells().file("web.py", POOLED).application(&file))
+    };
+    let run = ["resilience", "--kinds", "outage"];
+    let tool = tool_for("dies");
+    let report = tool.json(run, 1);
+    let defect = &report["tests"][0]["defects"][0];
+    assert_eq!(defects(&report), ["outage redis"], "{report:#}");
+    assert_eq!(defect["signature"]["message"], "web-1 exited with 3 after outage redis", "{report:#}");
+    assert_eq!(defect["also"].as_array().unwrap().len(), 2, "{report:#}");
+    // The printed command shows it again.
+    let command = defect["reproduce"].as_str().unwrap();
+    assert!(command.contains("--reproduce 'outage redis'"), "{command}");
+    tool.pasted(command).expect(1);
+    tool.run(["resilience", "--reproduce", "outage redis at call 2"]).expect(1);
+
+    let tool = tool_for("stuck");
+    let report = tool.json(run, 1);
+    let message = report["tests"][0]["defects"][0]["signature"]["message"].as_str().unwrap();
+    assert!(message.starts_with("does not work again after outage redis: "), "{report:#}");
+    let text = tool.run(["resilience", "--reproduce", "outage redis at call 1"]).expect(1).stdout;
+    assert!(text.contains("does not work again after outage redis at call 1: "), "{text}");
+
+    let tool = tool_for("robust");
+    let text = tool.run(run).expect(0).stdout;
+    assert!(text.contains("outage redis at call 1 (refuse for "), "{text}");
+    assert!(text.contains("): degraded, and passed "), "{text}");
+    tool.run(["resilience", "--reproduce", "outage redis at call 9"]).expect(5);
 }

@@ -5,6 +5,6 @@ mod perturbed;
 mod tests;
 
 pub use people::{People, Published, PublishedPort};
-pub(crate) use perturbed::errors_of_test;
 pub use perturbed::{PerturbedTests, TrialTrace, Unperturbed};
+pub(crate) use perturbed::{Repetition, errors_of_test, failing_operations};
 pub use tests::{CaseError, Cases, Tests, find_cases};

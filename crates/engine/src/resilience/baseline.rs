@@ -9,9 +9,9 @@ use faultscope_model::perturbation::TargetId;
 use faultscope_model::run::CallSeen;
 use faultscope_model::{Outcome, TrialRole};
 
-use super::phase::request;
+use super::phase::request_alone;
 use super::report::{Flaky, Verdict};
-use crate::drive::{TrialTrace, Unperturbed};
+use crate::drive::{Repetition, TrialTrace};
 use crate::driver::Driver;
 use crate::error::EngineError;
 
@@ -28,6 +28,8 @@ pub(super) struct Baseline {
     pub(super) calls: Vec<CallSeen>,
     /// What callers saw, where both runs agree.
     pub(super) usual: HashMap<TargetId, String>,
+    /// What a second run showed in the same deployment.
+    pub(super) repetition: Repetition,
     pub(super) flaky: Option<Flaky>,
     /// How long the test took, the quicker of the runs: the first one may have had to build something.
     pub(super) took: Duration,
@@ -45,6 +47,7 @@ pub(super) enum Based {
 pub(super) async fn baseline(
     driver: &mut Driver,
     test: &TestCase,
+    repeats: bool,
     count: &mut usize,
 ) -> Result<Based, EngineError> {
     let mut passed: Vec<(TrialTrace, Vec<CallSeen>)> = Vec::new();
@@ -62,8 +65,9 @@ pub(super) async fn baseline(
         if wanted == 0 {
             break;
         }
-        let alone = || request(driver.session(), test, Vec::new(), false, Unperturbed::default());
-        let trials: Vec<_> = (0..wanted).map(|_| (TrialRole::Baseline, alone())).collect();
+        // One of them is enough to know what a second run shows.
+        let alone = |number: u32| request_alone(driver.session(), test, repeats && tried + number == 1);
+        let trials: Vec<_> = (0..wanted).map(|number| (TrialRole::Baseline, alone(number))).collect();
         let Some(finished) = driver.run_all(trials).await? else { return Ok(Based::Stopped) };
         *count += finished.len();
         for trial in finished {
@@ -89,13 +93,15 @@ pub(super) async fn baseline(
         return Ok(Based::Refused(Verdict::FailsAlready, signature));
     }
     let flaky = (failed > 0).then(|| Flaky { failed, tried, must_fail: must_fail(failed, tried) });
+    let known = passed.iter().map(|(trace, _)| trace.repetition).find(|r| *r != Repetition::Unknown);
+    let repetition = known.unwrap_or_default();
     let mut passed = passed.into_iter();
     match (passed.next(), passed.next()) {
         (Some((first, calls)), Some((second, again))) => {
             let again: HashMap<&TargetId, &String> = again.iter().map(|c| (&c.target, &c.answer)).collect();
             let agree = calls.iter().filter(|call| again.get(&call.target) == Some(&&call.answer));
             let usual = agree.map(|call| (call.target.clone(), call.answer.clone())).collect();
-            Ok(Based::Fine(Box::new(Baseline { first, second, calls, usual, flaky, took })))
+            Ok(Based::Fine(Box::new(Baseline { first, second, calls, usual, repetition, flaky, took })))
         }
         _ => Ok(Based::Refused(Verdict::FailsAlready, signature)),
     }

@@ -1,6 +1,8 @@
 //! Makes sure of what was found: failures that were chance, perturbations that were never carried out, and
 //! others at the same receiver that a defect hid.
 
+use std::collections::BTreeSet;
+
 use faultscope_model::perturbation::{Kind, Perturbation};
 use faultscope_model::{DeltaSet, Outcome};
 use faultscope_search::resilience::{Candidate, Targets};
@@ -36,8 +38,9 @@ impl Explorer<'_> {
         }
         let mut doubtful = Vec::new();
         for tolerant in [false, true] {
-            let of =
-                |defect: &super::Defect| defect.perturbations.iter().all(|p| p.kind.is_neutral()) != tolerant;
+            let of = |defect: &super::Defect| {
+                defect.perturbations.iter().all(Perturbation::is_neutral) != tolerant
+            };
             let defects = tested.report.defects.iter().filter(|defect| of(defect));
             let sets: Vec<Vec<Perturbation>> = defects.map(|defect| defect.perturbations.clone()).collect();
             let repeats = tested.must_fail.max(AGAIN);
@@ -93,6 +96,29 @@ impl Explorer<'_> {
         for run in finished.runs.iter().filter(|run| matches!(run.outcome, Outcome::Fail { .. })) {
             let cause = Cause { proof: Proof::Minimal, ..Cause::default() };
             self.add(run.treatment.perturbations().to_vec(), &cause, &finished.runs, tested).await?;
+        }
+        Ok(())
+    }
+
+    /// Tries outages that begin during the test, one by one: two at once say no more about either.
+    pub(super) async fn outages_during(
+        &mut self,
+        outages: &[Perturbation],
+        tested: &mut Tested,
+    ) -> Result<(), EngineError> {
+        let sets: Vec<_> = outages.iter().map(|outage| vec![outage.clone()]).collect();
+        let finished = self.try_each(&sets, true, tested.must_fail, tested).await?;
+        let trials = &mut tested.report.trials;
+        trials.confirming -= finished.runs.len();
+        trials.changing += finished.runs.len();
+        let mut is_known = BTreeSet::new();
+        for run in finished.runs.iter().filter(|run| matches!(run.outcome, Outcome::Fail { .. })) {
+            let perturbations = run.treatment.perturbations().to_vec();
+            // A flaky test has several runs of one set.
+            if is_known.insert(perturbations.clone()) {
+                let cause = Cause { proof: Proof::Minimal, ..Cause::default() };
+                self.add(perturbations, &cause, &finished.runs, tested).await?;
+            }
         }
         Ok(())
     }

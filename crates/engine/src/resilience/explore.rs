@@ -20,14 +20,14 @@ use tokio::time::Instant;
 use super::baseline::{Based, Baseline, baseline};
 use super::gather::gather;
 use super::ground::{Ground, counts, nothing, seen_calls};
-use super::notes::{Known, honest, list_skipped};
+use super::notes::{Known, describe_repetition, honest, list_skipped};
 use super::phase::{Found, Phase};
 use super::report::{Defect, Flaky, TestReport, Trials, UnresolvedTrials, Verdict};
 use super::shown::{describe_failure, failing_run};
 use super::tally::{SetsTried, SkipReason, Skipped, Tally};
 use super::trace::{location_in, trace_of};
 use super::{ResilienceOptions, Strategy};
-use crate::drive::errors_of_test;
+use crate::drive::{Repetition, errors_of_test, failing_operations};
 use crate::driver::{Driver, Ended, SearchAsks};
 use crate::error::EngineError;
 use crate::session::Session;
@@ -59,6 +59,10 @@ pub(super) struct Tested {
     pub(super) usual: Arc<HashMap<TargetId, String>>,
     /// Calls of the test itself that end in an error without perturbations, too.
     expected: BTreeSet<TargetId>,
+    /// Operations of the test itself that do so.
+    failing: BTreeSet<String>,
+    /// What a second run of the test shows without perturbations.
+    repetition: Repetition,
     pub(super) found: Found,
     pub(super) report: TestReport,
     pub(super) stopped: Option<Ended>,
@@ -75,13 +79,16 @@ impl Explorer<'_> {
             must_fail: 1,
             usual: Arc::default(),
             expected: BTreeSet::new(),
+            failing: BTreeSet::new(),
+            repetition: Repetition::default(),
             found: Found::default(),
             report: empty(test),
             stopped: None,
             grow: None,
         };
         let count = &mut tested.report.trials.baseline;
-        let based = baseline(self.driver, test, count).await?;
+        let repeats = self.options.kinds.contains(&Kind::Outage);
+        let based = baseline(self.driver, test, repeats, count).await?;
         match based {
             Based::Fine(mut baseline) => {
                 let within = self.options.limit(test, baseline.took);
@@ -170,6 +177,7 @@ impl Explorer<'_> {
         report.notes.extend(honest(found.honest));
         report.tally = Tally::new(&report, &found);
         report.findings = found.findings.into_values().collect();
+        report.outages = found.outages.into_values().map(|(_, result)| result).collect();
         report
     }
 
@@ -181,6 +189,7 @@ impl Explorer<'_> {
     ) -> Result<Option<Flaky>, EngineError> {
         let Baseline { first, second, calls, usual, flaky, .. } = baseline;
         (tested.usual, tested.expected) = (Arc::new(usual.clone()), errors_of_test(&first.spans));
+        (tested.failing, tested.repetition) = (failing_operations(&first.spans), baseline.repetition);
         self.known.learn(self.session.application(), first);
         let ground = Ground::new(self.session.application(), self.options, first, second);
         let report = &mut tested.report;
@@ -189,6 +198,10 @@ impl Explorer<'_> {
         let known = ground.targets.candidates.iter().map(|candidate| candidate.perturbation.clone());
         tested.found.known.extend(known);
         (report.candidates, report.flaky) = (counts(&ground.targets), *flaky);
+        if !ground.outages.is_empty() {
+            *report.candidates.entry(Kind::Outage).or_default() += ground.outages.len();
+            report.notes.extend(describe_repetition(baseline.repetition).map(str::to_owned));
+        }
         tested.must_fail = flaky.map_or(1, |flaky| flaky.must_fail);
         let changing: Vec<Kind> = self.options.kinds.iter().copied().filter(|k| !k.is_neutral()).collect();
         let reaches = calls.iter().any(|call| call.target.cause().is_some());
@@ -197,7 +210,8 @@ impl Explorer<'_> {
         let possible = grow.iter().flat_map(Grow::candidates).cloned();
         tested.found.known.extend(possible);
         let grows = tested.found.known.len() > ground.targets.candidates.len();
-        if ground.targets.candidates.is_empty() && !grows {
+        tested.found.known.extend(ground.outages.iter().cloned());
+        if ground.targets.candidates.is_empty() && !grows && ground.outages.is_empty() {
             report.verdict = Verdict::NothingToPerturb;
             report.notes.extend(nothing(first, &self.options.kinds).map(str::to_owned));
             return Ok(None);
@@ -217,6 +231,10 @@ impl Explorer<'_> {
             self.changing(grow, Stage::Single, tested).await?;
         }
         tested.grow = grow.filter(|_| grows);
+        if !ground.outages.is_empty() && tested.stopped.is_none() {
+            self.enter(Stage::Outages, ground.outages.len(), tested);
+            self.outages_during(&ground.outages, tested).await?;
+        }
         if tested.stopped.is_none() && self.options.kinds.contains(&Kind::ErrorFirst) {
             let targets = retried(&ground, &tested.found, calls);
             if !targets.candidates.is_empty() {
@@ -349,6 +367,8 @@ impl Explorer<'_> {
             must_fail: tested.must_fail,
             usual: &tested.usual,
             expected: &tested.expected,
+            failing: &tested.failing,
+            repetition: tested.repetition,
             found: &mut tested.found,
         };
         let mut asks = SearchAsks::new(search, &mut phase, TrialRole::Search);
@@ -463,6 +483,7 @@ fn empty(test: &TestCase) -> TestReport {
         tally: Tally::default(),
         skipped: Vec::new(),
         sets: Vec::new(),
+        outages: Vec::new(),
         defects: Vec::new(),
         findings: Vec::new(),
         unresolved: Vec::new(),

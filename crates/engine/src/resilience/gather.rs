@@ -29,7 +29,12 @@ fn is_one(earlier: &Defect, later: &Defect) -> bool {
 /// Whether two sets do the like to the same calls.
 fn is_alike(one: &[Perturbation], other: &[Perturbation]) -> bool {
     let has = |set: &[Perturbation], wanted: &Perturbation| {
-        set.iter().any(|p| p.target == wanted.target && is_akin(p.kind, wanted.kind))
+        let is_of_service = |p: &Perturbation| p.kind == Kind::Outage && wanted.kind == Kind::Outage;
+        set.iter().any(|p| match is_of_service(p) {
+            // The same service, at whatever moment.
+            true => p.target.receiver() == wanted.target.receiver(),
+            false => p.target == wanted.target && is_akin(p.kind, wanted.kind),
+        })
     };
     one.len() == other.len() && one.iter().all(|p| has(other, p)) && other.iter().all(|p| has(one, p))
 }
@@ -68,12 +73,15 @@ mod tests {
             defect(&["restart a GET /x"], 1),
             defect(&["error a GET /x", "error b GET /z"], 1),
             defect(&["error b GET /z", "lost_answer a GET /x"], 1),
+            defect(&["outage redis"], 3),
+            defect(&["outage redis at call 2"], 3),
+            defect(&["outage stock at call 2"], 3),
         ];
         let gathered = gather(found);
         let also: Vec<usize> = gathered.iter().map(|defect| defect.also.len()).collect();
         assert_eq!(
             also,
-            [2, 0, 0, 1],
+            [2, 0, 0, 1, 1, 0],
             "another place, a lost state and another set of calls are other defects"
         );
     }

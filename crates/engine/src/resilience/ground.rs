@@ -23,6 +23,8 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 pub(super) struct Ground {
     /// The neutral perturbations.
     pub(super) targets: Targets,
+    /// Outages that begin during the test.
+    pub(super) outages: Vec<Perturbation>,
     /// A candidate for every call, for its place in the trace.
     pub(super) places: Vec<Candidate>,
     /// Calls and messages that only one of the runs had; they are left alone.
@@ -90,7 +92,8 @@ impl Ground {
             let (from, message) = (String::new(), String::new());
             targets.candidates.push(Candidate { perturbation, from, message, actor, turn });
         }
-        Self { targets, places, unstable, seen }
+        let outages = outages_during(options, first, second);
+        Self { targets, outages, places, unstable, seen }
     }
 }
 
@@ -116,6 +119,31 @@ fn whole_services(
         whole.extend(services.map(|(name, _)| (Kind::Restart, name.clone())));
     }
     whole
+}
+
+/// The calls with which an outage begins during the test, by number: the first one meets a service that is gone, the
+/// second one a service that was there a moment ago. Later moments seldom show anything else, and each costs a trial
+/// of several seconds.
+const OUTAGE_MOMENTS: [u32; 2] = [1, 2];
+
+/// Outages of services that other services call during the test, in both runs as often as it takes.
+fn outages_during(options: &ResilienceOptions, first: &TrialTrace, second: &TrialTrace) -> Vec<Perturbation> {
+    if !options.kinds.contains(&Kind::Outage) {
+        return Vec::new();
+    }
+    let both = first.called.iter().filter_map(|(service, calls)| {
+        let again = second.called.get(service)?;
+        Some((service, *calls.min(again)))
+    });
+    let moments = |(service, calls): (&ServiceName, u32)| {
+        let possible = OUTAGE_MOMENTS.into_iter().filter(move |moment| *moment <= calls);
+        let service = service.clone();
+        possible.map(move |moment| Perturbation {
+            kind: Kind::Outage,
+            target: TargetId::any_call(service.as_str(), moment),
+        })
+    };
+    both.flat_map(moments).collect()
 }
 
 /// The first attempt at each call that the test led to.
@@ -223,7 +251,7 @@ pub(super) fn rules(perturbations: &[Perturbation], resilience: &Resilience) -> 
     let rule = |(id, perturbation): (u32, &Perturbation)| {
         // What a retry is to get past is done to the first attempt only.
         let (effect, occurrence) = match perturbation.kind {
-            // Not done to a call, but to a service before the test.
+            // Not done to a call, but to a service before the test, or from a call on.
             _ if perturbation.target.is_whole() => (Effect::Mark, Occurrence::Every),
             Kind::Outage => (Effect::Mark, Occurrence::Every),
             Kind::Duplicate => (Effect::Duplicate, Occurrence::Every),

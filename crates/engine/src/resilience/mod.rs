@@ -16,7 +16,7 @@ mod trace;
 
 pub use options::{ResilienceOptions, Strategy};
 pub use report::{Defect, Flaky, ResilienceReport, TestReport, TraceStep, Trials, UnresolvedTrials, Verdict};
-pub use tally::{Finding, SetsTried, SkipReason, Skipped, Tally};
+pub use tally::{Finding, OutageResult, SetsTried, Shown, SkipReason, Skipped, Tally};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use std::time::Duration;
 
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::event::Event;
-use faultscope_model::perturbation::Perturbation;
+use faultscope_model::perturbation::{Kind, Perturbation};
 use faultscope_model::{Application, CampaignId, CampaignKind, Run, TrialRole};
 use faultscope_store::Store;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::Unperturbed;
+use crate::drive::{Unperturbed, failing_operations};
 use crate::driver::{Budget, Driver, Foundations, find_unfinished};
 use crate::error::EngineError;
 use crate::session::Session;
@@ -135,9 +135,18 @@ pub async fn reproduce(
     let test = test_named(&session.application().tests, test);
     let test = test.ok_or_else(|| EngineError::Internal("the test is not there".into()))?;
     let test = &TestCase { within: within.unwrap_or(test.within), ..test.clone() };
-    let tolerant = perturbations.iter().any(|perturbation| !perturbation.kind.is_neutral());
-    let request = phase::request(session, test, perturbations, tolerant, Unperturbed::default());
+    let tolerant = perturbations.iter().any(|perturbation| !perturbation.is_neutral());
     let mut driver = Driver::new(session, Budget::default(), stop);
+    let mut known = Unperturbed::default();
+    if perturbations.iter().any(|perturbation| perturbation.kind == Kind::Outage) {
+        // What can be expected of the test after an outage is what it shows without one.
+        let alone = phase::request_alone(session, test, true);
+        let Some(alone) = driver.run_all([(TrialRole::Baseline, alone)]).await? else { return Ok(None) };
+        if let Some(trace) = alone.into_iter().find_map(|trial| trial.trace) {
+            (known.failing, known.repetition) = (failing_operations(&trace.spans), trace.repetition);
+        }
+    }
+    let request = phase::request(session, test, perturbations, tolerant, known);
     let finished = driver.run_all([(TrialRole::Search, request)]).await?;
     Ok(finished.and_then(|trials| trials.into_iter().next()).map(|trial| trial.run))
 }

@@ -11,7 +11,7 @@ use faultscope_model::{Application, ServiceName, Span};
 use super::ResilienceOptions;
 use super::ground::{IDEMPOTENT, has_key, named};
 use super::tally::{SkipReason, Skipped};
-use crate::drive::TrialTrace;
+use crate::drive::{Repetition, TrialTrace};
 
 /// Operations that are named one by one.
 const MOST_NAMED: usize = 3;
@@ -59,6 +59,19 @@ impl Known {
             warnings.push(format!("`durable` of {name}: no test led to anything being kept in `{folder}`"));
         }
         warnings
+    }
+}
+
+/// How a test is judged after an outage, where it does not pass twice in the same deployment.
+pub(super) fn describe_repetition(repetition: Repetition) -> Option<&'static str> {
+    match repetition {
+        Repetition::Passes => None,
+        Repetition::Unknown | Repetition::Fails => Some(
+            "the test does not pass twice in one deployment: after an outage it is only judged by errors that it gets",
+        ),
+        Repetition::FailsWithError => Some(
+            "the test gets errors when it runs twice in one deployment: after an outage only services that end count",
+        ),
     }
 }
 

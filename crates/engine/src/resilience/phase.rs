@@ -12,8 +12,8 @@ use faultscope_search::resilience::{Clues, Targets};
 use super::answers::different_answers;
 use super::confirm::tolerated;
 use super::ground::{rules, seen_calls};
-use super::tally::{Finding, Shown, ShownWith};
-use crate::drive::{PerturbedTests, Unperturbed};
+use super::tally::{Finding, OutageResult, Shown, ShownWith};
+use crate::drive::{PerturbedTests, Repetition, Unperturbed};
 use crate::driver::Meaning;
 use crate::error::EngineError;
 use crate::session::Session;
@@ -36,6 +36,10 @@ pub(super) struct Phase<'a> {
     pub(super) usual: &'a Arc<HashMap<TargetId, String>>,
     /// Calls of the test itself that end in an error without perturbations, too.
     pub(super) expected: &'a BTreeSet<TargetId>,
+    /// Operations of the test itself that do so.
+    pub(super) failing: &'a BTreeSet<String>,
+    /// What a second run of the test shows without perturbations.
+    pub(super) repetition: Repetition,
     pub(super) found: &'a mut Found,
 }
 
@@ -52,6 +56,8 @@ pub(super) struct Found {
     pub(super) tolerated: BTreeSet<Perturbation>,
     /// What the test showed with each, in the smallest trial.
     pub(super) shown: BTreeMap<Perturbation, ShownWith>,
+    /// What each outage did, in the smallest trial.
+    pub(super) outages: BTreeMap<Perturbation, (usize, OutageResult)>,
     /// Everything that a search could try.
     pub(super) known: BTreeSet<Perturbation>,
     /// What was noticed beside defects, by call.
@@ -73,7 +79,12 @@ impl Phase<'_> {
 impl Meaning for Phase<'_> {
     fn request(&mut self, search: &dyn Search, set: &DeltaSet) -> Result<TrialRequest, EngineError> {
         let perturbations = self.perturbations(search, set);
-        let known = Unperturbed { usual: self.usual.clone(), expected: self.expected.clone() };
+        let known = Unperturbed {
+            usual: self.usual.clone(),
+            expected: self.expected.clone(),
+            failing: self.failing.clone(),
+            repetition: self.repetition,
+        };
         Ok(request(self.session, self.test, perturbations, self.tolerant, known))
     }
 
@@ -100,8 +111,17 @@ impl Meaning for Phase<'_> {
             }
         }
         for finding in different_answers(all, &trace.spans, &run.id) {
-            let Finding::AnswerDiffers { target, .. } = &finding;
-            self.found.findings.entry(target.clone()).or_insert(finding);
+            self.found.findings.entry(finding.target().clone()).or_insert(finding);
+        }
+        if let (Some(signature), [only]) = (&perturbed.left_behind, all) {
+            let (perturbation, message) = (only.clone(), signature.to_string());
+            let finding = Finding::FailsAfterOutage { perturbation, message, run: run.id.clone() };
+            self.found.findings.entry(only.target.clone()).or_insert(finding);
+        }
+        if let Some(shown) = Shown::of_run(&run.outcome, perturbed) {
+            for outage in &perturbed.outages {
+                self.found.note_outage(outage, all.len(), shown, &run.id);
+            }
         }
         if let [only] = all {
             self.found.alone.insert(only.clone());
@@ -151,6 +171,26 @@ pub(super) fn request(
         invariants: application.invariants.clone(),
         tolerant,
         unperturbed,
+        repeats: false,
     };
     TrialRequest { treatment, circumstance, drive: Arc::new(drive), wanted: None }
+}
+
+/// A trial of a test without perturbations, with a second run in the same deployment if that is wanted.
+pub(super) fn request_alone(session: &Session, test: &TestCase, repeats: bool) -> TrialRequest {
+    let application = session.application();
+    let drive = PerturbedTests {
+        test: test.clone(),
+        perturbations: Vec::new(),
+        invariants: application.invariants.clone(),
+        tolerant: false,
+        unperturbed: Unperturbed::default(),
+        repeats,
+    };
+    TrialRequest {
+        treatment: Treatment::of_perturbations(Vec::new()),
+        circumstance: application.simplest.clone(),
+        drive: Arc::new(drive),
+        wanted: None,
+    }
 }

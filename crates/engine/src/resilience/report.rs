@@ -11,7 +11,7 @@ use faultscope_model::units::count;
 use serde::{Deserialize, Serialize};
 
 use super::Strategy;
-use super::tally::{Finding, SetsTried, Skipped, Tally};
+use super::tally::{Finding, OutageResult, SetsTried, Skipped, Tally};
 use crate::driver::Ended;
 
 /// What a resilience campaign found.
@@ -106,6 +106,9 @@ pub struct TestReport {
     /// How far sets of perturbations that may change an answer were tried, by size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<SetsTried>,
+    /// What outages did, by service and moment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<OutageResult>,
     /// What makes it fail.
     pub defects: Vec<Defect>,
     /// What was noticed and breaks nothing.

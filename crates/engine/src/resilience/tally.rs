@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::AddAssign;
 
 use faultscope_model::perturbation::{Perturbation, TargetId};
-use faultscope_model::run::Perturbed;
+use faultscope_model::run::{OutageSeen, Perturbed};
 use faultscope_model::units::count;
 use faultscope_model::{Outcome, RunId};
 use serde::{Deserialize, Serialize};
@@ -108,10 +108,14 @@ pub(super) struct ShownWith {
 }
 
 /// What a test showed, the worst last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Shown {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shown {
+    /// It passed.
     Passed,
+    /// It failed in a way that is accepted.
     Degraded,
+    /// It failed.
     Failed,
 }
 
@@ -135,6 +139,30 @@ impl Found {
         let says_more = size < known.size || (size == known.size && result > known.result);
         if says_more {
             *known = new;
+        }
+    }
+}
+
+/// What an outage did to a test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutageResult {
+    /// Who was away, how, and for how long.
+    #[serde(flatten)]
+    pub outage: OutageSeen,
+    /// What the test showed.
+    pub shown: Shown,
+    /// The run that shows it.
+    pub run: RunId,
+}
+
+impl Found {
+    /// Notes what an outage did, of `size` perturbations that were asked for together.
+    pub(super) fn note_outage(&mut self, outage: &OutageSeen, size: usize, shown: Shown, run: &RunId) {
+        let known = self.outages.get(&outage.perturbation);
+        // A failure says more than a pass, which others may have had by chance.
+        if known.is_none_or(|(before, result)| size < *before || (size == *before && shown > result.shown)) {
+            let result = OutageResult { outage: outage.clone(), shown, run: run.clone() };
+            self.outages.insert(outage.perturbation.clone(), (size, result));
         }
     }
 }
@@ -191,6 +219,26 @@ pub enum Finding {
         /// The run that shows it.
         run: RunId,
     },
+    /// The test failed after an outage had ended, but without an error. What its interrupted run left half done may
+    /// be the reason.
+    FailsAfterOutage {
+        /// The outage.
+        perturbation: Perturbation,
+        /// How the test failed.
+        message: String,
+        /// The run that shows it.
+        run: RunId,
+    },
+}
+
+impl Finding {
+    /// The call or service that it concerns.
+    pub fn target(&self) -> &TargetId {
+        match self {
+            Self::AnswerDiffers { target, .. } => target,
+            Self::FailsAfterOutage { perturbation, .. } => &perturbation.target,
+        }
+    }
 }
 
 /// How far sets of one size were tried.

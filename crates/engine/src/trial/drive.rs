@@ -80,8 +80,8 @@ pub struct Driven {
 impl Driven {
     /// All test results in it, so that secrets can be redacted before anything is judged.
     pub(crate) fn results_mut(&mut self) -> impl Iterator<Item = &mut TestResult> {
-        let invariants = self.trace.iter_mut().flat_map(|trace| trace.invariants.iter_mut());
-        self.tests.iter_mut().chain(invariants)
+        let beside = self.trace.iter_mut().flat_map(|trace| trace.results_mut());
+        self.tests.iter_mut().chain(beside)
     }
 }
 

@@ -45,8 +45,8 @@ pub use metrics::{
 pub use report::{CampaignReport, find_report};
 pub use reproduce::{CauseTarget, DefectTarget, reproduce_cause, reproduce_defect};
 pub use resilience_report::{
-    ResilienceView, TestView, describe_finding, describe_sets, describe_skipped, describe_trials,
-    describe_verdict, trace_length_us,
+    ResilienceView, TestView, describe_finding, describe_outage, describe_sets, describe_skipped,
+    describe_trials, describe_verdict, trace_length_us,
 };
 pub use runs::{CampaignRuns, RunTests, RunTrace, RunView, Used, list_runs, show_run, show_run_trace};
 pub use services::{InstanceUse, ServiceLine, ServiceUse, list_services};

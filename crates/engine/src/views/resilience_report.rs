@@ -4,10 +4,11 @@ use faultscope_model::outcome::Unresolved;
 use serde::Serialize;
 
 use faultscope_model::units::{count, show_duration};
+use faultscope_model::wiring::OutageMode;
 
 use crate::resilience::{
-    Finding, ResilienceReport, SetsTried, SkipReason, Skipped, TestReport, TraceStep, UnresolvedTrials,
-    Verdict,
+    Finding, OutageResult, ResilienceReport, SetsTried, Shown, SkipReason, Skipped, TestReport, TraceStep,
+    UnresolvedTrials, Verdict,
 };
 
 /// A resilience report, prepared for display.
@@ -148,7 +149,31 @@ pub fn describe_finding(finding: &Finding) -> String {
         Finding::AnswerDiffers { target, fields, .. } => {
             format!("{target} arrived twice and was answered differently: {}", fields.join(", "))
         }
+        Finding::FailsAfterOutage { perturbation, message, .. } => format!(
+            "the test still fails after {perturbation}, without an error; what its interrupted run left may be why: \
+             {message}"
+        ),
     }
+}
+
+/// What an outage did: who was away, how, when, for how long, and how the test took it.
+pub fn describe_outage(result: &OutageResult) -> String {
+    let OutageResult { outage, shown, run } = result;
+    let how = match (outage.how, outage.accepted) {
+        (OutageMode::Refuse, true) => "accept and reset, as this platform cannot refuse",
+        (how, _) => how.word(),
+    };
+    let when = if outage.perturbation.target.any_call_number().is_none() { ", before the test" } else { "" };
+    let lasted = show_duration(outage.lasted);
+    let after = outage.recovered_after.map(show_duration);
+    let then = match (shown, after) {
+        (Shown::Passed, Some(after)) => format!("passed, also {after} after it"),
+        (Shown::Degraded, Some(after)) => format!("degraded, and passed {after} after it"),
+        (Shown::Passed, None) => "passed".to_owned(),
+        (Shown::Degraded, None) => "degraded".to_owned(),
+        (Shown::Failed, _) => "broke the test".to_owned(),
+    };
+    format!("{} ({how} for {lasted}{when}): {then} ({run})", outage.perturbation)
 }
 
 /// The trials of a test and what they were for.
@@ -157,7 +182,7 @@ pub fn describe_trials(test: &TestReport) -> String {
     let split = [
         (trials.baseline, "without perturbations"),
         (trials.neutral, "with perturbations that must not change anything"),
-        (trials.changing, "with errors or lost answers, which may change an answer"),
+        (trials.changing, "with errors, lost answers or outages, which may change an answer"),
         (trials.confirming, "to confirm"),
     ];
     let split: Vec<_> = split.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();

@@ -13,6 +13,7 @@ mod greeter;
 mod grpc;
 mod keeping;
 mod logs;
+mod outages;
 mod people;
 mod perturbed;
 mod processes;

@@ -163,6 +163,7 @@ async fn a_limit_that_follows_from_the_baselines_is_no_other_question() {
             invariants: Vec::new(),
             tolerant: false,
             unperturbed: Unperturbed::default(),
+            repeats: false,
         };
         drive.question()
     };

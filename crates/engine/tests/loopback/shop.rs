@@ -24,6 +24,7 @@ tests:
     steps:
       - { post: "http://shop/buy", json: { id: order-a } }
       - { get: "http://shop/state", expect: { json: { left: "9", sum: "7" } } }
+resilience: { outage: { for: 50ms } }
 invariants:
   - { name: nothing is lost, http: { get: "http://stock/left", expect: { body: "10|9" } } }
 "#;

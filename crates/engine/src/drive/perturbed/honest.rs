@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultscope_model::Span;
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::outcome::{Ending, TestResult};
 use faultscope_model::perturbation::TargetId;
+use faultscope_model::{ServiceName, Span};
 use regex::Regex;
 
 /// The gRPC statuses that correspond to HTTP 500 and above: unknown, deadline exceeded, internal, unavailable.
@@ -35,12 +35,27 @@ pub(crate) fn errors_of_test(spans: &[Span]) -> BTreeSet<TargetId> {
     for span in spans {
         let own = span.target.as_ref().filter(|target| target.is_of_test() && target.cause().is_none());
         if let Some(target) = own {
-            let is_error = span.status.is_some_and(|status| status >= 500)
-                || span.grpc_status.is_some_and(|status| GRPC_ERRORS.contains(&status));
-            last.insert(target, is_error);
+            last.insert(target, is_honest_error(span));
         }
     }
     last.into_iter().filter(|(_, is_error)| *is_error).map(|(target, _)| target.clone()).collect()
+}
+
+/// Whether a call was answered with an error.
+fn is_honest_error(span: &Span) -> bool {
+    span.status.is_some_and(|status| status >= 500)
+        || span.grpc_status.is_some_and(|status| GRPC_ERRORS.contains(&status))
+}
+
+/// Whether a call ended in an error, be it an answer or none.
+pub(super) fn is_error(span: &Span) -> bool {
+    span.error.is_some() || is_honest_error(span)
+}
+
+/// Whether the test itself called a service that was away, and failed. Only where callers share a listener: otherwise
+/// the test is spared.
+pub(super) fn has_met_outage(spans: &[Span], away: &BTreeSet<ServiceName>) -> bool {
+    spans.iter().any(|span| span.caller.is_test() && away.contains(&span.callee) && span.error.is_some())
 }
 
 #[cfg(test)]
