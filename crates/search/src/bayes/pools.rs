@@ -191,7 +191,7 @@ impl<'a> Cells<'a> {
         let mut best = 0.0;
         for run in runs {
             run.clone().for_each(|item| self.toggle(&mut pool, item));
-            let gain = self.told(&pool.outcomes, pool.sum);
+            let gain = self.expected_gain(&pool.outcomes, pool.sum);
             if gain >= best {
                 best = gain;
                 continue;
@@ -223,7 +223,7 @@ impl<'a> Cells<'a> {
         for (place, &item) in items.iter().enumerate().take(items.len() - 1) {
             self.toggle(pool, item);
             let first = if backwards { items[place + 1] } else { item };
-            let gain = self.told(&pool.outcomes, pool.sum);
+            let gain = self.expected_gain(&pool.outcomes, pool.sum);
             let expected = gain * (1.0 - ties.chance(self.belief.candidates[first]));
             if expected > most {
                 (most, told, length) = (expected, gain, place + 1);
