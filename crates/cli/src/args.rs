@@ -62,7 +62,7 @@ pub(crate) enum Command {
     /// Example: faultscope check shop/faultscope.yaml --probe
     /// Example: faultscope check --good v1/compose.yaml --bad v2/compose.yaml
     Check(CheckArgs),
-    /// Writes an application file from Compose files or a Procfile.
+    /// Writes an application file from Compose files, Kubernetes manifests or a Procfile.
     ///
     /// Example: faultscope init -f compose.yaml -f compose.override.yaml --profile dev
     Init(InitArgs),
@@ -111,9 +111,9 @@ pub(crate) enum Command {
     ///
     /// Example: faultscope serve --listen 127.0.0.1:9411
     Serve(ServeArgs),
-    /// Lists, shows, imports and exports traces that services reported.
+    /// Lists, shows, imports and exports traces that services reported, with the services they called.
     Traces(TracesArgs),
-    /// Lists services that reported spans.
+    /// Lists services that reported spans or were called by one that did.
     Services(ServicesArgs),
     /// Shows which services call each other, how often and with how many errors, from reported spans.
     Deps(DepsArgs),

@@ -8,6 +8,7 @@ use faultscope_model::Application;
 use faultscope_model::application::{Service, TestBody};
 use faultscope_model::compare::{CompareError, compare};
 use faultscope_model::import::looks_like_manifest;
+use faultscope_model::mount::MountSource;
 
 use crate::commands::init;
 use crate::error::CommandError;
@@ -85,7 +86,8 @@ fn side(paths: &[PathBuf], printer: &Printer) -> Result<Project, CommandError> {
     }
     let application = Application::read_alone(&imported.application.to_yaml(), &files[0].to_string_lossy())?;
     let folder = files[0].parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let root = std::fs::canonicalize(folder)
+    let folder = folder.join(imported.application.directory.as_deref().unwrap_or_default());
+    let root = std::fs::canonicalize(&folder)
         .map_err(|e| CommandError::new(Exit::Spec, format!("cannot open {}", folder.display())).because(e))?;
     Ok(Project { application, root, files: Vec::new() })
 }
@@ -167,6 +169,11 @@ fn below(prefix: &str, directory: &str) -> String {
 
 fn move_service(service: &mut Service, prefix: &str) {
     service.directory = below(prefix, &service.directory);
+    for mount in &mut service.mounts {
+        if let MountSource::Path(path) = &mut mount.source {
+            *path = below(prefix, path);
+        }
+    }
     for version in service.versions.values_mut() {
         if let Some(directory) = &mut version.directory {
             *directory = below(prefix, directory);

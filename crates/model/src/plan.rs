@@ -47,12 +47,21 @@ pub struct InstancePlan {
     pub id: InstanceId,
     /// The node it is placed on.
     pub node: NodeId,
+    /// What takes the place of the image's entry point; an empty one switches it off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entrypoint: Option<Vec<String>>,
     /// Program and arguments.
     pub command: Vec<String>,
     /// The image, for platforms that run images.
     pub image: Option<String>,
-    /// Working directory, relative to the application file.
+    /// Working directory of a process, relative to the application file.
     pub directory: String,
+    /// Working directory in a container, where it is not the image's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// The user in a container, where it is not the image's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Environment variables, in addition to those that the platform sets.
     pub env: BTreeMap<String, String>,
     /// Ports it listens on.
@@ -76,6 +85,13 @@ pub struct InstancePlan {
     /// Whether it may go on, with its data, when the trial before had the same.
     #[serde(default)]
     pub reset: Reset,
+}
+
+impl InstancePlan {
+    /// What a process executes: the entry point and the command after it.
+    pub fn words(&self) -> Vec<String> {
+        self.entrypoint.iter().flatten().chain(&self.command).cloned().collect()
+    }
 }
 
 /// Resource limits of one instance; none means unlimited.
@@ -239,9 +255,12 @@ mod tests {
         InstancePlan {
             id: InstanceId::new("order".parse().unwrap(), ordinal),
             node: NodeId(0),
+            entrypoint: None,
             command: vec!["order".into()],
             image: None,
             directory: String::new(),
+            working_dir: None,
+            user: None,
             env: BTreeMap::new(),
             ports: vec![PortPlan { port: 8080, protocol: Protocol::Http }],
             calls: Vec::new(),

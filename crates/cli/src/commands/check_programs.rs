@@ -19,11 +19,15 @@ pub(super) fn warnings(project: &Project, platform: PlatformChoice) -> Vec<Strin
     for (name, service) in &application.services {
         let versions = service.versions.iter().map(|(version, v)| {
             let directory = v.directory.as_ref().unwrap_or(&service.directory);
-            (format!("{name}, version {version}"), v.command.as_ref().unwrap_or(&service.command), directory)
+            let entrypoint = v.entrypoint.as_ref().or(service.entrypoint.as_ref());
+            let words =
+                entrypoint.into_iter().flatten().chain(v.command.as_ref().unwrap_or(&service.command));
+            (format!("{name}, version {version}"), words.cloned().next(), directory)
         });
-        let itself = (name.to_string(), &service.command, &service.directory);
-        for (who, command, directory) in [itself].into_iter().chain(versions) {
-            match command.first() {
+        let words = service.entrypoint.iter().flatten().chain(&service.command);
+        let itself = (name.to_string(), words.cloned().next(), &service.directory);
+        for (who, program, directory) in [itself].into_iter().chain(versions) {
+            match &program {
                 None => found.push(format!("{who}: has no `command`, so it runs on Docker only")),
                 Some(program) => found.extend(missing(&project.root, &who, program, directory, &service.env)),
             }

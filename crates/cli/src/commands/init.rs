@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use faultscope_model::Application;
 use faultscope_model::import::{
-    ComposeInput, ImportError, Imported, ManifestInput, from_compose, from_manifests, from_procfile,
-    looks_like_manifest,
+    ComposeInput, ImportError, Imported, ImportedApplication, ImportedService, ImportedSource, ManifestInput,
+    PathKind, from_compose, from_manifests, from_procfile, looks_like_manifest,
 };
 use faultscope_model::units::count;
 use serde::Serialize;
@@ -39,14 +39,15 @@ pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandErr
     let files = if args.files.is_empty() { find_files(Path::new(""))? } else { args.files.clone() };
     let choices =
         Choices { profiles: &args.profile, env_files: &args.env_file, keep_tracing: args.keep_tracing };
-    let imported = import(&files, &choices)?;
+    let mut imported = import(&files, &choices)?;
+    imported.application.directory = find_directory(&files, &args.output, &imported.application);
     let text = imported.application.to_yaml();
     // The written file must be readable again.
     let usable = imported
         .application
         .services
         .values()
-        .all(|s| !s.command.is_empty() || s.image.is_some() || s.build.is_some());
+        .all(|s| s.words().next().is_some() || s.image.is_some() || s.build.is_some());
     if usable {
         Application::read_alone(&text, "faultscope.yaml")
             .map_err(|e| CommandError::internal("the written file would not be valid").because(e))?;
@@ -71,6 +72,64 @@ pub(crate) fn run(args: &InitArgs, printer: &Printer) -> Result<Exit, CommandErr
         printer.line(format!("next: add tests to it, then `faultscope check {}`", written.file));
     }
     Ok(Exit::Done)
+}
+
+/// The folder that paths of the application are relative to, seen from the written file; none if it lies there.
+fn find_directory(files: &[PathBuf], output: &Path, application: &ImportedApplication) -> Option<String> {
+    let has_source = |service: &ImportedService| {
+        service.mounts.iter().any(|mount| matches!(mount.source, ImportedSource::From(_)))
+    };
+    // Images need no folder of this machine.
+    let uses_folder = |service: &ImportedService| {
+        service.image.is_none()
+            || service.build.is_some()
+            || service.directory.is_some()
+            || has_source(service)
+    };
+    if !application.services.values().any(uses_folder) {
+        return None;
+    }
+    let first = files.first().filter(|file| *file != Path::new("-"))?;
+    let project = if first.is_dir() { first.as_path() } else { folder_of(first) };
+    let written = if output == Path::new("-") { Path::new(".") } else { folder_of(output) };
+    let above = application.directory.as_deref().unwrap_or_default();
+    let project = std::fs::canonicalize(project.join(above)).ok()?;
+    let written = std::fs::canonicalize(written).ok()?;
+    let n_common = project.components().zip(written.components()).take_while(|(a, b)| a == b).count();
+    let ups = written.components().skip(n_common).map(|_| Path::new(".."));
+    let downs = project.components().skip(n_common).map(|part| Path::new(part.as_os_str()));
+    let path: PathBuf = ups.chain(downs.collect::<Vec<_>>()).collect();
+    Some(path.to_string_lossy().into_owned()).filter(|path| !path.is_empty())
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Names of the folders from the root of the repository down to a project; none outside of a repository.
+fn find_parents(project: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for folder in project.ancestors() {
+        if folder.join(".git").exists() {
+            names.reverse();
+            return names;
+        }
+        let Some(name) = folder.file_name() else { break };
+        names.push(name.to_string_lossy().into_owned());
+    }
+    Vec::new()
+}
+
+/// What stands at a path. A link that leads out of the application cannot be mounted.
+fn look_at(path: &Path, application: &Path) -> PathKind {
+    let Ok(real) = path.canonicalize() else { return PathKind::Missing };
+    match std::fs::metadata(&real) {
+        Err(_) => PathKind::Missing,
+        Ok(_) if !real.starts_with(application) => PathKind::Other,
+        Ok(about) if about.is_dir() => PathKind::Folder,
+        Ok(about) if about.is_file() => PathKind::File,
+        Ok(_) => PathKind::Other,
+    }
 }
 
 /// What can be chosen about an import.
@@ -137,7 +196,7 @@ pub(crate) fn import(files: &[PathBuf], choices: &Choices<'_>) -> Result<Importe
             texts.push((path, text));
         }
     }
-    let first = texts.first().map_or(Path::new(""), |(path, _)| path.as_path());
+    let first = texts.first().map(|(path, _)| path.clone()).unwrap_or_default();
     let folder = first.parent().unwrap_or(Path::new("")).to_owned();
     let name = project_name(&folder);
     let is_procfile =
@@ -173,6 +232,11 @@ pub(crate) fn import(files: &[PathBuf], choices: &Choices<'_>) -> Result<Importe
         .collect();
     let env_files = read_env_files(&folder, choices.env_files)?;
     let load = |path: &str| read_bounded(&folder.join(path)).map_err(|e| e.to_string());
+    let project = std::fs::canonicalize(folder_of(&first)).unwrap_or_default();
+    let parents = find_parents(&project);
+    let root = project.ancestors().nth(parents.len()).unwrap_or(&project);
+    let look = |path: &str| look_at(&folder.join(path), root);
+    let absolute = project.to_string_lossy();
     let input = ComposeInput {
         name: &name,
         files: &files,
@@ -181,6 +245,9 @@ pub(crate) fn import(files: &[PathBuf], choices: &Choices<'_>) -> Result<Importe
         keep_tracing: choices.keep_tracing,
         profiles: choices.profiles,
         load: &load,
+        look: &look,
+        folder: &absolute,
+        parents: &parents,
     };
     from_compose(&input).map_err(spec)
 }

@@ -60,7 +60,7 @@ struct LsArgs {
 
 #[derive(Debug, Args)]
 struct Search {
-    /// Only traces with a span of this service.
+    /// Only traces with this service, as caller or callee.
     #[arg(long)]
     service: Option<String>,
     /// Only traces with a span of this name; `package.Service/Method` for gRPC.

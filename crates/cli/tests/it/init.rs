@@ -333,3 +333,51 @@ fn a_file_outside_the_sources() {
     let shown = tool.run(["runs", "show", "--folder", "tests"]).expect(0).stdout;
     assert!(shown.contains("GET /"), "{shown}");
 }
+
+#[test]
+fn mounts_of_a_project_in_another_folder() {
+    let tool = tool();
+    tool.write(
+        "deploy/compose.yaml",
+        "services:\n  web:\n    image: nginx\n    entrypoint: [nginx]\n    command: [-g, daemon off;]\n    user: '101'\n    \
+         volumes: ['./web.conf:/etc/nginx/nginx.conf:ro', '../site:/site', './data:/data', '/var/run/docker.sock:/s']\n",
+    )
+    .write("deploy/web.conf", "events {}\n")
+    .write("site/index.html", "hi\n")
+    .write(".git/HEAD", "ref: refs/heads/main\n");
+    assert_snapshot!(tool.run(["init", "-f", "deploy/compose.yaml"]).exact(), @"
+    exit code 0
+    --- stdout
+    wrote faultscope.yaml with 1 service
+    next: add tests to it, then `faultscope check faultscope.yaml`
+    --- stderr
+    warning: service `web`: there is no `data`: a fresh volume takes its place at `/data`
+    warning: service `web`: `/var/run/docker.sock` is a socket of this machine, which no trial shares; it is left out
+    ");
+    assert_snapshot!(tool.read("faultscope.yaml"), @r#"
+    # Made by `faultscope init` from deploy/compose.yaml.
+    name: deploy
+    services:
+      web:
+        entrypoint: ["nginx"]
+        command: ["-g", "daemon off;"]
+        image: "nginx"
+        directory: "deploy"
+        user: "101"
+        ports: [80] # 80: usual for image nginx
+        mounts:
+          - { from: "./deploy/web.conf", to: "/etc/nginx/nginx.conf", readonly: true }
+          - { from: "./site", to: "/site" }
+          - { volume: data, to: "/data" }
+    external: []
+    tests: []
+    "#);
+    // A file in another folder names the one that its paths are relative to.
+    tool.write("other/faultscope.yaml", "");
+    assert_eq!(
+        tool.run(["init", "-f", "deploy/compose.yaml", "-o", "other/faultscope.yaml", "--force"]).code,
+        Some(0)
+    );
+    assert!(tool.read("other/faultscope.yaml").contains("directory: \"..\"\n"));
+    assert_eq!(tool.run(["check", "other/faultscope.yaml", "--platform", "docker"]).code, Some(0));
+}

@@ -52,7 +52,7 @@ impl Application {
             Some(((*name).to_owned(), key.clone()))
         });
         by_env.or_else(|| {
-            service.command.iter().find_map(|word| {
+            service.entrypoint.iter().flatten().chain(&service.command).find_map(|word| {
                 let folder = service.directory.trim_end_matches('/');
                 let path = if matches!(folder, "" | ".") { word.clone() } else { format!("{folder}/{word}") };
                 let text = read(&path)?;

@@ -120,14 +120,24 @@ pub enum IsolationChoice {
 /// How a service is started, reached and stopped.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Service {
+    /// What takes the place of the image's entry point; an empty one switches it off. Processes run it before
+    /// the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entrypoint: Option<Vec<String>>,
     /// Program and arguments; empty when only an image is known.
     pub command: Vec<String>,
     /// The image, for platforms that run images.
     pub image: Option<String>,
     /// The folder whose Dockerfile builds the image.
     pub build: Option<String>,
-    /// Working directory, relative to the file.
+    /// Working directory of processes, relative to the file.
     pub directory: String,
+    /// Working directory in a container, where it is not the image's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// The user in a container, where it is not the image's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Ports on which the service itself listens.
     pub ports: Vec<PortPlan>,
     /// Environment variables.
@@ -178,6 +188,9 @@ pub struct MetricsEndpoint {
 /// What another version of a service overrides.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Version {
+    /// What takes the place of the image's entry point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entrypoint: Option<Vec<String>>,
     /// Program and arguments.
     pub command: Option<Vec<String>>,
     /// The image, for platforms that run images.

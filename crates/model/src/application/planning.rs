@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Application, Service, nearest_hint};
+use super::{Application, Service, nearest_hint, read_mounts};
 use crate::circumstance::Circumstance;
 use crate::ids::{InstanceId, NodeId, ServiceName, SlotId};
+use crate::mount::{Mount, MountSource};
 use crate::plan::{InstancePlan, Limits, Plan};
 use crate::series::Gate;
 
@@ -175,10 +176,14 @@ impl Application {
         }
         let expand = |text: &str| expand(text, expansion, &id);
         let command = version.and_then(|v| v.command.as_ref()).unwrap_or(&service.command);
+        let entrypoint = version.and_then(|v| v.entrypoint.as_ref()).or(service.entrypoint.as_ref());
         Ok(InstancePlan {
+            entrypoint: entrypoint.map(|words| words.iter().map(|word| expand(word)).collect()),
             command: command.iter().map(|arg| expand(arg)).collect(),
             image: version.and_then(|v| v.image.clone()).or_else(|| service.image.clone()),
             directory: version.and_then(|v| v.directory.clone()).unwrap_or_else(|| service.directory.clone()),
+            working_dir: service.working_dir.clone(),
+            user: service.user.clone(),
             env: env.into_iter().map(|(key, value)| (key, expand(&value))).collect::<BTreeMap<_, _>>(),
             ports: service.ports.clone(),
             calls: service.calls.clone(),
@@ -187,7 +192,7 @@ impl Application {
             ready: version.and_then(|v| v.ready.clone()).unwrap_or_else(|| service.ready.clone()),
             durable: service.durable.clone(),
             stop_within: service.stop_within,
-            mounts: service.mounts.clone(),
+            mounts: service.mounts.iter().map(|mount| name_volume(mount, &id)).collect(),
             reset: service.reset.unwrap_or(self.reset),
             node,
             id,
@@ -212,6 +217,15 @@ impl Expansion {
             _ => None,
         }
     }
+}
+
+/// The mount of one instance, whose volume may have the instance's name in its own.
+fn name_volume(mount: &Mount, id: &InstanceId) -> Mount {
+    let mut mount = mount.clone();
+    if let MountSource::Volume(name) = &mut mount.source {
+        *name = name.replace(read_mounts::INSTANCE, &id.to_string());
+    }
+    mount
 }
 
 fn expand(text: &str, expansion: &Expansion, id: &InstanceId) -> String {

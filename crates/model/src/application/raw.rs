@@ -56,11 +56,15 @@ pub(super) struct RawBundle {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawService {
+    #[serde(default, deserialize_with = "some_words")]
+    pub(super) entrypoint: Option<Vec<String>>,
     #[serde(default, deserialize_with = "words")]
     pub(super) command: Vec<String>,
     pub(super) image: Option<String>,
     pub(super) build: Option<String>,
     pub(super) directory: Option<String>,
+    pub(super) working_dir: Option<String>,
+    pub(super) user: Option<Scalar>,
     #[serde(default)]
     pub(super) ports: Vec<RawPort>,
     pub(super) protocol: Option<Protocol>,
@@ -99,6 +103,7 @@ pub(super) struct RawMount {
     pub(super) content: Option<String>,
     pub(super) to: Option<String>,
     pub(super) readonly: Option<bool>,
+    pub(super) mode: Option<Scalar>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -111,6 +116,8 @@ pub(super) struct RawMetrics {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawVersion {
+    #[serde(default, deserialize_with = "some_words")]
+    pub(super) entrypoint: Option<Vec<String>>,
     #[serde(default, deserialize_with = "some_words")]
     pub(super) command: Option<Vec<String>>,
     pub(super) image: Option<String>,

@@ -2,23 +2,16 @@
 
 use super::raw::RawMount;
 use super::read::{Reader, SpecError};
-use crate::mount::{Mount, MountSource};
+use crate::mount::{MAX_CONTENT, MAX_MEMORY, MAX_MOUNTS, Mount, MountSource, parse_target};
 use crate::units::ByteSize;
 
-/// Bytes of a `content`: configuration files are small, and larger ones belong into a file of their own.
-const MOST_CONTENT: usize = 256 << 10;
-/// What a folder in memory may hold, and what it holds where the file does not say.
-const MOST_MEMORY: ByteSize = ByteSize(4 << 30);
-const USUAL_MEMORY: ByteSize = ByteSize(64 << 20);
-/// Mounts of one service.
-const MOST_MOUNTS: usize = 100;
-/// Places that belong to the kernel or to the tool.
-const RESERVED: [&str; 5] = ["/proc", "/sys", "/dev", "/etc/hosts", "/etc/resolv.conf"];
+/// What a folder in memory may hold where the file does not say.
+const DEFAULT_MEMORY: ByteSize = ByteSize(64 << 20);
 
 impl Reader<'_> {
     pub(super) fn mounts(&self, service: &str, raw: &[RawMount]) -> Result<Vec<Mount>, SpecError> {
-        if raw.len() > MOST_MOUNTS {
-            let problem = format!("a service has at most {MOST_MOUNTS} mounts");
+        if raw.len() > MAX_MOUNTS {
+            let problem = format!("a service has at most {MAX_MOUNTS} mounts");
             return Err(self.error(&["services", service, "mounts"], problem));
         }
         let mut mounts: Vec<Mount> = Vec::new();
@@ -40,7 +33,7 @@ impl Reader<'_> {
 }
 
 fn mount(raw: &RawMount) -> Result<Mount, String> {
-    let RawMount { from, volume, tmpfs, size, content, to, readonly } = raw;
+    let RawMount { from, volume, tmpfs, size, content, to, readonly, mode } = raw;
     let sources = [from.is_some(), volume.is_some(), tmpfs.is_some(), content.is_some()];
     if sources.iter().filter(|source| **source).count() != 1 {
         return Err("say one of `from`, `volume`, `tmpfs`, `content`".into());
@@ -48,39 +41,28 @@ fn mount(raw: &RawMount) -> Result<Mount, String> {
     if size.is_some() && tmpfs.is_none() {
         return Err("only `tmpfs` has a `size`".into());
     }
+    let mode = match mode {
+        Some(_) if content.is_none() => return Err("only `content` has a `mode`".into()),
+        Some(mode) => Some(parse_mode(&mode.0)?),
+        None => None,
+    };
     let to = match (to, tmpfs) {
         (Some(_), Some(_)) => return Err("`tmpfs` says the path itself and needs no `to`".into()),
-        (Some(to), None) | (None, Some(to)) => target(to)?,
+        (Some(to), None) | (None, Some(to)) => parse_target(to)?,
         (None, None) => return Err("`to` is missing: where the service sees it".into()),
     };
     let source = match (from, volume, content) {
         (Some(from), ..) => MountSource::Path(below(from)?),
         (_, Some(volume), _) => MountSource::Volume(volume_name(volume)?),
-        (.., Some(content)) if content.len() > MOST_CONTENT => {
+        (.., Some(content)) if content.len() > MAX_CONTENT => {
             return Err(format!(
-                "`content` has more than {MOST_CONTENT} bytes; put it into a file and use `from`"
+                "`content` has more than {MAX_CONTENT} bytes; put it into a file and use `from`"
             ));
         }
         (.., Some(content)) => MountSource::Content(content.clone()),
         _ => MountSource::Memory { size: memory_size(size.as_deref())? },
     };
-    Ok(Mount { to, source, readonly: readonly.unwrap_or_default() })
-}
-
-/// An absolute path in its plainest form.
-fn target(path: &str) -> Result<String, String> {
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    let plain = format!("/{}", parts.join("/"));
-    if !path.starts_with('/') || parts.contains(&"..") || path.contains('\0') {
-        return Err(format!("`{path}` is not an absolute path without `..`"));
-    }
-    let is_below = |reserved: &&str| {
-        plain.strip_prefix(*reserved).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    if parts.is_empty() || RESERVED.iter().any(is_below) {
-        return Err(format!("nothing can be mounted at `{plain}`"));
-    }
-    Ok(plain)
+    Ok(Mount { to, source, readonly: readonly.unwrap_or_default(), mode })
 }
 
 /// A path below the folder of the file in its plainest form.
@@ -92,23 +74,33 @@ fn below(path: &str) -> Result<String, String> {
     Ok(parts.join("/"))
 }
 
-fn volume_name(name: &str) -> Result<String, String> {
+/// What stands for the name of the instance in the name of a volume that instances do not share.
+pub(super) const INSTANCE: &str = "${instance}";
+
+fn volume_name(text: &str) -> Result<String, String> {
+    // Names of instances have no other characters than names of volumes.
+    let name = &text.replace(INSTANCE, "instance");
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty()
         || name.len() > 64
         || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
         || !name.chars().all(fits)
     {
-        return Err(format!("`{name}` is no name of a volume: letters, digits, `.`, `_` and `-`"));
+        return Err(format!("`{text}` is no name of a volume: letters, digits, `.`, `_` and `-`"));
     }
-    Ok(name.to_owned())
+    Ok(text.to_owned())
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| format!("`{text}` is no mode such as \"0755\""))
 }
 
 fn memory_size(size: Option<&str>) -> Result<ByteSize, String> {
-    let Some(size) = size else { return Ok(USUAL_MEMORY) };
+    let Some(size) = size else { return Ok(DEFAULT_MEMORY) };
     let size: ByteSize = size.parse().map_err(|error: crate::units::InvalidUnit| error.to_string())?;
-    if size.0 == 0 || size > MOST_MEMORY {
-        return Err(format!("the size of a `tmpfs` lies between 1 byte and {MOST_MEMORY}"));
+    if size.0 == 0 || size > MAX_MEMORY {
+        return Err(format!("the size of a `tmpfs` lies between 1 byte and {MAX_MEMORY}"));
     }
     Ok(size)
 }
@@ -133,12 +125,12 @@ mod tests {
             "[ { from: ./conf//web.conf, to: /etc/web/./web.conf, readonly: true }, { volume: data, to: /var/lib/db/ },
                { tmpfs: /run, size: 16MiB }, { tmpfs: /cache }, { content: \"a: 1\\n\", to: /etc/app.yaml } ]",
         );
-        let mount = |to: &str, source, readonly| Mount { to: to.into(), source, readonly };
+        let mount = |to: &str, source, readonly| Mount { to: to.into(), source, readonly, mode: None };
         let expected = vec![
             mount("/etc/web/web.conf", MountSource::Path("conf/web.conf".into()), true),
             mount("/var/lib/db", MountSource::Volume("data".into()), false),
             mount("/run", MountSource::Memory { size: ByteSize(16 << 20) }, false),
-            mount("/cache", MountSource::Memory { size: USUAL_MEMORY }, false),
+            mount("/cache", MountSource::Memory { size: DEFAULT_MEMORY }, false),
             mount("/etc/app.yaml", MountSource::Content("a: 1\n".into()), false),
         ];
         assert_eq!(mounts, Ok(expected));
@@ -154,6 +146,10 @@ mod tests {
             ("[ { from: /etc/passwd, to: /a } ]", "`/etc/passwd` must lie below the folder of the file"),
             ("[ { from: a, to: etc/a } ]", "`etc/a` is not an absolute path without `..`"),
             ("[ { from: a, to: /etc/../a } ]", "`/etc/../a` is not an absolute path without `..`"),
+            (
+                "[ { volume: '${slot}', to: /b } ]",
+                "`${slot}` is no name of a volume: letters, digits, `.`, `_` and `-`",
+            ),
             ("[ { from: a, to: / } ]", "nothing can be mounted at `/`"),
             ("[ { from: a, to: /proc/self } ]", "nothing can be mounted at `/proc/self`"),
             ("[ { from: a, to: /b }, { volume: c, to: /b/ } ]", "`/b` is mounted twice"),

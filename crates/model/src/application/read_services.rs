@@ -9,6 +9,7 @@ use super::raw::{self, RawMetrics, RawReadiness, RawService};
 use super::read::{Names, Reader, SpecError, one_line_regex};
 use super::{MetricsEndpoint, Service, Version};
 use crate::ids::ServiceName;
+use crate::mount::MountSource;
 use crate::plan::{PortPlan, Probe, Readiness};
 use crate::protocol::Protocol;
 use crate::wiring::{Balance, ExternalHost};
@@ -41,7 +42,9 @@ impl Reader<'_> {
         externals: &[ExternalHost],
     ) -> Result<Service, SpecError> {
         let here = |key| ["services", name, key];
-        if raw.command.is_empty() && raw.image.is_none() && raw.build.is_none() {
+        let has_program =
+            !raw.command.is_empty() || raw.entrypoint.as_ref().is_some_and(|words| !words.is_empty());
+        if !has_program && raw.image.is_none() && raw.build.is_none() {
             let error = self.error(&["services", name], "a service has a `command`, an `image` or a `build`");
             let hint = if self.extends() {
                 "a service in a file that extends another takes the place of the whole service; \
@@ -75,6 +78,13 @@ impl Reader<'_> {
                 return Err(self.error(&["services", name], problem));
             }
         }
+        if let Some(path) = &raw.working_dir
+            && (!path.starts_with('/') || path.contains('\0'))
+        {
+            let problem = format!("`{path}` is not an absolute path in the container");
+            let hint = "for processes, `directory` names a folder of the application";
+            return Err(SpecError { hint: Some(hint.into()), ..self.error(&here("working_dir"), problem) });
+        }
         for alias in &raw.aliases {
             if alias.parse::<ServiceName>().is_err() || names.contains(alias.as_str()) {
                 return Err(
@@ -94,6 +104,7 @@ impl Reader<'_> {
         for (version, v) in &raw.versions {
             let ready = v.ready.clone().map(|ready| self.readiness(name, Some(ready), &ports)).transpose()?;
             let version_of = Version {
+                entrypoint: v.entrypoint.clone(),
                 command: v.command.clone(),
                 image: v.image.clone(),
                 directory: v.directory.clone(),
@@ -102,20 +113,26 @@ impl Reader<'_> {
             };
             versions.insert(version.clone(), version_of);
         }
+        let mounts = self.mounts(name, &raw.mounts)?;
+        // Like `durable`, a volume outlives the instance's process.
+        let has_volume = mounts.iter().any(|mount| matches!(mount.source, MountSource::Volume(_)));
         let after = raw.after.iter().map(|other| self.service(&here("after"), other, names));
         let after = after.collect::<Result<Vec<_>, _>>()?;
         Ok(Service {
+            entrypoint: raw.entrypoint.clone(),
             command: raw.command.clone(),
             image: raw.image.clone(),
             build: raw.build.clone(),
             directory: raw.directory.clone().unwrap_or_default(),
+            working_dir: raw.working_dir.clone(),
+            user: raw.user.as_ref().map(|user| user.0.clone()),
             ready: self.readiness(name, raw.ready.clone(), &ports)?,
             metrics: raw.metrics.as_ref().map(|raw| self.metrics(name, raw, &ports)).transpose()?,
             ports,
             env: text(&raw.env),
             after,
             calls,
-            persistent: raw.durable.keeps.unwrap_or(!raw.durable.folders.is_empty()),
+            persistent: raw.durable.keeps.unwrap_or(!raw.durable.folders.is_empty() || has_volume),
             delivery: self.delivery(name, &raw.delivery)?,
             durable: raw.durable.folders.clone(),
             aliases: raw.aliases.clone(),
@@ -123,7 +140,7 @@ impl Reader<'_> {
             balance: raw.balance.clone().unwrap_or(Balance::RoundRobin),
             versions,
             stop_within: raw.stop_within.unwrap_or(Duration::from_secs(5)),
-            mounts: self.mounts(name, &raw.mounts)?,
+            mounts,
             reset: raw.reset,
         })
     }

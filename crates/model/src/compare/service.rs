@@ -31,6 +31,7 @@ impl<'a> Effective<'a> {
             own_env.map(|(key, value)| (format!("env.{key}"), value.clone())).collect();
         items.extend(application.failing.config.get(name).cloned().unwrap_or_default());
         let program = Version {
+            entrypoint: version.and_then(|v| v.entrypoint.clone()).or_else(|| service.entrypoint.clone()),
             command: Some(version.and_then(|v| v.command.clone()).unwrap_or_else(|| service.command.clone())),
             image: version.and_then(|v| v.image.clone()).or_else(|| service.image.clone()),
             directory: Some(
@@ -66,6 +67,7 @@ pub(super) fn lay_over(
             }
             let program = only.program;
             Service {
+                entrypoint: program.entrypoint,
                 command: program.command.unwrap_or_default(),
                 image: program.image,
                 directory: program.directory.unwrap_or_default(),
@@ -117,6 +119,7 @@ fn both(
     service.versions = BTreeMap::new();
     if was.program == is.program {
         let program = is.program.clone();
+        service.entrypoint = program.entrypoint;
         service.command = program.command.unwrap_or_default();
         service.image = program.image;
         service.directory = program.directory.unwrap_or_default();
@@ -125,6 +128,9 @@ fn both(
         // Only what both share may stay in the service: a version without an image must not inherit one.
         if was.program.image != is.program.image {
             service.image = None;
+        }
+        if was.program.entrypoint != is.program.entrypoint {
+            service.entrypoint = None;
         }
         let (from, to) = version_names(was, is);
         merged.simplest.versions.insert(name.clone(), from.clone());
@@ -137,6 +143,9 @@ fn both(
         ("`balance`", was.service.balance != is.service.balance),
         ("`stop_within`", was.service.stop_within != is.service.stop_within),
         ("`build`", was.service.build != is.service.build),
+        ("`working_dir`", was.service.working_dir != is.service.working_dir),
+        ("`user`", was.service.user != is.service.user),
+        ("`mounts`", was.service.mounts != is.service.mounts),
     ];
     for (what, _) in differing.iter().filter(|(_, differs)| *differs) {
         notes.push(format!("{what} of `{name}` differs; the bad file's is used"));
@@ -152,7 +161,10 @@ fn version_names(was: &Effective<'_>, is: &Effective<'_>) -> (String, String) {
         }
         text.chars().take(MAX_NAME).chain(['…']).collect()
     };
-    let command = |e: &Effective<'_>| short(e.program.command.clone().unwrap_or_default().join(" "));
+    let command = |e: &Effective<'_>| {
+        let words = e.program.entrypoint.iter().chain(&e.program.command).flatten();
+        short(words.map(String::as_str).collect::<Vec<_>>().join(" "))
+    };
     let folder = |e: &Effective<'_>| match e.program.directory.as_deref() {
         None | Some("") => "./".to_owned(),
         Some(folder) => format!("{}/", folder.trim_end_matches('/')),

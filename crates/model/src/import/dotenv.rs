@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn refusals_name_the_line() {
-        for (text, line) in [("A=1\n=2", 2), ("A=\"x", 1), ("\n\nA B=1", 3), ("A=\"1\n2\"\nB=$ x", 3)] {
+        for (text, line) in [("A=1\n=2", 2), ("A=\"x", 1), ("\n\nA B=1", 3), ("A=\"1\n2\"\nB=${}", 3)] {
             assert_eq!(read(text).unwrap_err().0, line, "{text}");
         }
     }

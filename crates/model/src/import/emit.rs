@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{ImportedApplication, ImportedPort, ImportedReadiness, ImportedService};
+use super::compose::limits::exact_size;
+use super::{
+    ImportedApplication, ImportedMount, ImportedPort, ImportedReadiness, ImportedService, ImportedSource,
+};
 
 impl ImportedApplication {
     /// The text of the application file; the same application always gives the same text.
@@ -12,6 +15,9 @@ impl ImportedApplication {
             put(&mut out, 0, format_args!("# {}", comment_text(line)));
         }
         put(&mut out, 0, format_args!("name: {}", scalar(&self.name)));
+        if let Some(directory) = &self.directory {
+            put(&mut out, 0, format_args!("directory: {}", quote(directory)));
+        }
         if self.services.is_empty() {
             put(&mut out, 0, format_args!("services: {{}}"));
         } else {
@@ -48,7 +54,7 @@ impl ImportedApplication {
             put(out, 1, format_args!("config:"));
             for (name, settings) in &self.failing.config {
                 let settings =
-                    settings.iter().map(|(key, value)| format!("{}: {}", scalar(key), limit(value)));
+                    settings.iter().map(|(key, value)| format!("{}: {}", scalar(key), limit_text(value)));
                 put(out, 2, format_args!("{}: {{ {} }}", scalar(name), join(settings)));
             }
         }
@@ -60,10 +66,19 @@ fn put_service(out: &mut String, name: &str, service: &ImportedService) {
         return put(out, 1, format_args!("{}: {{}}", scalar(name)));
     }
     put(out, 1, format_args!("{}:", scalar(name)));
+    if let Some(entrypoint) = &service.entrypoint {
+        put(out, 2, format_args!("entrypoint: {}", quoted_list(entrypoint)));
+    }
     if !service.command.is_empty() {
         put(out, 2, format_args!("command: {}", quoted_list(&service.command)));
     }
-    let texts = [("image", &service.image), ("build", &service.build), ("directory", &service.directory)];
+    let texts = [
+        ("image", &service.image),
+        ("build", &service.build),
+        ("directory", &service.directory),
+        ("working_dir", &service.working_dir),
+        ("user", &service.user),
+    ];
     for (key, value) in texts {
         if let Some(value) = value {
             put(out, 2, format_args!("{key}: {}", quote(value)));
@@ -76,7 +91,7 @@ fn put_service(out: &mut String, name: &str, service: &ImportedService) {
         let origins = service.port_origins.iter().map(|(port, origin)| format!("{port}: {origin}"));
         let origins = comment_text(&origins.collect::<Vec<_>>().join("; "));
         let origins = if origins.is_empty() { origins } else { format!(" # {origins}") };
-        put(out, 2, format_args!("ports: [{}]{origins}", join(service.ports.iter().map(port))));
+        put(out, 2, format_args!("ports: [{}]{origins}", join(service.ports.iter().map(port_text))));
     }
     if !service.publish.is_empty() {
         let publish = service.publish.iter().map(|(own, host)| format!("{own}: {host}"));
@@ -89,20 +104,23 @@ fn put_service(out: &mut String, name: &str, service: &ImportedService) {
         }
     }
     if let Some(ready) = &service.ready {
-        put(out, 2, format_args!("ready: {}", readiness(ready)));
+        put(out, 2, format_args!("ready: {}", readiness_line(ready)));
     }
     if !service.after.is_empty() {
         put(out, 2, format_args!("after: [{}]", join(service.after.iter().map(|a| scalar(a)))));
     }
-    if !service.durable.is_empty() {
-        put(out, 2, format_args!("durable: {}", quoted_list(&service.durable)));
+    if !service.mounts.is_empty() {
+        put(out, 2, format_args!("mounts:"));
+        for mount in &service.mounts {
+            put(out, 3, format_args!("- {}", mount_line(mount)));
+        }
     }
     if let Some(within) = &service.stop_within {
         put(out, 2, format_args!("stop_within: {within}"));
     }
 }
 
-fn readiness(ready: &ImportedReadiness) -> String {
+fn readiness_line(ready: &ImportedReadiness) -> String {
     let mut parts = Vec::new();
     if let Some(path) = &ready.http {
         parts.push(format!("http: {}", quote(path)));
@@ -122,7 +140,27 @@ fn readiness(ready: &ImportedReadiness) -> String {
     format!("{{ {} }}", parts.join(", "))
 }
 
-fn port(port: &ImportedPort) -> String {
+fn mount_line(mount: &ImportedMount) -> String {
+    let (key, value) = match &mount.source {
+        ImportedSource::From(path) if path == "." => ("from", quote(".")),
+        ImportedSource::From(path) => ("from", quote(&format!("./{path}"))),
+        ImportedSource::Volume(name) => ("volume", scalar(name)),
+        ImportedSource::Tmpfs(_) => ("tmpfs", quote(&mount.to)),
+        ImportedSource::Content(text) => ("content", quote(text)),
+    };
+    let mut parts = vec![format!("{key}: {value}")];
+    match &mount.source {
+        ImportedSource::Tmpfs(size) => parts.extend(size.map(|size| format!("size: {}", exact_size(size)))),
+        _ => parts.push(format!("to: {}", quote(&mount.to))),
+    }
+    if mount.readonly {
+        parts.push("readonly: true".to_owned());
+    }
+    parts.extend(mount.mode.map(|mode| format!("mode: \"{mode:04o}\"")));
+    format!("{{ {} }}", parts.join(", "))
+}
+
+fn port_text(port: &ImportedPort) -> String {
     match port {
         ImportedPort::Plain(port) => port.to_string(),
         ImportedPort::Speaking { port, protocol } => {
@@ -155,7 +193,7 @@ fn quoted_list(items: &[String]) -> String {
 }
 
 /// A limit is written by us: a number or a number with a unit, which needs no quotes.
-fn limit(text: &str) -> String {
+fn limit_text(text: &str) -> String {
     let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.');
     if plain { text.to_owned() } else { quote(text) }
 }

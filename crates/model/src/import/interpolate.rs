@@ -62,13 +62,12 @@ impl Interpolation {
                 rest = &after[end + 1..];
             } else {
                 let name = &rest[..name_length(rest)];
+                // Compose leaves `$(date)`, `$1` and a lonely dollar sign as they are.
                 if name.is_empty() {
-                    return Err(format!(
-                        "`${}` names no variable; write `$$` for a dollar sign",
-                        short(rest)
-                    ));
+                    out.push('$');
+                } else {
+                    out.push_str(&self.value_or_missing(name, lookup));
                 }
-                out.push_str(&self.value_or_missing(name, lookup));
                 rest = &rest[name.len()..];
             }
             if out.len() > MAX_VALUE {
@@ -206,6 +205,9 @@ mod tests {
             ("$$$SET", "$set"),
             ("$${SET}", "${SET}"),
             ("100 %{x}", "100 %{x}"),
+            ("$", "$"),
+            ("$ x", "$ x"),
+            ("$1 $(date) '$' $SET", "$1 $(date) '$' set"),
             ("${NONE:-$2a$14$abc.DEF/}", "$2a$14$abc.DEF/"),
         ] {
             assert_eq!(Interpolation::default().expand(text, &lookup).as_deref(), Ok(expected), "{text}");
@@ -219,9 +221,6 @@ mod tests {
             ("${EMPTY:?}", "a value is required"),
             ("${NONE?}", "a value is required"),
             ("${NONE:?use ${SET}}", "use set"),
-            ("$", "names no variable"),
-            ("$ x", "names no variable"),
-            ("$1", "names no variable"),
             ("${}", "names no variable"),
             ("${SET", "is not closed"),
             ("${SET!x}", "not a form"),

@@ -11,6 +11,7 @@ mod finish;
 mod infer;
 mod interpolate;
 mod kubernetes;
+mod mounts;
 mod node;
 mod procfile;
 pub(crate) mod shell;
@@ -29,10 +30,14 @@ pub use compose::{ComposeInput, from_compose};
 pub(crate) use emit::{quote, scalar};
 pub use infer::PortOrigin;
 pub use kubernetes::{ManifestInput, from_manifests, looks_like_manifest};
+pub use mounts::{ImportedMount, ImportedSource, PathKind};
 pub use procfile::from_procfile;
 
 /// Asks for the text of a file that an imported file refers to, by its path relative to the project.
 pub type Load<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
+/// Asks what stands at a path, relative to the project.
+pub type Look<'a> = &'a dyn Fn(&str) -> PathKind;
 
 /// A foreign file that cannot be carried over.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -75,6 +80,9 @@ pub struct ImportedApplication {
     pub header: Vec<String>,
     /// Its name.
     pub name: String,
+    /// The folder that its paths are relative to, seen from the project, where it is not the project itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// Its services, in the order of the first file.
     pub services: IndexMap<String, ImportedService>,
     /// Hosts outside the application.
@@ -89,6 +97,9 @@ pub struct ImportedApplication {
 /// A service of an imported application.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ImportedService {
+    /// What takes the place of the image's entry point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entrypoint: Option<Vec<String>>,
     /// Program and arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
@@ -98,9 +109,15 @@ pub struct ImportedService {
     /// The directory an image is built from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
-    /// Working directory, relative to the application file.
+    /// Working directory of a process, relative to the application file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
+    /// Working directory in a container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// User in a container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Other names under which it is called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
@@ -122,12 +139,34 @@ pub struct ImportedService {
     /// Services that must be ready before it starts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
-    /// Directories that survive a restart inside a trial.
+    /// What it sees at paths of its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub durable: Vec<String>,
+    pub mounts: Vec<ImportedMount>,
     /// How long it may take to end by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_within: Option<String>,
+}
+
+impl ImportedService {
+    /// What a process executes: the entry point and the command after it.
+    pub fn words(&self) -> impl Iterator<Item = &String> {
+        self.entrypoint.iter().flatten().chain(&self.command)
+    }
+
+    /// The same words, to change addresses in them.
+    fn words_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        self.entrypoint.iter_mut().flatten().chain(&mut self.command)
+    }
+
+    /// Everything that may hold an address and is written into the application file.
+    fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let contents = self.mounts.iter_mut().filter_map(|mount| match &mut mount.source {
+            ImportedSource::Content(text) => Some(text),
+            _ => None,
+        });
+        let words = self.entrypoint.iter_mut().flatten().chain(&mut self.command);
+        self.env.values_mut().chain(words).chain(contents)
+    }
 }
 
 /// A port, with its protocol where the number does not tell it.

@@ -66,8 +66,10 @@ impl Node {
         if text.len() > MAX_STREAM {
             return Err(ImportError::at(file, 0, format!("the file has more than {MAX_STREAM} bytes")));
         }
-        serde_saphyr::from_multiple_with_options(text, foreign_options(MAX_DOCUMENTS))
-            .map_err(|error| parse_error(file, &error))
+        let mut options = foreign_options(MAX_DOCUMENTS);
+        // As `kubectl` does; Compose refuses a key that is there twice.
+        options.duplicate_keys = serde_saphyr::DuplicateKeyPolicy::LastWins;
+        serde_saphyr::from_multiple_with_options(text, options).map_err(|error| parse_error(file, &error))
     }
 
     /// A node that stands in no file.
@@ -227,6 +229,8 @@ fn foreign_options(documents: usize) -> serde_saphyr::Options {
     let mut options = parse_options(MAX_STREAM, MAX_DEPTH, documents);
     // Compose and Kubernetes read YAML 1.2: `y` and `on` are texts.
     options.strict_booleans = true;
+    // Both have octal numbers with a leading zero nevertheless: `defaultMode: 0755`.
+    options.legacy_octal_numbers = true;
     options
 }
 

@@ -12,8 +12,8 @@ use super::{
 /// The port of the first process; the following ones get the next hundreds.
 const FIRST_PORT: u16 = 5000;
 
-/// The most processes whose ports fit.
-const MOST: usize = 600;
+/// The most processes of a Procfile: foreman counts ports in hundreds, and 65,535 is the last one.
+const MAX_PROCESSES: usize = 600;
 
 /// Reads a Procfile as an application called `name`; `dotenv` is the text of its `.env` file.
 ///
@@ -74,11 +74,14 @@ pub fn from_procfile(
             );
         }
         let offset = application.services.len();
-        let port = u16::try_from(offset).ok().filter(|_| offset < MOST).and_then(|n| base_plus(base, n));
+        let port = u16::try_from(offset)
+            .ok()
+            .filter(|_| offset < MAX_PROCESSES)
+            .and_then(|n| find_given_port(base, n));
         let given = port.ok_or_else(|| refuse("there are more processes than ports".to_owned()))?;
-        let own = own_port(&split_words(command).map_err(|message| refuse(message.to_owned()))?);
+        let own = find_own_port(&split_words(command).map_err(|message| refuse(message.to_owned()))?);
         let port = own.unwrap_or(given);
-        let service = service(command, port, own.is_some() || process == WEB, &shared)
+        let service = make_service(command, port, own.is_some() || process == WEB, &shared)
             .map_err(|message| refuse(message.to_owned()))?;
         if service.ready.is_some() {
             warnings.push(format!(
@@ -97,12 +100,12 @@ pub fn from_procfile(
     Ok(Imported { application, warnings })
 }
 
-fn base_plus(base: u16, n: u16) -> Option<u16> {
+fn find_given_port(base: u16, n: u16) -> Option<u16> {
     base.checked_add(n.checked_mul(100)?)
 }
 
 /// The port that a command names itself: `PORT=8080 server`, `server --port 8080`, `server -p 8080`.
-fn own_port(words: &[String]) -> Option<u16> {
+fn find_own_port(words: &[String]) -> Option<u16> {
     let port = |text: &str| text.parse().ok().filter(|port: &u16| *port > 0);
     let mut found = None;
     for (place, word) in words.iter().enumerate() {
@@ -116,7 +119,7 @@ fn own_port(words: &[String]) -> Option<u16> {
 /// The process that answers requests at its port, by the custom of Procfiles.
 const WEB: &str = "web";
 
-fn service(
+fn make_service(
     command: &str,
     port: u16,
     uses_it: bool,

@@ -8,6 +8,7 @@ use super::*;
 use crate::application::Application;
 
 mod manifests;
+mod mounts;
 mod ports;
 mod projects;
 mod services;
@@ -36,6 +37,9 @@ fn import_with(
         keep_tracing: false,
         profiles: &profiles,
         load: &load,
+        look: &|_| PathKind::File,
+        folder: "/work/project",
+        parents: &[],
     })?;
     reads_back(&imported);
     Ok(imported)
@@ -174,11 +178,14 @@ fn a_realistic_project() {
         ports: [80]
         publish: { 80: 8080 }
         after: [order, catalogue]
+        mounts:
+          - { from: "./gateway/nginx.conf", to: "/etc/nginx/nginx.conf", readonly: true }
       order:
         command: ["python3", "-m", "order", "--port", "8081"]
         image: "registry.example/order:latest"
         build: "./order"
         directory: "order"
+        working_dir: "/app"
         ports: [8081]
         env:
           DATABASE_URL: "postgres://shop:${PASSWORD}@db:5432/shop"
@@ -188,9 +195,11 @@ fn a_realistic_project() {
           STOCK_URL: "http://stock:8082"
         ready: { http: "/health", within: 30s }
         after: [db, queue]
-        durable: ["data/"]
+        mounts:
+          - { volume: orders, to: "/app/data" }
       stock:
-        command: ["python3", "stock.py"]
+        entrypoint: ["python3"]
+        command: ["stock.py"]
         build: "./stock"
         directory: "stock"
         aliases: [inventory]
@@ -214,6 +223,8 @@ fn a_realistic_project() {
         env:
           POSTGRES_PASSWORD: "secret"
         ready: { command: ["sh", "-c", "pg_isready -U postgres"], within: 30s }
+        mounts:
+          - { volume: db, to: "/var/lib/postgresql/data" }
       cache:
         image: "redis:7"
         aliases: [redis]
@@ -239,9 +250,7 @@ fn a_realistic_project() {
     "##);
     insta::assert_snapshot!(imported.warnings.join("\n"), @r##"
     left out because their profiles are not chosen: `debug` (`--profile debug` adds them)
-    service `gateway`: mount `gateway/nginx.conf` at `/etc/nginx/nginx.conf` is outside of the working directory; the file must be found another way
     4 services (`gateway`, `db`, `cache`, `queue`): no `command` is known: use `--platform docker`, or add one to run without containers
     service `order`: waits until `migrate` has ended; make that the `setup` of the application
-    service `db`: volume `db` at `/var/lib/postgresql/data`: name it in `durable`, relative to the working directory, if a restart keeps it
     "##);
 }

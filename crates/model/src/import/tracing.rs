@@ -78,7 +78,7 @@ struct Uses {
 }
 
 fn find_uses(name: &str, application: &ImportedApplication, clues: &BTreeMap<String, Clues>) -> Uses {
-    let hosts = hosts_of(name, application);
+    let hosts = find_hosts(name, application);
     let is_host = |host: &str| hosts.contains_key(host);
     let mut uses = Uses::default();
     for (caller, service) in &application.services {
@@ -104,7 +104,7 @@ fn find_uses(name: &str, application: &ImportedApplication, clues: &BTreeMap<Str
                 }
             }
         }
-        for word in service.command.iter().skip(1) {
+        for word in service.words().skip(1) {
             for address in find_addresses(word, Style::Value, &is_host) {
                 match address.called_port() {
                     Some(port) if COLLECTOR_PORTS.contains(&port) => uses.n_changeable += 1,
@@ -125,7 +125,7 @@ fn find_uses(name: &str, application: &ImportedApplication, clues: &BTreeMap<Str
 }
 
 fn leave_out(name: &str, application: &mut ImportedApplication, clues: &mut BTreeMap<String, Clues>) {
-    let hosts = hosts_of(name, application);
+    let hosts = find_hosts(name, application);
     let is_host = |host: &str| hosts.contains_key(host);
     application.services.shift_remove(name);
     application.failing.instances.remove(name);
@@ -137,7 +137,7 @@ fn leave_out(name: &str, application: &mut ImportedApplication, clues: &mut BTre
             let addresses = find_variable_addresses(key, text, &hosts);
             replace_hosts(text, &addresses.into_iter().map(|(_, address)| address).collect::<Vec<_>>());
         }
-        for text in service.command.iter_mut().skip(1) {
+        for text in service.words_mut().skip(1) {
             let addresses = find_addresses(text, Style::Value, &is_host);
             let with_port: Vec<Address> =
                 addresses.into_iter().filter(|a| a.called_port().is_some()).collect();
@@ -149,7 +149,7 @@ fn leave_out(name: &str, application: &mut ImportedApplication, clues: &mut BTre
     }
 }
 
-fn hosts_of(name: &str, application: &ImportedApplication) -> BTreeMap<String, String> {
+fn find_hosts(name: &str, application: &ImportedApplication) -> BTreeMap<String, String> {
     let aliases = application.services.get(name).map(|service| service.aliases.clone()).unwrap_or_default();
     std::iter::once(name.to_owned()).chain(aliases).map(|host| (host, name.to_owned())).collect()
 }

@@ -69,11 +69,14 @@ impl Case<'_> {
         command.push("${port}".into());
         command.extend(orders.iter().map(ToString::to_string));
         InstancePlan {
+            entrypoint: None,
             id: name.parse().expect("an instance"),
             node: NodeId(0),
             command,
             image: self.application.image.clone(),
             directory: String::new(),
+            working_dir: None,
+            user: None,
             env: BTreeMap::new(),
             ports: vec![PortPlan { port, protocol: Protocol::Http }],
             calls: Vec::new(),

@@ -282,9 +282,14 @@ async fn base(slot: &Slot, plan: &InstancePlan) -> Result<(ContainerCreateBody, 
     let action = || format!("start {name}");
     let (mut command, mut env) = (plan.command.clone(), plan.env.clone());
     name_own(plan, &mut command, &mut env);
+    let mut entrypoint = plan.entrypoint.clone();
+    if let Some(words) = &mut entrypoint {
+        name_own(plan, words, &mut env);
+    }
     env.entry("FAULTSCOPE_INSTANCE".into()).or_insert_with(|| name.clone());
     let own = slot.spec.program.to_string_lossy();
-    let is_own = plan.image.is_none() && command.first().is_some_and(|program| *program == own);
+    let first_word = entrypoint.iter().flatten().chain(&command).next();
+    let is_own = plan.image.is_none() && first_word.is_some_and(|program| *program == own);
     let image = match &plan.image {
         Some(image) => image.clone(),
         None if is_own => image::name(),
@@ -292,12 +297,15 @@ async fn base(slot: &Slot, plan: &InstancePlan) -> Result<(ContainerCreateBody, 
     };
     let (directory, mounts) = if is_own {
         let durable: Vec<_> = plan.durable.iter().map(|d| Path::new(&plan.directory).join(d)).collect();
-        (slot.spec.application.display().to_string(), slot.own_mounts(&durable))
+        let directory = slot.spec.application.join(&plan.directory);
+        (directory.to_string_lossy().into_owned(), slot.own_mounts(&durable))
+    } else if let Some(directory) = &plan.working_dir {
+        (directory.clone(), Vec::new())
     } else {
+        // `directory` names a folder of this machine, which the image knows nothing of.
         let directory = slot.engine.working_directory(&image).await;
         (directory.map_err(|e| fault(action(), e))?, Vec::new())
     };
-    let directory = Path::new(&directory).join(&plan.directory).to_string_lossy().into_owned();
     let (address, extra_hosts) = {
         let addresses = slot.addresses();
         (addresses.place(&name), addresses.extra_hosts())
@@ -319,13 +327,16 @@ async fn base(slot: &Slot, plan: &InstancePlan) -> Result<(ContainerCreateBody, 
         log_config: Some(no_log()),
         ..Default::default()
     };
-    // The tool's own cell has no entry point to keep; that of an image stays, as in Compose.
+    // Without `entrypoint` that of the image stays. With one the engine ignores the image's command as well; an
+    // empty one only switches the entry point off.
     let body = ContainerCreateBody {
         image: Some(image),
         hostname: Some(name.clone()),
+        entrypoint,
         cmd: (!command.is_empty()).then_some(command),
+        user: plan.user.clone().filter(|_| !is_own),
         env: Some(env.iter().map(|(name, value)| format!("{name}={value}")).collect()),
-        working_dir: (is_own || !plan.directory.is_empty()).then(|| directory.clone()),
+        working_dir: (is_own || plan.working_dir.is_some()).then(|| directory.clone()),
         labels: Some(labels(&slot.spec.label, Some(&name))),
         host_config: Some(host),
         networking_config: Some(endpoint(&slot.network, address)),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use bollard::models::{Mount, MountTmpfsOptions, MountType};
@@ -48,6 +49,9 @@ impl OwnMounts {
                 MountSource::Content(text) => {
                     let file = own.folder(slot, plan)?.join(number.to_string());
                     fs::write(&file, text)?;
+                    if let Some(mode) = mount.mode {
+                        fs::set_permissions(&file, fs::Permissions::from_mode(mode))?;
+                    }
                     image::bind(&file, target, mount.readonly)
                 }
                 MountSource::Volume(name) => {

@@ -92,7 +92,7 @@ pub struct ExitCode {
 impl Handlers {
     /// The handler of an instance: by the first word of its command, else by its service.
     pub(super) fn find<'a, T>(of: &'a BTreeMap<String, T>, plan: &InstancePlan) -> Option<&'a T> {
-        let by_command = plan.command.first().and_then(|program| of.get(program));
+        let by_command = plan.words().first().and_then(|program| of.get(program));
         by_command.or_else(|| of.get(plan.id.service.as_str()))
     }
 }

@@ -66,7 +66,7 @@ impl Life {
         before: Option<&Self>,
     ) -> Result<Arc<Self>, PlatformError> {
         let unknown = || {
-            let program = plan.command.first().map_or("", String::as_str);
+            let program = plan.words().into_iter().next().unwrap_or_default();
             bad_plan(format!("start {}", plan.id), format!("there is no handler `{program}`"))
         };
         let serve = Handlers::find(&handlers.services, &plan).cloned().ok_or_else(unknown)?;

@@ -160,6 +160,7 @@ pub(crate) enum Shown {
     },
     Content {
         text: String,
+        mode: Option<u32>,
     },
 }
 

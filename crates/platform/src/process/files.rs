@@ -23,6 +23,10 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
 
 /// Removes everything below `root` except these paths and their contents.
 pub(crate) fn keep_only(root: &Path, kept: &[PathBuf]) -> io::Result<()> {
+    // The empty path is the root itself.
+    if kept.iter().any(|path| path.as_os_str().is_empty()) {
+        return Ok(());
+    }
     prune(root, Path::new(""), kept)
 }
 

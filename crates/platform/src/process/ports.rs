@@ -160,7 +160,7 @@ fn is_movable(instance: &InstancePlan, declared: u16) -> bool {
     let is_first = instance.ports.first().is_some_and(|p| p.port == declared);
     let says = |text: &String| text.contains(&named[0]) || (is_first && text.contains(&named[1]));
     let by_env = is_first && instance.env.get("PORT").is_some_and(|v| *v == declared.to_string());
-    by_env || instance.command.iter().chain(instance.env.values()).any(says)
+    by_env || instance.words().iter().chain(instance.env.values()).any(says)
 }
 
 /// Replaces `what` where it is a whole host and port, not the end of a longer name or the start of a longer port.

@@ -34,7 +34,7 @@ impl Slot {
         own: &Path,
         group: Option<&Group>,
     ) -> io::Result<InitSpec> {
-        let (mut command, mut env) = (plan.command.clone(), self.environment(&plan.id, &plan.env));
+        let (mut command, mut env) = (plan.words(), self.environment(&plan.id, &plan.env));
         if let Some(layout) = stage.layout() {
             layout.check_free(&plan.id).map_err(io::Error::other)?;
             layout.rewrite(&plan.id, &mut command, &mut env);
@@ -49,6 +49,10 @@ impl Slot {
         if let Some(view) = &mut view {
             view.mounts = mounts;
         }
+        let directory = match shown_working_dir(plan) {
+            Some(shown) if view.is_some() => shown,
+            _ => directory,
+        };
         let by_rlimit = self.shared.limiter.by() == LimitsBy::Rlimit;
         Ok(InitSpec {
             name: plan.id.to_string(),
@@ -114,11 +118,24 @@ impl Slot {
                     Shown::Volume { folder }
                 }
                 MountSource::Memory { size } => Shown::Memory { bytes: size.0 },
-                MountSource::Content(text) => Shown::Content { text: text.clone() },
+                MountSource::Content(text) => Shown::Content { text: text.clone(), mode: mount.mode },
             };
-            Ok(MountSpec { to: PathBuf::from(&mount.to), readonly: mount.readonly, shown })
+            let to = self.find_mount_point(plan, &mount.to);
+            Ok(MountSpec { to, readonly: mount.readonly, shown })
         };
         plan.mounts.iter().map(spec).collect()
+    }
+
+    /// Where a process sees a mount. Its `directory` stands for the working directory of the container, so what a
+    /// container sees below the one is below the other.
+    fn find_mount_point(&self, plan: &InstancePlan, to: &str) -> PathBuf {
+        let is_copied = matches!(self.layers(), Layers::Copies { .. });
+        let working_dir =
+            plan.working_dir.as_ref().filter(|_| shown_working_dir(plan).is_none() && !is_copied);
+        match working_dir.and_then(|directory| Path::new(to).strip_prefix(directory).ok()) {
+            Some(below) => self.spec.application.join(&plan.directory).join(below),
+            None => PathBuf::from(to),
+        }
     }
 
     /// The view of the disk for a place, and its working directory there.
@@ -198,6 +215,12 @@ pub(crate) fn inherited_environment() -> BTreeMap<String, String> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| wanted(name))
         .collect()
+}
+
+/// The working directory of the container, where a mount shows it to a process as well.
+fn shown_working_dir(plan: &InstancePlan) -> Option<PathBuf> {
+    let directory = PathBuf::from(plan.working_dir.as_ref()?);
+    plan.mounts.iter().any(|mount| directory.starts_with(&mount.to)).then_some(directory)
 }
 
 /// A path below the application folder; fails if it leads out of it.

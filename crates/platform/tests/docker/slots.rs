@@ -76,12 +76,47 @@ async fn exits_are_reported_and_commands_run_inside() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Docker engine: ./test.sh docker"]
+async fn entry_point_working_directory_and_user_take_the_place_of_the_image_s_own() {
+    let (app, platform, cancel) = (App::new(), platform().await, CancellationToken::new());
+    platform.open_slot(&app.slot(0)).await.unwrap();
+    let mut web = instance("web-1", 8080);
+    let program = web.command.remove(0);
+    web.entrypoint = Some(vec!["/bin/busybox".into(), "env".into(), "FIRST=1".into(), program]);
+    web.working_dir = Some("/etc".into());
+    web.user = Some("1000:1000".into());
+    // A folder of this machine says nothing about the image.
+    web.directory = "order".into();
+    let mut plain = instance("plain-1", 8081);
+    plain.directory = "order".into();
+    let wanted = plan(vec![web, plain], Reset::Restart);
+    platform.reserve(SLOT, &wanted).await.unwrap();
+    platform.apply(SLOT, &wanted, &cancel).await.unwrap();
+    let inside = async |name: &str, script: &str| {
+        let run = Execution {
+            command: ["sh", "-c", script].map(String::from).to_vec(),
+            env: Default::default(),
+            directory: String::new(),
+            within: Duration::from_secs(20),
+            output_limit: 1 << 10,
+            place: Place::Instance(name.parse().unwrap()),
+        };
+        platform.exec(SLOT, &run, &cancel).await.unwrap().stdout
+    };
+    let script = "busybox tr '\\0' ' ' < /proc/1/cmdline; echo; busybox id -u; busybox pwd; \
+                  busybox tr '\\0' '\\n' < /proc/1/environ | busybox grep FIRST";
+    assert_eq!(inside("web-1", script).await, "/faultscope-launch service 8080 \n1000\n/etc\nFIRST=1\n");
+    assert_eq!(inside("plain-1", "busybox id -u; busybox pwd").await, "0\n/work\n");
+    platform.close_slot(SLOT).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Docker engine: ./test.sh docker"]
 async fn mounts_are_seen_and_no_file_of_the_user_changes() {
     let (app, platform, cancel) = (App::new(), platform().await, CancellationToken::new());
     let spec = app.slot(0);
     std::fs::write(spec.application.join("web.conf"), "listen 80\n").unwrap();
     platform.open_slot(&spec).await.unwrap();
-    let mount = |to: &str, source, readonly| Mount { to: to.into(), source, readonly };
+    let mount = |to: &str, source, readonly| Mount { to: to.into(), source, readonly, mode: None };
     let mut web = instance("web-1", 8080);
     web.mounts = vec![
         mount("/etc/web.conf", MountSource::Path("web.conf".into()), true),

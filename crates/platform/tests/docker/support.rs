@@ -50,11 +50,14 @@ pub(crate) async fn platform() -> DockerPlatform {
 /// An instance of the contract's service.
 pub(crate) fn instance(id: &str, port: u16) -> InstancePlan {
     InstancePlan {
+        entrypoint: None,
         id: id.parse().unwrap(),
         node: NodeId(0),
         command: SERVICE.map(String::from).into_iter().chain([port.to_string()]).collect(),
         image: Some(IMAGE.into()),
         directory: String::new(),
+        working_dir: None,
+        user: None,
         env: BTreeMap::new(),
         ports: vec![PortPlan { port, protocol: Protocol::Http }],
         calls: Vec::new(),

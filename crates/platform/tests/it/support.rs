@@ -76,11 +76,14 @@ pub(crate) fn instance(id: &str, port: u16, orders: &[&str]) -> InstancePlan {
     let mut command = vec![program().display().to_string(), "service".into(), port.to_string()];
     command.extend(orders.iter().map(ToString::to_string));
     InstancePlan {
+        entrypoint: None,
         id: id.parse().unwrap(),
         node: NodeId(0),
         command,
         image: None,
         directory: String::new(),
+        working_dir: None,
+        user: None,
         env: BTreeMap::new(),
         ports: vec![PortPlan { port, protocol: Protocol::Http }],
         calls: Vec::new(),

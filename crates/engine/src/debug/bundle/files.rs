@@ -296,10 +296,12 @@ fn names(application: &Application) -> Vec<PathBuf> {
             let config = circumstance.config.get(name);
             add(&service.directory, &mut config.into_iter().flat_map(|items| items.values()));
         }
-        add(&service.directory, &mut service.command.iter().chain(service.env.values()));
+        let words = service.entrypoint.iter().flatten().chain(&service.command);
+        add(&service.directory, &mut words.chain(service.env.values()));
         for version in service.versions.values() {
             let directory = version.directory.as_deref().unwrap_or(&service.directory);
-            add(directory, &mut version.command.iter().flatten().chain(version.env.values()));
+            let words = version.entrypoint.iter().chain(&version.command).flatten();
+            add(directory, &mut words.chain(version.env.values()));
         }
         let mut mounted = service.mounts.iter().filter_map(|mount| match &mount.source {
             MountSource::Path(path) => Some(path),

@@ -6,6 +6,7 @@ use super::load::Project;
 use super::paths;
 use crate::import::ImportedService;
 use crate::import::infer::{Clues, Dockerfile, Style, Text};
+use crate::import::mounts::ImportedSource;
 use crate::import::node::{Kind, Node};
 
 /// Endings of mounted files that are searched for addresses.
@@ -17,7 +18,7 @@ const MAX_FILES: usize = 20;
 
 /// Gathers what the files say about a service and whom it calls.
 pub(super) fn gather_clues(project: &Project<'_>, node: &Node, service: &ImportedService) -> Clues {
-    let mut clues = Clues { labels: pairs(node.get("labels")), ..Clues::default() };
+    let mut clues = Clues { labels: read_pairs(node.get("labels")), ..Clues::default() };
     if let Some(test) = node.get("healthcheck").and_then(|check| check.get("test")) {
         let words: Vec<&str> = match &test.kind {
             Kind::List(items) => items.iter().filter_map(Node::as_text).collect(),
@@ -32,29 +33,25 @@ pub(super) fn gather_clues(project: &Project<'_>, node: &Node, service: &Importe
     for (label, text) in &clues.labels {
         clues.texts.push(Text { place: label.clone(), text: text.clone(), style: Style::Value });
     }
-    for path in mounted_files(node).into_iter().take(MAX_FILES) {
-        if let Some(text) = project.load_if_there(&path) {
-            clues.texts.push(Text { place: path, text, style: Style::Value });
-        }
+    for mount in service.mounts.iter().take(MAX_FILES) {
+        let (place, text) = match &mount.source {
+            ImportedSource::From(path) if is_text_file(path) => (path, project.load_if_there(path)),
+            ImportedSource::Content(text) => (&mount.to, Some(text.clone())),
+            _ => continue,
+        };
+        clues.texts.extend(text.map(|text| Text { place: place.clone(), text, style: Style::Value }));
     }
     clues.dockerfile = node.get("build").and_then(|build| read_dockerfile(project, build));
     clues.needs.extend(service.after.iter().cloned());
     clues
 }
 
-fn mounted_files(node: &Node) -> Vec<String> {
-    let mounts = node.get("volumes").and_then(Node::as_list).unwrap_or_default();
-    let binds = mounts.iter().filter(|mount| mount.get_text("type") == Some("bind"));
-    let sources = binds.filter_map(|mount| mount.get_text("source"));
-    let is_text = |path: &&str| {
-        let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
-        !paths::is_elsewhere(path) && TEXT_ENDINGS.contains(&ending)
-    };
-    sources.filter(is_text).map(str::to_owned).collect()
+fn is_text_file(path: &str) -> bool {
+    TEXT_ENDINGS.contains(&path.rsplit_once('.').map_or("", |(_, ending)| ending))
 }
 
 fn read_dockerfile(project: &Project<'_>, build: &Node) -> Option<(String, Dockerfile)> {
-    let arguments = pairs(build.get("args"));
+    let arguments = read_pairs(build.get("args"));
     let target = build.get_text("target");
     if let Some(text) = build.get_text("dockerfile_inline") {
         return Some(("dockerfile_inline".to_owned(), Dockerfile::parse(text, &arguments, target)?));
@@ -69,7 +66,7 @@ fn read_dockerfile(project: &Project<'_>, build: &Node) -> Option<(String, Docke
 }
 
 /// Names with values, from a mapping or from a list of `name=value`.
-fn pairs(node: Option<&Node>) -> BTreeMap<String, String> {
+fn read_pairs(node: Option<&Node>) -> BTreeMap<String, String> {
     match node.map(|node| &node.kind) {
         Some(Kind::Map(map)) => {
             map.iter().filter_map(|(key, value)| Some((key.clone(), value.as_text()?.to_owned()))).collect()

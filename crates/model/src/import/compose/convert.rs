@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::load::Project;
+use super::load::{Model, Project};
 use super::names::Names;
 use super::ports::Ports;
-use super::{clues, health, keys, limits, paths, volumes};
+use super::{clues, health, keys, limits, show_folder, volumes};
 use crate::import::dotenv::Reading;
 use crate::import::finish::NO_COMMAND;
 use crate::import::infer::{Clues, PortOrigin};
@@ -13,9 +13,10 @@ use crate::import::node::{Kind, Map, Node};
 use crate::import::shell::split_words;
 use crate::import::{ImportError, ImportedCircumstance, ImportedService, is_host_name, is_service_name};
 
-/// Turns services over, one after the other.
+/// Converts services, one after the other.
 pub(super) struct Converter<'p, 'a> {
     project: &'p mut Project<'a>,
+    model: &'p Model,
     known: BTreeSet<String>,
     /// Hosts outside the project.
     pub(super) external: Vec<String>,
@@ -26,13 +27,13 @@ pub(super) struct Converter<'p, 'a> {
 }
 
 impl<'p, 'a> Converter<'p, 'a> {
-    pub(super) fn new(project: &'p mut Project<'a>, services: &Map) -> Self {
-        let known = services.keys().cloned().collect();
-        Self { project, known, external: Vec::new(), names: Names::default(), clues: BTreeMap::new() }
+    pub(super) fn new(project: &'p mut Project<'a>, model: &'p Model) -> Self {
+        let known = model.services.keys().cloned().collect();
+        Self { project, model, known, external: Vec::new(), names: Names::default(), clues: BTreeMap::new() }
     }
 
-    /// Turns one service over and notes its replicas and limits.
-    pub(super) fn service(
+    /// Converts one service and notes its replicas and limits.
+    pub(super) fn convert_service(
         &mut self,
         name: &str,
         node: &Node,
@@ -43,24 +44,33 @@ impl<'p, 'a> Converter<'p, 'a> {
                 format!("service `{name}` needs another name: a host name, but not `test` or `localhost`");
             return Err(self.project.error(node, message));
         }
-        self.names.note(name, node);
-        limits::note(name, node, failing).map_err(|(place, message)| self.project.error(place, message))?;
+        self.names.note_names(name, node);
+        limits::note_limits(name, node, failing)
+            .map_err(|(place, message)| self.project.error(place, message))?;
 
         let mut service =
             ImportedService { image: node.get_text("image").map(str::to_owned), ..Default::default() };
-        service.build = node.get("build").and_then(|build| build.get_text("context")).map(|context| {
-            if paths::is_elsewhere(context) || context.starts_with('.') {
-                context.to_owned()
-            } else {
-                format!("./{context}")
+        service.build = node
+            .get("build")
+            .map(|build| build.get_text("context").unwrap_or("."))
+            .map(|context| show_folder(context.to_owned()));
+        service.mounts = volumes::find_mounts(self.project, self.model, name, node);
+        match volumes::find_directory(self.project, node) {
+            Ok(directory) => service.directory = directory,
+            Err(outside) => {
+                let message = format!(
+                    "directory `{outside}` is outside of the project; move the file or set `directory`"
+                );
+                self.warn(name, &message);
             }
-        });
-        let places = volumes::places(node);
-        places.warnings.iter().for_each(|warning| self.warn(name, warning));
-        (service.directory, service.durable) = (places.directory, places.durable);
-        service.command = self.words(node, "entrypoint")?;
-        service.command.extend(self.words(node, "command")?);
-        if service.command.is_empty() && service.image.is_none() && service.build.is_none() {
+        }
+        service.working_dir = node.get_text("working_dir").filter(|d| d.starts_with('/')).map(str::to_owned);
+        service.user = node.get_text("user").filter(|user| !user.is_empty()).map(str::to_owned);
+        if node.get("entrypoint").is_some() {
+            service.entrypoint = Some(self.read_words(node, "entrypoint")?);
+        }
+        service.command = self.read_words(node, "command")?;
+        if service.words().next().is_none() && service.image.is_none() && service.build.is_none() {
             let error = self.project.error(node, format!("service `{name}` has no image, build or command"));
             return Err(match self.project.find_base_file() {
                 Some(base) => error.with_hint(format!(
@@ -70,13 +80,13 @@ impl<'p, 'a> Converter<'p, 'a> {
                 None => error,
             });
         }
-        service.env = self.environment(name, node)?;
+        service.env = self.read_environment(name, node)?;
         self.put_ports_and_readiness(name, node, &mut service)?;
-        service.after = self.after(name, node)?;
+        service.after = self.find_dependencies(name, node)?;
         if let Some(grace) = node.get("stop_grace_period") {
             let text = grace.as_text().unwrap_or_default();
-            let grace = health::duration(text).map_err(|message| self.project.error(grace, message))?;
-            service.stop_within = Some(health::show(grace));
+            let grace = health::parse_duration(text).map_err(|message| self.project.error(grace, message))?;
+            service.stop_within = Some(health::show_duration(grace));
         }
         self.note_hosts(node);
         self.clues.insert(name.to_owned(), clues::gather_clues(self.project, node, &service));
@@ -89,7 +99,7 @@ impl<'p, 'a> Converter<'p, 'a> {
     }
 
     /// A command as words; a text is split as a shell does.
-    fn words(&self, node: &Node, key: &str) -> Result<Vec<String>, ImportError> {
+    fn read_words(&self, node: &Node, key: &str) -> Result<Vec<String>, ImportError> {
         let Some(value) = node.get(key) else {
             return Ok(Vec::new());
         };
@@ -109,7 +119,7 @@ impl<'p, 'a> Converter<'p, 'a> {
         }
     }
 
-    fn environment(&mut self, name: &str, node: &Node) -> Result<BTreeMap<String, String>, ImportError> {
+    fn read_environment(&mut self, name: &str, node: &Node) -> Result<BTreeMap<String, String>, ImportError> {
         let mut env = BTreeMap::new();
         let mut unset = Vec::new();
         let mut put = |project: &Project<'_>, key: String, value: Option<String>| match value
@@ -136,7 +146,7 @@ impl<'p, 'a> Converter<'p, 'a> {
             };
             let raw = file.get_text("format") == Some("raw");
             let reading = if raw { Reading::Raw } else { Reading::Expanding };
-            for (key, value) in self.project.environment_file(path, &text, reading)? {
+            for (key, value) in self.project.read_environment_file(path, &text, reading)? {
                 put(self.project, key, value);
             }
         }
@@ -180,9 +190,10 @@ impl<'p, 'a> Converter<'p, 'a> {
             let names = [Some(name), node.get_text("hostname"), node.get_text("container_name")];
             let names: Vec<&str> = names.into_iter().flatten().collect();
             let first = ports.own.first().map(|port| port.number());
-            service.ready = health::readiness(check, &names, first).map_err(refuse)?;
-            if let Some(port) = service.ready.as_ref().and_then(|ready| ready.port.or(ready.tcp))
-                && ports.probed(port).map_err(refuse)?
+            service.ready = health::read_readiness(check, &names, first).map_err(refuse)?;
+            if let Some(port) = service.ready.as_ref().and_then(|ready| {
+                ready.port.or(ready.tcp).or_else(|| health::find_checked_port(&ready.command))
+            }) && ports.add_probed(port).map_err(refuse)?
             {
                 service.port_origins.push((port, PortOrigin::HealthCheck));
             }
@@ -194,7 +205,7 @@ impl<'p, 'a> Converter<'p, 'a> {
         Ok(())
     }
 
-    fn after(&mut self, name: &str, node: &Node) -> Result<Vec<String>, ImportError> {
+    fn find_dependencies(&mut self, name: &str, node: &Node) -> Result<Vec<String>, ImportError> {
         let mut after: Vec<String> = Vec::new();
         let links =
             node.get("links").and_then(Node::as_list).unwrap_or_default().iter().filter_map(Node::as_text);
@@ -242,16 +253,8 @@ impl<'p, 'a> Converter<'p, 'a> {
     }
 
     fn warn_about_losses(&mut self, name: &str, node: &Node, service: &ImportedService) {
-        if service.command.is_empty() {
+        if service.words().next().is_none() {
             self.warn(name, NO_COMMAND);
-        }
-        for key in ["secrets", "configs"] {
-            let entries = node.get(key).and_then(Node::as_list).unwrap_or_default();
-            let names = entries.iter().filter_map(|e| e.as_text().or_else(|| e.get_text("source")));
-            let names: Vec<String> = names.map(|n| format!("`{n}`")).collect();
-            if !names.is_empty() {
-                self.warn(name, &format!("{key} are not mounted: {}", names.join(", ")));
-            }
         }
         match node.get_text("network_mode") {
             None | Some("bridge" | "none") => {}
@@ -264,7 +267,7 @@ impl<'p, 'a> Converter<'p, 'a> {
         {
             self.warn(name, &format!("it is stopped by SIGTERM, not {signal}"));
         }
-        let (lost, unknown) = keys::losses(node);
+        let (lost, unknown) = keys::find_losses(node);
         if !lost.is_empty() {
             self.warn(name, &format!("not carried over: {}", lost.join(", ")));
         }

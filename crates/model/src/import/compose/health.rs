@@ -7,7 +7,7 @@ use crate::import::node::Node;
 use crate::import::shell::split_words;
 
 /// The probe of a `healthcheck`; none when it is switched off. `names` are the service's own names.
-pub(super) fn readiness(
+pub(super) fn read_readiness(
     check: &Node,
     names: &[&str],
     first_port: Option<u16>,
@@ -26,11 +26,11 @@ pub(super) fn readiness(
     let probe = match words.split_first() {
         None => return Ok(None),
         Some((kind, _)) if kind == "NONE" => return Ok(None),
-        Some((kind, argv)) if kind == "CMD" && !argv.is_empty() => probe_of(argv, names, first_port)
+        Some((kind, argv)) if kind == "CMD" && !argv.is_empty() => find_probe(argv, names, first_port)
             .unwrap_or_else(|| ImportedReadiness { command: argv.to_vec(), ..ImportedReadiness::default() }),
         Some((kind, script)) if kind == "CMD-SHELL" && !script.is_empty() => {
             let script = script.join(" ");
-            let simple = simple_words(&script).and_then(|words| probe_of(&words, names, first_port));
+            let simple = simple_words(&script).and_then(|words| find_probe(&words, names, first_port));
             simple.unwrap_or_else(|| ImportedReadiness {
                 command: vec!["sh".to_owned(), "-c".to_owned(), script],
                 ..ImportedReadiness::default()
@@ -38,11 +38,41 @@ pub(super) fn readiness(
         }
         Some(_) => return Err("the test of a health check starts with CMD, CMD-SHELL or NONE".to_owned()),
     };
-    Ok(Some(ImportedReadiness { within: Some(show(within(check)?)), ..probe }))
+    Ok(Some(ImportedReadiness { within: Some(show_duration(sum_wait(check)?)), ..probe }))
+}
+
+/// The port that a checking command asks for: `grpc_health_probe -addr=:50051`, `pg_isready -p 5433`.
+pub(super) fn find_checked_port(command: &[String]) -> Option<u16> {
+    let words = match command {
+        [shell, option, script] if shell == "sh" && option == "-c" => simple_words(script)?,
+        words => words.to_vec(),
+    };
+    let (program, arguments) = words.split_first()?;
+    let options: &[&str] = match program.rsplit('/').next()? {
+        "grpc_health_probe" | "grpc-health-probe" => &["addr"],
+        "pg_isready" | "redis-cli" | "valkey-cli" => &["p", "port"],
+        _ => return None,
+    };
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let Some(option) = argument.strip_prefix('-').map(|option| option.trim_start_matches('-')) else {
+            continue;
+        };
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        if options.contains(&name) {
+            let value = value.or_else(|| arguments.next().map(String::as_str))?;
+            let (host, port) = value.rsplit_once(':').unwrap_or(("", value));
+            return port.parse().ok().filter(|_| host.is_empty() || is_self(host, &[]));
+        }
+    }
+    None
 }
 
 /// Reads a duration as Compose writes it: `1m30s`, `500ms`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let refuse = || format!("`{}` is not a duration like `1m30s`", text.chars().take(30).collect::<String>());
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -74,15 +104,15 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Writes a duration as the application file has it.
-pub(in crate::import) fn show(duration: Duration) -> String {
+pub(in crate::import) fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     if millis.is_multiple_of(1000) { format!("{}s", millis / 1000) } else { format!("{millis}ms") }
 }
 
 /// How long the checks may go on before Compose gives up, within reason.
-fn within(check: &Node) -> Result<Duration, String> {
+fn sum_wait(check: &Node) -> Result<Duration, String> {
     let read = |key: &str, default: u64| match check.get_text(key) {
-        Some(text) => duration(text),
+        Some(text) => parse_duration(text),
         None => Ok(Duration::from_secs(default)),
     };
     let retries =
@@ -114,7 +144,7 @@ fn simple_words(script: &str) -> Option<Vec<String>> {
     split_words(&kept).ok()
 }
 
-fn probe_of(words: &[String], names: &[&str], first_port: Option<u16>) -> Option<ImportedReadiness> {
+fn find_probe(words: &[String], names: &[&str], first_port: Option<u16>) -> Option<ImportedReadiness> {
     let (program, arguments) = words.split_first()?;
     match program.rsplit('/').next()? {
         "curl" | "wget" | "http" => http_probe(arguments, names, first_port),
@@ -180,7 +210,7 @@ mod tests {
 
     fn read(yaml: &str) -> String {
         let node = Node::parse("f", yaml).unwrap();
-        match readiness(&node, &["order"], Some(8080)) {
+        match read_readiness(&node, &["order"], Some(8080)) {
             Ok(None) => "none".to_owned(),
             Ok(Some(ready)) => {
                 let parts = [
@@ -229,15 +259,32 @@ mod tests {
     }
 
     #[test]
+    fn ports_of_commands() {
+        for (test, expected) in [
+            ("[CMD, /bin/grpc_health_probe, '-addr=:50051']", Some(50051)),
+            ("grpc_health_probe --addr localhost:7070 || exit 1", Some(7070)),
+            ("pg_isready -U shop -p 5433", Some(5433)),
+            ("[CMD, redis-cli, -p, '6380', ping]", Some(6380)),
+            ("grpc_health_probe -addr=other:7070", None),
+            ("mysqladmin ping -p 3306", None),
+            ("pg_isready", None),
+        ] {
+            let node = Node::parse("f", &format!("test: {test}")).unwrap();
+            let ready = read_readiness(&node, &[], None).unwrap().unwrap();
+            assert_eq!(find_checked_port(&ready.command), expected, "{test}");
+        }
+    }
+
+    #[test]
     fn durations() {
         for (text, millis) in
             [("1m30s", 90_000), ("1.5s", 1500), ("250ms", 250), ("2h", 7_200_000), ("3", 3000)]
         {
-            assert_eq!(duration(text).unwrap().as_millis(), millis, "{text}");
+            assert_eq!(parse_duration(text).unwrap().as_millis(), millis, "{text}");
         }
         for bad in ["", "s", "1x", "-1s", "1e400s", "99999999999h", "1..2s"] {
-            assert!(duration(bad).is_err(), "{bad}");
+            assert!(parse_duration(bad).is_err(), "{bad}");
         }
-        assert_eq!(show(Duration::from_millis(1500)), "1500ms");
+        assert_eq!(show_duration(Duration::from_millis(1500)), "1500ms");
     }
 }

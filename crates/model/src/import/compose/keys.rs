@@ -30,6 +30,8 @@ const READ: &[&str] = &[
     "configs",
     "stop_grace_period",
     "stop_signal",
+    "tmpfs",
+    "user",
     "volumes",
     "working_dir",
 ];
@@ -50,7 +52,6 @@ const HARMLESS: &[&str] = &[
     "restart",
     "security_opt",
     "stdin_open",
-    "tmpfs",
     "tty",
 ];
 
@@ -99,14 +100,13 @@ const LOST: &[&str] = &[
     "sysctls",
     "ulimits",
     "use_api_socket",
-    "user",
     "userns_mode",
     "uts",
     "volumes_from",
 ];
 
 /// The keys of a service that are lost, and those that Compose does not have.
-pub(super) fn losses(service: &Node) -> (Vec<&str>, Vec<&str>) {
+pub(super) fn find_losses(service: &Node) -> (Vec<&str>, Vec<&str>) {
     let keys = || service.as_map().into_iter().flat_map(Map::keys).map(String::as_str);
     let lost = keys().filter(|key| LOST.contains(key)).collect();
     let is_known = |key: &str| [READ, HARMLESS, LOST].iter().any(|table| table.contains(&key));

@@ -5,7 +5,7 @@ use crate::import::node::Node;
 use crate::units::ByteSize;
 
 /// Notes the replicas and limits of a service; the error is a message about one value.
-pub(super) fn note<'n>(
+pub(super) fn note_limits<'n>(
     name: &str,
     service: &'n Node,
     failing: &mut ImportedCircumstance,
@@ -15,7 +15,7 @@ pub(super) fn note<'n>(
     let either = |short: &str, long: &str| service.get(short).or_else(|| limits.and_then(|l| l.get(long)));
 
     if let Some(node) = service.get("scale").or_else(|| deploy.and_then(|d| d.get("replicas"))) {
-        let count: u32 = number(node, "a number of instances")?;
+        let count: u32 = parse_number(node, "a number of instances")?;
         if count > 1000 {
             return Err((node, format!("{count} instances are more than 1000")));
         }
@@ -38,14 +38,14 @@ pub(super) fn note<'n>(
         }
     }
     if let Some(node) = either("cpus", "cpus") {
-        let cores: f64 = number(node, "a number of cores")?;
+        let cores: f64 = parse_number(node, "a number of cores")?;
         if cores.is_finite() && cores > 0.0 {
             put("cpu", cores.to_string());
         }
     }
     if let Some(node) = either("pids_limit", "pids") {
         // Minus one and zero mean no limit.
-        let pids: i32 = number(node, "a number of processes")?;
+        let pids: i32 = parse_number(node, "a number of processes")?;
         if pids > 0 {
             put("pids", pids.to_string());
         }
@@ -53,7 +53,7 @@ pub(super) fn note<'n>(
     Ok(())
 }
 
-fn number<'n, T: std::str::FromStr>(node: &'n Node, what: &str) -> Result<T, (&'n Node, String)> {
+fn parse_number<'n, T: std::str::FromStr>(node: &'n Node, what: &str) -> Result<T, (&'n Node, String)> {
     let text = node.as_text().unwrap_or_default();
     text.trim().parse().map_err(|_| (node, format!("`{text}` is not {what}")))
 }
@@ -88,7 +88,7 @@ mod tests {
             ("{mem_limit: much}", "`much` is not a size like `64m`"),
         ] {
             let mut failing = ImportedCircumstance::default();
-            let got = match note("s", &Node::parse("f", yaml).unwrap(), &mut failing) {
+            let got = match note_limits("s", &Node::parse("f", yaml).unwrap(), &mut failing) {
                 Ok(()) => {
                     let config = failing.config.get("s").cloned().unwrap_or_default();
                     let config = config.into_iter().map(|(key, value)| format!(" {key}={value}"));

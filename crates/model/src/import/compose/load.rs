@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::merge::{drop_resets, extend, merge_maps, normalise};
+use super::merge::{drop_resets, extend, merge_maps, normalise, normalise_definition};
 use super::{ComposeInput, paths};
 use crate::import::dotenv::Reading;
 use crate::import::interpolate::Interpolation;
@@ -38,6 +38,9 @@ pub(super) struct Project<'a> {
 pub(super) struct Model {
     pub(super) name: Option<String>,
     pub(super) services: Map,
+    pub(super) volumes: Map,
+    pub(super) configs: Map,
+    pub(super) secrets: Map,
 }
 
 impl<'a> Project<'a> {
@@ -70,6 +73,18 @@ impl<'a> Project<'a> {
     /// Whether a variable is set by an environment file.
     pub(super) fn is_in_env_files(&self, name: &str) -> bool {
         self.dotenv.contains_key(name)
+    }
+
+    /// A path seen from the project, if it lies in the project or in a folder above that belongs to it.
+    pub(super) fn find_in_project(&self, path: &str) -> Option<String> {
+        let below = path.strip_prefix(self.input.folder).filter(|_| !self.input.folder.is_empty());
+        let path = match below {
+            Some("") => ".".to_owned(),
+            Some(rest) if rest.starts_with('/') => paths::join("", rest.trim_start_matches('/')),
+            _ if paths::is_elsewhere(path) => return None,
+            _ => paths::join("", path),
+        };
+        (paths::count_ups(&path) <= self.input.parents.len()).then_some(path)
     }
 
     /// The text of a file that may be there, for clues.
@@ -137,12 +152,13 @@ impl<'a> Project<'a> {
             model.name = Some(name.to_owned());
         }
         if let Some(include) = root.get("include") {
-            self.include(model, include, directory, depth)?;
+            self.add_included(model, include, directory, depth)?;
         }
-        let services = self.services_of(&root, directory)?;
+        let services = self.read_services(&root, directory)?;
+        self.add_definitions(model, &root, directory);
         for (name, service) in &services {
             let mut chain = vec![(self.files.len(), name.clone())];
-            let service = self.extended(service, &services, &mut chain)?;
+            let service = self.lay_over_base(service, &services, &mut chain)?;
             let tagged = service.tag.as_deref() == Some("!reset");
             if tagged {
                 model.services.shift_remove(name);
@@ -151,6 +167,20 @@ impl<'a> Project<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Adds the volumes, configs and secrets of a file.
+    fn add_definitions(&self, model: &mut Model, root: &Node, directory: &str) {
+        let lists = [
+            ("volumes", &mut model.volumes),
+            ("configs", &mut model.configs),
+            ("secrets", &mut model.secrets),
+        ];
+        for (key, known) in lists {
+            let mut map = root.get(key).and_then(Node::as_map).cloned().unwrap_or_default();
+            map.values_mut().for_each(|definition| normalise_definition(definition, directory));
+            merge_maps(known, map, key);
+        }
     }
 
     /// Parses a file and replaces its variables.
@@ -193,7 +223,7 @@ impl<'a> Project<'a> {
         Ok(root)
     }
 
-    fn services_of(&self, root: &Node, directory: &str) -> Result<Map, ImportError> {
+    fn read_services(&self, root: &Node, directory: &str) -> Result<Map, ImportError> {
         let Some(services) = root.get("services") else {
             return Ok(Map::new());
         };
@@ -214,7 +244,7 @@ impl<'a> Project<'a> {
     }
 
     /// The service with everything it extends laid below it. `chain` holds what extends it.
-    fn extended(
+    fn lay_over_base(
         &mut self,
         service: &Node,
         siblings: &Map,
@@ -235,10 +265,10 @@ impl<'a> Project<'a> {
         let missing =
             |project: &Self| project.error(&extends, format!("there is no service `{name}` to extend"));
         let mut base = if let Some(file) = extends.get_text("file") {
-            let (index, others) = self.base(file, &extends)?;
+            let (index, others) = self.read_base(file, &extends)?;
             let base = others.get(name).ok_or_else(|| missing(self))?;
             chain.push((index, name.to_owned()));
-            self.extended(base, &others, chain)?
+            self.lay_over_base(base, &others, chain)?
         } else {
             let file = chain.last().map_or(0, |(file, _)| *file);
             if chain.iter().any(|known| *known == (file, name.to_owned())) {
@@ -246,7 +276,7 @@ impl<'a> Project<'a> {
             }
             let base = siblings.get(name).ok_or_else(|| missing(self))?;
             chain.push((file, name.to_owned()));
-            self.extended(base, siblings, chain)?
+            self.lay_over_base(base, siblings, chain)?
         };
         chain.pop();
         extend(&mut base, own);
@@ -254,19 +284,19 @@ impl<'a> Project<'a> {
     }
 
     /// The services of a file that others extend, and the file's number.
-    fn base(&mut self, file: &str, extends: &Node) -> Result<(usize, Map), ImportError> {
+    fn read_base(&mut self, file: &str, extends: &Node) -> Result<(usize, Map), ImportError> {
         if let Some(known) = self.bases.get(file) {
             return Ok(known.clone());
         }
         let text = self.load(file, extends)?;
         let root = self.read(file, &text, &BTreeMap::new())?;
-        let base = (self.files.len(), self.services_of(&root, paths::parent(file))?);
+        let base = (self.files.len(), self.read_services(&root, paths::parent(file))?);
         self.bases.insert(file.to_owned(), base.clone());
         Ok(base)
     }
 
     /// Adds the projects a file includes; each has its own directory and environment files.
-    fn include(
+    fn add_included(
         &mut self,
         model: &mut Model,
         include: &Node,
@@ -293,12 +323,15 @@ impl<'a> Project<'a> {
                 Some(inner) => paths::join(directory, inner),
                 None => paths::parent(first).to_owned(),
             };
-            let extra = self.include_environment(entry, directory)?;
+            let extra = self.read_include_environment(entry, directory)?;
             let mut included = Model::default();
             for file in &files {
                 let text = self.load(file, entry)?;
                 self.add_file(&mut included, file, &text, &inner, &extra, depth + 1)?;
             }
+            model.volumes.extend(included.volumes);
+            model.configs.extend(included.configs);
+            model.secrets.extend(included.secrets);
             for (name, service) in included.services {
                 if model.services.contains_key(&name) {
                     return Err(self.error(entry, format!("the included service `{name}` is there already")));
@@ -309,7 +342,7 @@ impl<'a> Project<'a> {
         Ok(())
     }
 
-    fn include_environment(
+    fn read_include_environment(
         &mut self,
         entry: &Node,
         directory: &str,
@@ -320,7 +353,7 @@ impl<'a> Project<'a> {
             let path = paths::join(directory, path);
             let text = self.load(&path, node)?;
             extra.extend(
-                self.environment_file(&path, &text, Reading::Expanding)?
+                self.read_environment_file(&path, &text, Reading::Expanding)?
                     .into_iter()
                     .filter_map(|(n, v)| Some((n, v?))),
             );
@@ -329,7 +362,7 @@ impl<'a> Project<'a> {
     }
 
     /// The entries of an environment file.
-    pub(super) fn environment_file(
+    pub(super) fn read_environment_file(
         &self,
         path: &str,
         text: &str,

@@ -115,6 +115,15 @@ pub(super) fn normalise(service: &mut Node, directory: &str) {
     }
 }
 
+/// Makes the paths of a volume, a config or a secret relative to the project.
+pub(super) fn normalise_definition(definition: &mut Node, directory: &str) {
+    let Kind::Map(map) = &mut definition.kind else { return };
+    join_entry(map, "file", directory);
+    if let Some(Kind::Map(options)) = map.get_mut("driver_opts").map(|options| &mut options.kind) {
+        join_entry(options, "device", directory);
+    }
+}
+
 /// `[A=1, B]` becomes `{A: 1, B: null}`.
 fn list_to_map(value: &mut Node, separators: &[char]) {
     let Kind::List(items) = &value.kind else { return };

@@ -21,9 +21,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 
 use super::finish::{FinishOptions, finish};
-use super::node::{Map, Node};
-use super::warnings::list_names;
-use super::{ImportError, Imported, ImportedApplication, ImportedExternal, ImportedService, Load};
+use super::infer::{Style, find_addresses, find_variable_addresses};
+use super::mounts::ImportedSource;
+use super::node::{Kind, Map, Node};
+use super::warnings::{Warnings, list_names};
+use super::{
+    ImportError, Imported, ImportedApplication, ImportedExternal, ImportedService, Load, Look,
+    is_service_name,
+};
 use convert::Converter;
 use load::{PROJECT_NAME, Project};
 
@@ -44,6 +49,13 @@ pub struct ComposeInput<'a> {
     pub profiles: &'a [String],
     /// Asks for files that `env_file`, `extends` and `include` name, relative to the project.
     pub load: Load<'a>,
+    /// Asks what stands at a path, relative to the project.
+    pub look: Look<'a>,
+    /// The absolute path of the project, or an empty text if it has none.
+    pub folder: &'a str,
+    /// Names of the folders above the project that belong to it as well, such as those up to the root of its
+    /// repository; the outermost first.
+    pub parents: &'a [String],
 }
 
 impl std::fmt::Debug for ComposeInput<'_> {
@@ -60,40 +72,160 @@ impl std::fmt::Debug for ComposeInput<'_> {
 /// Reads Compose files as an application.
 pub fn from_compose(input: &ComposeInput<'_>) -> Result<Imported, ImportError> {
     let mut project = Project::new(input)?;
-    let model = project.load_all(input.files)?;
-    let mut services = model.services;
-    if services.is_empty() {
+    let mut model = project.load_all(input.files)?;
+    if model.services.is_empty() {
         let file = input.files.first().map_or("compose.yaml", |(name, _)| name);
         return Err(ImportError::at(file, 0, "no `services` are given"));
     }
-    keep_profiles(&mut services, &mut project)?;
+    keep_profiles(&mut model.services, &mut project)?;
+    leave_out_providers(&mut model.services, &mut project.warnings);
+    let renamed = rename_services(&mut model.services, &mut project.warnings);
 
     let given = input.environment.contains_key(PROJECT_NAME) || project.is_in_env_files(PROJECT_NAME);
     let mut application = ImportedApplication {
         name: model
             .name
+            .clone()
             .or_else(|| given.then(|| project.lookup(PROJECT_NAME)).flatten())
             .unwrap_or_else(|| input.name.to_owned()),
         ..ImportedApplication::default()
     };
-    let mut converter = Converter::new(&mut project, &services);
+    let mut converter = Converter::new(&mut project, &model);
     let mut converted = IndexMap::new();
-    for (name, service) in &services {
-        converted.insert(name.clone(), converter.service(name, service, &mut application.failing)?);
+    for (name, service) in &model.services {
+        converted.insert(name.clone(), converter.convert_service(name, service, &mut application.failing)?);
     }
     let Converter { external, names, clues, .. } = converter;
-    names.give(&mut converted, &mut project.warnings);
-    names::warn_about_networks(&services, &mut project.warnings);
-    refuse_circles(&services, &converted, &project)?;
+    names.assign(&mut converted, &mut project.warnings);
+    names::warn_about_networks(&model.services, &mut project.warnings);
+    refuse_circles(&model.services, &converted, &project)?;
     let is_alias = |host: &String| converted.values().any(|service| service.aliases.contains(host));
     let hosts = external.into_iter().filter(|host| !is_alias(host));
     application.external = hosts.map(|host| ImportedExternal { host, allow: false }).collect();
     application.services = converted;
+    rename_hosts(&mut application, &renamed);
 
     warn_about_variables(&mut project);
-    application.header = header(input, &application);
+    rebase(&mut application, input.parents);
+    application.header = write_header(input, &application);
     let options = FinishOptions { keep_tracing: input.keep_tracing };
     Ok(finish(application, clues, &options, project.warnings))
+}
+
+/// Leaves out what a program on the machine provides instead of a container.
+fn leave_out_providers(services: &mut Map, warnings: &mut Warnings) {
+    let is_provided = |service: &Node| service.get("provider").is_some() && service.get("image").is_none();
+    let names: Vec<String> =
+        services.iter().filter(|(_, s)| is_provided(s)).map(|(name, _)| name.clone()).collect();
+    if !names.is_empty() && names.len() < services.len() {
+        services.retain(|_, service| !is_provided(service));
+        warnings.add_general(format!(
+            "left out, because a provider of the machine runs them: {}",
+            list_names(&names)
+        ));
+    }
+}
+
+/// Gives other names to services that cannot have theirs here; `test` is the caller of all tests.
+fn rename_services(services: &mut Map, warnings: &mut Warnings) -> BTreeMap<String, String> {
+    let mut renamed = BTreeMap::new();
+    for name in services.keys().filter(|name| !is_service_name(name)) {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+        let plain: String = name.chars().map(plain).collect();
+        let candidates = [plain.clone(), format!("{plain}-service")];
+        let is_free = |name: &&String| is_service_name(name) && !services.contains_key(*name);
+        if let Some(new) = candidates.iter().find(is_free) {
+            warnings.add_general(format!(
+                "service `{name}` is called `{new}` here, where its name means something else"
+            ));
+            renamed.insert(name.clone(), new.clone());
+        }
+    }
+    if renamed.is_empty() {
+        return renamed;
+    }
+    let new_name = |name: &str| renamed.get(name).cloned().unwrap_or_else(|| name.to_owned());
+    *services = std::mem::take(services).into_iter().map(|(name, node)| (new_name(&name), node)).collect();
+    for service in services.values_mut() {
+        let Kind::Map(keys) = &mut service.kind else { continue };
+        if let Some(Kind::Map(targets)) = keys.get_mut("depends_on").map(|node| &mut node.kind) {
+            *targets =
+                std::mem::take(targets).into_iter().map(|(name, node)| (new_name(&name), node)).collect();
+        }
+        if let Some(Kind::List(links)) = keys.get_mut("links").map(|node| &mut node.kind) {
+            for link in links {
+                let Some((target, alias)) =
+                    link.as_text().map(|text| text.split_once(':').unwrap_or((text, "")))
+                else {
+                    continue;
+                };
+                let alias = if alias.is_empty() { String::new() } else { format!(":{alias}") };
+                *link = link.with_text(format!("{}{alias}", new_name(target)));
+            }
+        }
+    }
+    renamed
+}
+
+/// Lets callers use the new names of services.
+fn rename_hosts(application: &mut ImportedApplication, renamed: &BTreeMap<String, String>) {
+    for service in application.services.values_mut() {
+        for (key, text) in &mut service.env {
+            for (new, address) in find_variable_addresses(key, text, renamed).into_iter().rev() {
+                text.replace_range(address.host, &new);
+            }
+        }
+        for text in service.words_mut().skip(1) {
+            for address in
+                find_addresses(text, Style::Value, &|host| renamed.contains_key(host)).into_iter().rev()
+            {
+                if let Some(new) =
+                    renamed.get(&text[address.host.clone()]).filter(|_| address.called_port().is_some())
+                {
+                    text.replace_range(address.host, new);
+                }
+            }
+        }
+    }
+}
+
+/// Widens the application to the outermost folder that one of its paths leads to, because no path of an application
+/// file may lead out of its folder.
+fn rebase(application: &mut ImportedApplication, parents: &[String]) {
+    let n_up =
+        application.services.values_mut().flat_map(list_paths).map(|path| paths::count_ups(path)).max();
+    let n_up = n_up.unwrap_or(0).min(parents.len());
+    if n_up == 0 {
+        return;
+    }
+    application.directory = Some(vec![".."; n_up].join("/"));
+    let prefix = parents[parents.len() - n_up..].join("/");
+    for service in application.services.values_mut() {
+        if service.directory.is_none() && service.words().next().is_some() {
+            service.directory = Some(".".to_owned());
+        }
+        for path in list_paths(service) {
+            if !paths::is_elsewhere(path) {
+                *path = paths::join(&prefix, path);
+            }
+        }
+        service.directory = service.directory.take().filter(|directory| directory != ".");
+        service.build = service.build.take().map(show_folder);
+    }
+}
+
+/// A folder of the project as people write it: `./order`.
+fn show_folder(path: String) -> String {
+    if paths::is_elsewhere(&path) || path.starts_with('.') { path } else { format!("./{path}") }
+}
+
+/// All paths of a service that are relative to the project.
+fn list_paths(service: &mut ImportedService) -> Vec<&mut String> {
+    let sources = service.mounts.iter_mut().filter_map(|mount| match &mut mount.source {
+        ImportedSource::From(path) => Some(path),
+        _ => None,
+    });
+    service.directory.iter_mut().chain(&mut service.build).chain(sources).collect()
 }
 
 fn warn_about_variables(project: &mut Project<'_>) {
@@ -179,7 +311,7 @@ fn refuse_circles(
     }
 }
 
-fn header(input: &ComposeInput<'_>, application: &ImportedApplication) -> Vec<String> {
+fn write_header(input: &ComposeInput<'_>, application: &ImportedApplication) -> Vec<String> {
     let files: Vec<&str> = input.files.iter().map(|(name, _)| name.as_str()).collect();
     let mut header = vec![format!("Made by `faultscope init` from {}.", files.join(", "))];
     if !application.failing.is_empty() {

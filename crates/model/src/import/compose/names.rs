@@ -16,7 +16,7 @@ pub(super) struct Names {
 
 impl Names {
     /// Notes all names a service asks for.
-    pub(super) fn note(&mut self, name: &str, service: &Node) {
+    pub(super) fn note_names(&mut self, name: &str, service: &Node) {
         let mut want = |service: &str, alias: &str| self.wanted.push((service.to_owned(), alias.to_owned()));
         for key in ["hostname", "container_name"] {
             if let Some(alias) = service.get_text(key) {
@@ -36,7 +36,7 @@ impl Names {
     }
 
     /// Gives the names to the services; a name belongs to one service only.
-    pub(super) fn give(self, services: &mut IndexMap<String, ImportedService>, warnings: &mut Warnings) {
+    pub(super) fn assign(self, services: &mut IndexMap<String, ImportedService>, warnings: &mut Warnings) {
         let mut owner: BTreeMap<String, String> =
             services.keys().map(|name| (name.clone(), name.clone())).collect();
         for (service, alias) in self.wanted {

@@ -23,6 +23,11 @@ pub(super) fn join(directory: &str, path: &str) -> String {
     }
 }
 
+/// How many folders above the project a joined path starts.
+pub(super) fn count_ups(path: &str) -> usize {
+    path.split('/').take_while(|part| *part == "..").count()
+}
+
 /// The directory of a file, as [`join`] wants it.
 pub(super) fn parent(file: &str) -> &str {
     file.rsplit_once('/').map_or("", |(parent, _)| parent)

@@ -37,15 +37,15 @@ impl Ports {
             return Ok(());
         }
         // `8080:8080` is a common mistake, which Compose takes.
-        let (first, last) = range(numbers.rsplit(':').next().unwrap_or(numbers))?;
-        nonzero(first)?;
+        let (first, last) = parse_range(numbers.rsplit(':').next().unwrap_or(numbers))?;
+        refuse_zero(first)?;
         (first..=last).for_each(|port| self.put(port, None));
         Ok(())
     }
 
     /// Adds the port of a health check; true if nothing else names it.
-    pub(super) fn probed(&mut self, port: u16) -> Result<bool, String> {
-        nonzero(port)?;
+    pub(super) fn add_probed(&mut self, port: u16) -> Result<bool, String> {
+        refuse_zero(port)?;
         let is_new = !self.own.iter().any(|known| known.number() == port);
         self.put(port, None);
         Ok(is_new)
@@ -63,8 +63,8 @@ impl Ports {
         };
         // What stands before the host's port is an address, in brackets when it has colons itself.
         let host = rest.map(|rest| rest.rsplit_once(':').map_or(rest, |(_, host)| host));
-        let host = host.filter(|host| !host.is_empty()).map(range).transpose()?;
-        self.pair(range(own)?, host)
+        let host = host.filter(|host| !host.is_empty()).map(parse_range).transpose()?;
+        self.pair(parse_range(own)?, host)
     }
 
     fn add_long(&mut self, entry: &Node) -> Result<(), String> {
@@ -72,10 +72,11 @@ impl Ports {
         if self.is_skipped(entry.get_text("protocol").unwrap_or("tcp"), target) {
             return Ok(());
         }
-        let host = entry.get_text("published").filter(|text| !text.is_empty()).map(range).transpose()?;
-        self.pair(range(target)?, host)?;
-        if let Some(protocol) = entry.get_text("app_protocol").and_then(protocol_of)
-            && let Ok((first, last)) = range(target)
+        let host =
+            entry.get_text("published").filter(|text| !text.is_empty()).map(parse_range).transpose()?;
+        self.pair(parse_range(target)?, host)?;
+        if let Some(protocol) = entry.get_text("app_protocol").and_then(parse_protocol)
+            && let Ok((first, last)) = parse_range(target)
         {
             (first..=last).for_each(|port| self.put(port, Some(protocol)));
         }
@@ -85,7 +86,7 @@ impl Ports {
     /// Notes the service's ports and where the host has them.
     fn pair(&mut self, own: (u16, u16), host: Option<(u16, u16)>) -> Result<(), String> {
         let (first, last) = own;
-        nonzero(first)?;
+        refuse_zero(first)?;
         let host_first = match host {
             // A range on the host for one port means any of the range.
             Some((host, _)) if first == last => Some(host),
@@ -125,11 +126,11 @@ impl Ports {
     }
 }
 
-fn nonzero(port: u16) -> Result<(), String> {
+fn refuse_zero(port: u16) -> Result<(), String> {
     if port == 0 { Err("a service's own port is not 0".to_owned()) } else { Ok(()) }
 }
 
-fn range(text: &str) -> Result<(u16, u16), String> {
+fn parse_range(text: &str) -> Result<(u16, u16), String> {
     let number = |text: &str| {
         text.trim()
             .parse::<u16>()
@@ -148,7 +149,7 @@ fn range(text: &str) -> Result<(u16, u16), String> {
     Ok((first, last))
 }
 
-pub(in crate::import) fn protocol_of(text: &str) -> Option<Protocol> {
+pub(in crate::import) fn parse_protocol(text: &str) -> Option<Protocol> {
     match text.to_ascii_lowercase().as_str() {
         "http" | "http2" | "h2c" | "ws" => Some(Protocol::Http),
         "grpc" => Some(Protocol::Grpc),

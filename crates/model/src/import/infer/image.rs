@@ -50,6 +50,18 @@ const PORTS: &[(&[&str], &[u16])] = &[
     (&["temporal", "auto-setup"], &[7233]),
     (&["eureka", "eureka-server"], &[8761]),
     (&["nacos-server", "nacos"], &[8848]),
+    (&["guacd"], &[4822]),
+    (&["meilisearch"], &[7700]),
+    (&["typesense"], &[8108]),
+    (&["weaviate", "qdrant-ui"], &[8080]),
+    (&["gotenberg"], &[3000]),
+    (&["tika"], &[9998]),
+    (&["symbolicator"], &[3021]),
+    (&["tikv"], &[20160]),
+    (&["pd"], &[2379]),
+    (&["tidb"], &[4000]),
+    (&["smtp", "exim4", "postfix", "exim-relay"], &[25]),
+    (&["unbound", "bind9", "dnscrypt-proxy", "coredns"], &[53]),
 ];
 
 /// Databases and brokers: whatever else is declared, their clients use this port.
@@ -71,6 +83,10 @@ const SERVERS: &[(&[&str], &[u16])] = &[
     (&["clickhouse", "clickhouse-server"], &[8123, 9000]),
     (&["eclipse-mosquitto", "mosquitto", "emqx", "vernemq"], &[1883]),
     (&["openldap", "ldap"], &[389]),
+    (&["pgbouncer"], &[5432]),
+    (&["oracle", "oracle-free", "oracle-xe"], &[1521]),
+    (&["qdrant"], &[6333]),
+    (&["milvus"], &[19530]),
 ];
 
 /// What collects traces.

@@ -102,6 +102,8 @@ pub(super) fn infer_ports(
         })
         .collect();
     let mut needed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    // Those that somebody names as a host, rather than only waiting for them.
+    let mut addressed: BTreeSet<String> = BTreeSet::new();
     let mut called: Vec<(String, u16, PortOrigin)> = Vec::new();
     for (caller, service) in services.iter() {
         for call in find_calls(service, clues.get(caller), &hosts) {
@@ -109,6 +111,7 @@ pub(super) fn infer_ports(
                 continue;
             }
             needed.entry(call.callee.clone()).or_default().insert(caller.clone());
+            addressed.insert(call.callee.clone());
             if let Some(port) = call.port {
                 let origin = PortOrigin::Caller { service: caller.clone(), place: call.place };
                 called.push((call.callee, port, origin));
@@ -141,12 +144,47 @@ pub(super) fn infer_ports(
     }
 
     let unreachable = services.iter().filter(|(_, service)| service.ports.is_empty());
+    let unreachable =
+        unreachable.filter(|(name, service)| addressed.contains(*name) || !only_works(name, service));
     unreachable
         .filter_map(|(name, _)| {
             let needed_by = needed.get(name)?.iter().cloned().collect();
             Some(Unreachable { service: name.clone(), needed_by })
         })
         .collect()
+}
+
+/// Whether a service works for others without being called: a worker, a job, something that only sleeps.
+fn only_works(name: &str, service: &ImportedService) -> bool {
+    const JOBS: [&str; 17] = [
+        "worker",
+        "workers",
+        "celery",
+        "beat",
+        "cron",
+        "scheduler",
+        "consumer",
+        "sidekiq",
+        "migrate",
+        "migration",
+        "migrations",
+        "migrator",
+        "init",
+        "seed",
+        "setup",
+        "backup",
+        "cleanup",
+    ];
+    const IDLE: [&str; 6] = ["sleep", "tail", "ping", "echo", "true", "top"];
+    let is_job =
+        |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric()).any(|part| JOBS.contains(&part));
+    let mut words = service.words().flat_map(|word| word.split_whitespace());
+    let programs: Vec<&str> = words.by_ref().take(4).map(|w| w.rsplit('/').next().unwrap_or(w)).collect();
+    let program =
+        programs.iter().find(|word| !matches!(**word, "sh" | "bash" | "-c" | "exec" | "-ec" | "env"));
+    is_job(name)
+        || programs.iter().any(|word| is_job(word))
+        || program.is_some_and(|word| IDLE.contains(word))
 }
 
 fn add_port(service: &mut ImportedService, port: u16, origin: PortOrigin) {
@@ -173,7 +211,8 @@ fn add_image_ports(service: &mut ImportedService, clues: &Clues) {
     };
     let Some(image) = image else { return };
     let Some((ports, always)) = image::known_ports(&image) else { return };
-    let moved = own::find_command_ports(&service.command).iter().any(|port| !ports.contains(port));
+    let words: Vec<String> = service.words().cloned().collect();
+    let moved = own::find_command_ports(&words).iter().any(|port| !ports.contains(port));
     if service.ports.is_empty() || (always && !moved) {
         for port in ports {
             add_port(service, *port, PortOrigin::Image(image.clone()));
@@ -204,13 +243,14 @@ fn find_calls(
         }
     }
     let mut texts: Vec<(&str, String, Style)> = Vec::new();
-    if service.command.is_empty() {
+    let words: Vec<&str> = service.words().map(String::as_str).collect();
+    if words.is_empty() {
         if let Some((path, dockerfile)) = built {
             texts.push((path, dockerfile.words().join(" "), Style::Command));
         }
     } else {
         // The first word is the program, which may have the name of a service.
-        texts.push(("command", service.command[1..].join(" "), Style::Command));
+        texts.push(("command", words[1..].join(" "), Style::Command));
     }
     for text in clues.map(|clues| &clues.texts).into_iter().flatten() {
         texts.push((&text.place, text.text.clone(), text.style));

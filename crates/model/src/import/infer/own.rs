@@ -45,9 +45,9 @@ const OPTIONS: &[&str] = &[
 pub(super) fn find_own_ports(name: &str, service: &ImportedService, clues: &Clues) -> Vec<(u16, PortOrigin)> {
     let mut found = Vec::new();
     let built = clues.dockerfile.as_ref().map(|(_, dockerfile)| dockerfile);
-    let words = match (service.command.as_slice(), built) {
-        ([], Some(dockerfile)) => dockerfile.words(),
-        (words, _) => words.to_vec(),
+    let words: Vec<String> = match built {
+        Some(dockerfile) if service.words().next().is_none() => dockerfile.words(),
+        _ => service.words().cloned().collect(),
     };
     found.extend(find_command_ports(&words).into_iter().map(|port| (port, PortOrigin::Command)));
     let own_name = format!("{}_PORT", name.to_ascii_uppercase().replace(['-', '.'], "_"));
@@ -58,7 +58,7 @@ pub(super) fn find_own_ports(name: &str, service: &ImportedService, clues: &Clue
             found.extend(ports.map(|port| (port, PortOrigin::Variable(key.clone()))));
         }
     }
-    // Traefik is told by a label where the service listens.
+    // Traefik reads from a label where the service listens.
     for (key, value) in &clues.labels {
         if key.ends_with("loadbalancer.server.port") || key == "traefik.port" {
             found.extend(listening_port(value).map(|port| (port, PortOrigin::Label(key.clone()))));

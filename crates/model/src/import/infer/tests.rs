@@ -96,3 +96,26 @@ fn labels_files_and_needs() {
     assert_eq!(services["b"].port_origins[0].1.to_string(), "called by a (nginx.conf)");
     assert_eq!(left, [Unreachable { service: "c".to_owned(), needed_by: vec!["a".to_owned()] }]);
 }
+
+#[test]
+fn workers_need_no_port() {
+    for (name, command, works) in [
+        ("celery-beat", &[][..], true),
+        ("jobs", &["celery", "-A", "app", "worker"], true),
+        ("jobs", &["sh", "-c", "exec sleep infinity"], true),
+        ("jobs", &["bundle", "exec", "sidekiq"], true),
+        ("api", &["node", "server.js"], false),
+        ("network", &["serve", "worker.js", "a", "b", "worker"], true),
+    ] {
+        assert_eq!(only_works(name, &service("x", &[], command, &[])), works, "{name} {command:?}");
+    }
+    let waiting = Clues { needs: BTreeSet::from(["b-worker".to_owned()]), ..Clues::default() };
+    let clues = BTreeMap::from([("a".to_owned(), waiting)]);
+    for (env, n_left) in [(&[][..], 0), (&[("B_HOST", "b-worker")], 1)] {
+        let mut services = IndexMap::from([
+            ("a".to_owned(), service("x", env, &[], &[])),
+            ("b-worker".to_owned(), service("x", &[], &[], &[])),
+        ]);
+        assert_eq!(infer_ports(&mut services, &clues).len(), n_left, "{env:?}");
+    }
+}

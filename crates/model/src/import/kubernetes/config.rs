@@ -13,7 +13,15 @@ const MAX_VALUE: usize = 128 << 10;
 /// The data of all ConfigMaps and Secrets, by kind, namespace and name.
 #[derive(Debug, Default)]
 pub(super) struct Configs {
-    data: BTreeMap<(&'static str, String, String), BTreeMap<String, String>>,
+    data: BTreeMap<(&'static str, String, String), Data>,
+}
+
+/// The data of one ConfigMap or Secret.
+#[derive(Debug, Default)]
+pub(super) struct Data {
+    pub(super) texts: BTreeMap<String, String>,
+    /// Keys whose values are no text.
+    pub(super) binary: Vec<String>,
 }
 
 impl Configs {
@@ -24,26 +32,26 @@ impl Configs {
             "Secret" => "Secret",
             _ => return,
         };
-        let mut data = BTreeMap::new();
+        let mut data = Data::default();
         let entries = |key: &str| object.node.get(key).and_then(Node::as_map).into_iter().flat_map(Map::iter);
-        for (key, value) in entries("data") {
-            let Some(text) = value.as_text() else { continue };
-            let text = if kind == "Secret" { decode(text) } else { Some(text.to_owned()) };
-            data.extend(text.map(|text| (key.clone(), text)));
+        let plain = if kind == "Secret" { "stringData" } else { "data" };
+        let encoded = if kind == "Secret" { "data" } else { "binaryData" };
+        for (key, value) in entries(encoded) {
+            match value.as_text().and_then(decode) {
+                Some(text) => {
+                    data.texts.insert(key.clone(), text);
+                }
+                None => data.binary.push(key.clone()),
+            }
         }
-        for (key, value) in entries("stringData") {
-            data.extend(value.as_text().map(|text| (key.clone(), text.to_owned())));
+        for (key, value) in entries(plain) {
+            data.texts.extend(value.as_text().map(|text| (key.clone(), text.to_owned())));
         }
         self.data.insert((kind, object.namespace.clone(), object.name.clone()), data);
     }
 
     /// The data of one ConfigMap or Secret.
-    pub(super) fn get(
-        &self,
-        kind: &'static str,
-        namespace: &str,
-        name: &str,
-    ) -> Option<&BTreeMap<String, String>> {
+    pub(super) fn get(&self, kind: &'static str, namespace: &str, name: &str) -> Option<&Data> {
         self.data.get(&(kind, namespace.to_owned(), name.to_owned()))
     }
 }
@@ -64,7 +72,7 @@ pub(super) fn read_environment(
             let name = reference.get_text("name").unwrap_or_default();
             match configs.get(kind, &pod.namespace, name) {
                 Some(data) => {
-                    env.extend(data.iter().map(|(key, text)| (format!("{prefix}{key}"), text.clone())));
+                    env.extend(data.texts.iter().map(|(key, text)| (format!("{prefix}{key}"), text.clone())));
                 }
                 None if reference.get_text("optional") == Some("true") => {}
                 None => missing.push(format!("all of {kind} {name}")),
@@ -130,18 +138,26 @@ fn read_value(entry: &Node, pod: &Object, service: &str, configs: &Configs) -> V
         let Some(reference) = from.get(key) else { continue };
         let (name, key) = (reference.get_text("name"), reference.get_text("key"));
         let data = name.and_then(|name| configs.get(kind, &pod.namespace, name));
-        let value = data.zip(key).and_then(|(data, key)| data.get(key));
+        let value = data.zip(key).and_then(|(data, key)| data.texts.get(key));
         return match value {
             Some(value) => Value::Text(value.clone()),
             None if reference.get_text("optional") == Some("true") => Value::Optional,
             None => Value::Missing,
         };
     }
-    match from.get("fieldRef").and_then(|field| field.get_text("fieldPath")) {
-        Some("metadata.name") => Value::Text(format!("{service}-1")),
-        Some("metadata.namespace") => Value::Text(pod.namespace.clone()),
-        Some("spec.nodeName") => Value::Text("node-1".to_owned()),
-        _ => Value::Missing,
+    match from.get("fieldRef").and_then(|field| read_field(field, pod, service)) {
+        Some(text) => Value::Text(text),
+        None => Value::Missing,
+    }
+}
+
+/// What a field of a pod is here.
+pub(super) fn read_field(field: &Node, pod: &Object, service: &str) -> Option<String> {
+    match field.get_text("fieldPath")? {
+        "metadata.name" => Some(format!("{service}-1")),
+        "metadata.namespace" => Some(pod.namespace.clone()),
+        "spec.nodeName" => Some("node-1".to_owned()),
+        _ => None,
     }
 }
 

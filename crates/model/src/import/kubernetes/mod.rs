@@ -7,11 +7,13 @@ mod config;
 mod objects;
 mod pods;
 mod services;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::finish::{FinishOptions, NO_COMMAND, finish};
 use super::infer::{Clues, Style, Text, find_addresses, find_port_beside};
+use super::mounts::{ImportedMount, ImportedSource};
 use super::node::Node;
 use super::warnings::{Warnings, list_names};
 use super::{
@@ -25,6 +27,8 @@ use pods::{containers, note_limits, pod_template, put_port, read_container};
 use services::{
     ServicePort, annotations, count_kinds, external_name, qualified_names, selects, service_ports,
 };
+
+use volumes::Volumes;
 
 /// Kinds that keep pods running.
 const WORKLOADS: [&str; 8] = [
@@ -41,6 +45,9 @@ const WORKLOADS: [&str; 8] = [
 /// Kinds that end by themselves.
 const JOBS: [&str; 2] = ["Job", "CronJob"];
 
+/// The longest name that is wanted for a service; it leaves room for a number.
+const MAX_NAME: usize = 58;
+
 /// What an import of manifests starts from.
 #[derive(Debug, Clone, Copy)]
 pub struct ManifestInput<'a> {
@@ -54,8 +61,11 @@ pub struct ManifestInput<'a> {
 
 /// Reads manifests as an application.
 pub fn from_manifests(input: &ManifestInput<'_>) -> Result<Imported, ImportError> {
-    let objects = read_objects(input.files)?;
+    let (objects, skipped) = read_objects(input.files)?;
     let mut import = Import::new(&objects);
+    for error in skipped {
+        import.warnings.add_general(format!("left out, because it cannot be read: {error}"));
+    }
     for workload in objects.iter().filter(|object| WORKLOADS.contains(&object.kind.as_str())) {
         import.add_workload(workload)?;
     }
@@ -156,12 +166,14 @@ impl<'o> Import<'o> {
             };
             let replicas = workload.spec().and_then(|spec| spec.get_text("replicas"));
             note_limits(&name, replicas, container, &mut self.application.failing, &mut self.warnings);
-            let service = read_container(&name, workload, container, &self.configs, &mut self.warnings)?;
+            let mut service = read_container(&name, workload, container, &self.configs, &mut self.warnings)?;
             // Arguments alone are those of the image's own program.
-            if container.get("command").is_none() {
+            if service.entrypoint.is_none() {
                 self.warnings.add(&name, NO_COMMAND);
             }
-            let texts = self.mounted_texts(workload, pod, container, &name);
+            let volumes = Volumes { workload, pod, configs: &self.configs, service: &name };
+            service.mounts = volumes.find_mounts(container, &mut self.warnings);
+            let texts = mounted_texts(&service);
             self.clues.insert(name.clone(), Clues { texts, ..Clues::default() });
             self.application.services.insert(name, service);
         }
@@ -199,6 +211,8 @@ impl<'o> Import<'o> {
 
     /// A name that no service has yet.
     fn free_name(&self, wanted: &str, workload: &Object) -> Result<String, ImportError> {
+        // A name of a pod may be longer than one of a host.
+        let wanted = wanted.get(..MAX_NAME).unwrap_or(wanted).trim_end_matches(['-', '.']);
         let namespaced = format!("{wanted}.{}", workload.namespace);
         let numbered = (2..100).map(|n| format!("{wanted}-{n}"));
         let mut names =
@@ -278,7 +292,7 @@ impl<'o> Import<'o> {
         let wanted: BTreeSet<&str> = names.iter().map(|(alias, _)| alias.as_str()).collect();
         let mut used: BTreeSet<String> = BTreeSet::new();
         let texts = self.clues.values().flat_map(|clues| &clues.texts).map(|text| text.text.as_str());
-        let words = self.application.services.values().flat_map(|s| s.env.values().chain(&s.command));
+        let words = self.application.services.values().flat_map(|s| s.env.values().chain(s.words()));
         for text in texts.chain(words.map(String::as_str)) {
             let found = find_addresses(text, Style::Command, &|host| wanted.contains(host));
             used.extend(found.into_iter().map(|address| text[address.host].to_owned()));
@@ -311,9 +325,9 @@ impl<'o> Import<'o> {
             let own: Vec<u16> = service.ports.iter().map(|port| port.number()).collect();
             let mut changed: BTreeSet<String> = BTreeSet::new();
             for (caller, service) in &mut self.application.services {
-                let before = (service.env.clone(), service.command.clone());
+                let before = service.clone();
                 change_ports(service, &hosts, pairs, &own);
-                if before != (service.env.clone(), service.command.clone()) {
+                if *service != before {
                     changed.insert(caller.clone());
                 }
             }
@@ -329,7 +343,7 @@ impl<'o> Import<'o> {
 
     fn replace_host(&mut self, from: &str, to: &str) {
         for service in self.application.services.values_mut() {
-            for text in service.env.values_mut().chain(&mut service.command) {
+            for text in service.texts_mut() {
                 for address in find_addresses(text, Style::Value, &|host| host == from).into_iter().rev() {
                     if address.called_port().is_some() {
                         text.replace_range(address.host, to);
@@ -344,35 +358,6 @@ impl<'o> Import<'o> {
         if inits.is_some_and(|inits| !inits.is_empty()) {
             self.warnings.add(name, "init containers are not run; make what they prepare the `setup`");
         }
-    }
-
-    /// The texts of ConfigMaps and Secrets that a container mounts.
-    fn mounted_texts(&mut self, workload: &Object, pod: &Node, container: &Node, name: &str) -> Vec<Text> {
-        let volumes = pod.get("spec").and_then(|spec| spec.get("volumes")).and_then(Node::as_list);
-        let volumes = volumes.unwrap_or_default();
-        let mut texts = Vec::new();
-        for mount in container.get("volumeMounts").and_then(Node::as_list).unwrap_or_default() {
-            let wanted = mount.get_text("name");
-            let Some(volume) = volumes.iter().find(|volume| volume.get_text("name") == wanted) else {
-                continue;
-            };
-            let path = mount.get_text("mountPath").unwrap_or_default();
-            for (key, name_key, kind) in
-                [("configMap", "name", "ConfigMap"), ("secret", "secretName", "Secret")]
-            {
-                let Some(source) = volume.get(key).and_then(|source| source.get_text(name_key)) else {
-                    continue;
-                };
-                let Some(data) = self.configs.get(kind, &workload.namespace, source) else { continue };
-                texts.extend(data.iter().map(|(file, text)| Text {
-                    place: format!("{kind} {source}/{file}"),
-                    text: text.clone(),
-                    style: Style::Value,
-                }));
-                self.warnings.add(name, format!("{kind} `{source}` is not mounted at `{path}`"));
-            }
-        }
-        texts
     }
 
     fn warn_about_kinds(&mut self) {
@@ -402,6 +387,17 @@ impl<'o> Import<'o> {
                 .add_general(format!("left out, because only a cluster has them: {}", left_out.join(", ")));
         }
     }
+}
+
+/// The texts that a container mounts, which may hold addresses.
+fn mounted_texts(service: &ImportedService) -> Vec<Text> {
+    let read = |mount: &ImportedMount| match &mount.source {
+        ImportedSource::Content(text) => {
+            Some(Text { place: mount.to.clone(), text: text.clone(), style: Style::Value })
+        }
+        _ => None,
+    };
+    service.mounts.iter().filter_map(read).collect()
 }
 
 /// The container that Services lead to, otherwise the first.
@@ -446,7 +442,7 @@ fn change_ports(
             service.env.insert(port_key.to_owned(), to.to_string());
         }
     }
-    for text in service.env.values_mut().chain(&mut service.command) {
+    for text in service.texts_mut() {
         for address in find_addresses(text, Style::Value, &|host| hosts.contains_key(host)).into_iter().rev()
         {
             match (&address.port, address.implied) {

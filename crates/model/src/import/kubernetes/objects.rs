@@ -32,15 +32,29 @@ impl Object {
     }
 }
 
-/// Reads all objects of the files, those inside of lists too.
-pub(super) fn read_objects(files: &[(String, String)]) -> Result<Vec<Object>, ImportError> {
-    let mut objects = Vec::new();
+/// Reads all objects of the files, those inside of lists too. One of several files that cannot be read is left out,
+/// as `kubectl apply -f FOLDER` does, and its error is returned beside the objects.
+pub(super) fn read_objects(
+    files: &[(String, String)],
+) -> Result<(Vec<Object>, Vec<ImportError>), ImportError> {
+    let (mut objects, mut skipped) = (Vec::new(), Vec::new());
     for (file, text) in files {
-        for document in Node::parse_documents(file, text).map_err(|e| explain_template(e, text))? {
-            add_object(document, file, &mut objects)?;
+        match read_file(file, text, &mut objects) {
+            Ok(()) => {}
+            // What is left of a chart without its templates is another system.
+            Err(error) if files.len() == 1 || error.hint.is_some() => return Err(error),
+            Err(error) => skipped.push(error),
         }
     }
-    Ok(objects)
+    match skipped.first() {
+        Some(first) if objects.is_empty() => Err(first.clone()),
+        _ => Ok((objects, skipped)),
+    }
+}
+
+fn read_file(file: &str, text: &str, objects: &mut Vec<Object>) -> Result<(), ImportError> {
+    let documents = Node::parse_documents(file, text).map_err(|e| explain_template(e, text))?;
+    documents.into_iter().try_for_each(|document| add_object(document, file, objects))
 }
 
 /// Whether a text is a manifest: a mapping that says what kind of which API it is.

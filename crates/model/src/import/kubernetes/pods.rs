@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::config::{Configs, expand, read_environment};
 use super::objects::Object;
-use crate::import::compose::health::show;
+use crate::import::compose::health::show_duration;
 use crate::import::compose::limits::exact_size;
-use crate::import::compose::ports::protocol_of;
+use crate::import::compose::ports::parse_protocol;
 use crate::import::node::Node;
 use crate::import::warnings::Warnings;
 use crate::import::{
@@ -63,7 +63,7 @@ pub(super) fn declared_ports(container: &Node) -> Vec<ContainerPort> {
 pub(super) fn named_protocol(name: &str) -> Option<Protocol> {
     let first = name.split('-').next().unwrap_or(name);
     // `tcp` and `https` say less than what the mesh finds out by itself.
-    protocol_of(first).filter(|protocol| !matches!(protocol, Protocol::Tcp | Protocol::Tls))
+    parse_protocol(first).filter(|protocol| !matches!(protocol, Protocol::Tcp | Protocol::Tls))
 }
 
 /// Reads a container as a service called `name`.
@@ -82,8 +82,15 @@ pub(super) fn read_container(
     if !missing.is_empty() {
         warnings.add(name, format!("not in the manifests, left out: {}", missing.join(", ")));
     }
-    let words = ["command", "args"].into_iter().filter_map(|key| container.get(key).and_then(Node::as_list));
-    service.command = words.flatten().filter_map(Node::as_text).map(|word| expand(word, &env)).collect();
+    let words = |key: &str| -> Option<Vec<String>> {
+        let words = container.get(key).and_then(Node::as_list)?;
+        Some(words.iter().filter_map(Node::as_text).map(|word| expand(word, &env)).collect())
+    };
+    service.entrypoint = words("command").filter(|words| !words.is_empty());
+    service.command = words("args").unwrap_or_default();
+    service.working_dir =
+        container.get_text("workingDir").filter(|path| path.starts_with('/')).map(str::to_owned);
+    service.user = read_user(workload, container);
     service.env = env;
     for port in declared_ports(container) {
         put_port(&mut service, &port);
@@ -94,9 +101,25 @@ pub(super) fn read_container(
     if let Some(grace) = pod.and_then(|spec| spec.get_text("terminationGracePeriodSeconds"))
         && let Ok(seconds) = grace.parse::<u32>()
     {
-        service.stop_within = Some(show(Duration::from_secs(seconds.into())));
+        service.stop_within = Some(show_duration(Duration::from_secs(seconds.into())));
     }
     Ok(service)
+}
+
+/// The user that the container or its pod asks for.
+fn read_user(workload: &Object, container: &Node) -> Option<String> {
+    let of_pod =
+        pod_template(workload).and_then(|pod| pod.get("spec")).and_then(|spec| spec.get("securityContext"));
+    let of_container = container.get("securityContext");
+    let get = |key: &str| {
+        [of_container, of_pod]
+            .into_iter()
+            .flatten()
+            .find_map(|context| context.get_text(key))
+            .map(str::to_owned)
+    };
+    let user = get("runAsUser")?;
+    Some(get("runAsGroup").map_or(user.clone(), |group| format!("{user}:{group}")))
 }
 
 /// Adds a port to a service unless it is there.
@@ -146,7 +169,7 @@ pub(super) fn note_limits(
 }
 
 /// A quantity of Kubernetes: `128Mi`, `500m`, `0.5`, `1G`, `1e3`.
-fn read_quantity(text: &str) -> Option<f64> {
+pub(super) fn read_quantity(text: &str) -> Option<f64> {
     const UNITS: [(&str, f64); 11] = [
         ("Ki", 1024.0),
         ("Mi", 1_048_576.0),
@@ -216,7 +239,7 @@ fn read_readiness(
     let within =
         number("initialDelaySeconds", 0.0) + number("periodSeconds", 10.0) * number("failureThreshold", 3.0);
     // As for Compose: below ten seconds a busy machine would spoil trials, above ten minutes nobody waits.
-    ready.within = Some(show(Duration::from_secs(within.clamp(10.0, 600.0) as u64)));
+    ready.within = Some(show_duration(Duration::from_secs(within.clamp(10.0, 600.0) as u64)));
     Ok(Some(ready))
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::objects::Object;
 use super::pods::{ContainerPort, declared_ports, named_protocol};
-use crate::import::compose::ports::protocol_of;
+use crate::import::compose::ports::parse_protocol;
 use crate::import::node::{Map, Node};
 
 /// A port of a Service and where it leads.
@@ -54,7 +54,7 @@ pub(super) fn service_ports(service: &Object) -> Vec<ServicePort> {
         }
         let port: u16 = entry.get_text("port")?.parse().ok().filter(|port| *port > 0)?;
         let target = entry.get_text("targetPort").map_or_else(|| port.to_string(), str::to_owned);
-        let said = entry.get_text("appProtocol").and_then(|text| protocol_of(text.rsplit('/').next()?));
+        let said = entry.get_text("appProtocol").and_then(|text| parse_protocol(text.rsplit('/').next()?));
         let protocol = said.or_else(|| entry.get_text("name").and_then(named_protocol));
         Some(ServicePort { port, target, protocol })
     };

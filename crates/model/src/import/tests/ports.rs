@@ -106,6 +106,9 @@ fn missing_variables_point_at_the_example() {
         keep_tracing: false,
         profiles: &[],
         load: &load,
+        look: &|_| super::PathKind::File,
+        folder: "/work/project",
+        parents: &[],
     })
     .unwrap();
     assert_eq!(

@@ -19,8 +19,8 @@ fn projects() {
             "compose.yaml:2: these services depend on one another: a, b",
         ),
         (
-            "services:\n  test: {image: i}",
-            "compose.yaml:2: service `test` needs another name: a host name, but not `test` or `localhost`",
+            "services:\n  '-': {image: i}",
+            "compose.yaml:2: service `-` needs another name: a host name, but not `test` or `localhost`",
         ),
         (
             "include: [x.yaml]\nservices: {a: {image: i}}",
@@ -52,7 +52,7 @@ fn files_are_merged() {
         ("{image: x}", "{}", "{image:x}"),
         ("{image: x}", "{image: }", "{image:x}"),
         ("{command: [a, b]}", "{command: c}", "{command:[c]}"),
-        ("{entrypoint: [a, b], command: [x]}", "{entrypoint: [c]}", "{command:[c,x]}"),
+        ("{entrypoint: [a, b], command: [x]}", "{entrypoint: [c]}", "{entrypoint:[c],command:[x]}"),
         ("{image: x, ports: [1]}", "{ports: ['2:2']}", "{image:x,ports:[1,2],publish:{2:2}}"),
         ("{image: x, expose: [1]}", "{expose: [1, 2]}", "{image:x,ports:[1,2]}"),
         ("{image: x, environment: [A=1, B=2]}", "{environment: {B: 3, C: 4}}", "{image:x,env:{A:1,B:3,C:4}}"),
@@ -60,7 +60,7 @@ fn files_are_merged() {
         (
             "{image: x, working_dir: /a, volumes: ['v:/a/d']}",
             "{volumes: ['w:/a/d', 'w:/a/e']}",
-            "{image:x,durable:[d/,e/]}",
+            "{image:x,working_dir:/a,mounts:[{to:/a/d,volume:w},{to:/a/e,volume:w}]}",
         ),
         (
             "{image: x, healthcheck: {test: [CMD, a], retries: 9}}",
@@ -112,6 +112,52 @@ fn extends_include_and_profiles() {
     // A file that includes itself ends with an error, not with a full stack.
     let circle = import_with(&[("f", "include: [f]")], &[("f", "include: [f]")], &[], &[]);
     assert!(circle.unwrap_err().message.contains("deeper"));
+}
+
+#[test]
+fn included_projects_in_long_form() {
+    let loadable = [
+        (
+            "db/compose.yaml",
+            "services: {db: {image: 'postgres:${PG}', volumes: ['./init:/init:ro'], configs: [c]}}\nconfigs: {c: {content: x}}",
+        ),
+        ("db/more.yaml", "services: {db: {environment: {LEVEL: '${LEVEL:-low}'}}}"),
+        ("db/db.env", "PG=17\nLEVEL=high\n"),
+        ("q.yaml", "services: {queue: {image: nats, build: ./q}}"),
+    ];
+    let file = "include:\n  - {path: [db/compose.yaml, db/more.yaml], env_file: db/db.env}\n  \
+                - {path: q.yaml, project_directory: sub}\nservices:\n  a:\n    command: x\n    develop: {watch: []}\n    \
+                depends_on: {db: {condition: service_healthy, restart: true}, queue: {condition: service_started}}\n";
+    let imported = import_with(&[("compose.yaml", file)], &loadable, &[], &[]).unwrap();
+    let json = serde_json::to_string(&imported.application.services).unwrap().replace('"', "");
+    assert_eq!(
+        json,
+        "{db:{image:postgres:17,ports:[5432],env:{LEVEL:high},mounts:[{to:/init,from:db/init,readonly:true},\
+         {to:/c,content:x,readonly:true}]},queue:{image:nats,build:./sub/q,directory:sub/q,ports:[4222]},\
+         a:{command:[x],after:[db,queue]}}"
+    );
+}
+
+#[test]
+fn providers_are_left_out() {
+    let file = "services:\n  a: {command: x, depends_on: [model]}\n  model: {provider: {type: model}}\n";
+    let imported = import_with(&[("compose.yaml", file)], &[], &[], &[]).unwrap();
+    assert_eq!(imported.application.services.len(), 1);
+    assert_eq!(imported.warnings[0], "left out, because a provider of the machine runs them: `model`");
+}
+
+#[test]
+fn a_service_cannot_be_called_test() {
+    let file = "services:\n  test: {image: i, ports: [80]}\n  web: {command: [web, 'http://test:80/'], depends_on: [test], \
+                links: ['test:t'], environment: {T_HOST: test, MODE: test, URL: 'http://test/x'}}\n";
+    let imported = import_with(&[("compose.yaml", file)], &[], &[], &[]).unwrap();
+    let json = serde_json::to_string(&imported.application.services).unwrap().replace('"', "");
+    assert_eq!(
+        json,
+        "{test-service:{image:i,aliases:[t],ports:[80]},web:{command:[web,http://test-service:80/],\
+         env:{MODE:test,T_HOST:test-service,URL:http://test-service/x},after:[test-service]}}"
+    );
+    assert!(imported.warnings[0].contains("`test` is called `test-service` here"), "{:?}", imported.warnings);
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn keys_of_a_service() {
         ("{image: i}", "image: \"i\""),
         ("{command: python3 -m 'my app'}", "command: [\"python3\", \"-m\", \"my app\"]"),
         ("{command: [run, 1, true]}", "command: [\"run\", \"1\", \"true\"]"),
-        ("{entrypoint: [e], command: [c, $$X]}", "command: [\"e\", \"c\", \"$X\"]"),
+        ("{entrypoint: [e], command: [c, $$X]}", "entrypoint: [\"e\"]\ncommand: [\"c\", \"$X\"]"),
         ("{build: ./x, command: c}", "command: [\"c\"]\nbuild: \"./x\"\ndirectory: \"x\""),
         ("{build: ., command: c}", "command: [\"c\"]\nbuild: \".\""),
         (
@@ -30,11 +30,12 @@ fn keys_of_a_service() {
         ("{build: ../x, command: c}", "command: [\"c\"]\nbuild: \"../x\""),
         (
             "{image: i, working_dir: /app, volumes: ['./src:/app', 'v:/app/data', 'w:/var/lib']}",
-            "image: \"i\"\ndirectory: \"src\"\ndurable: [\"data/\"]",
+            "image: \"i\"\ndirectory: \"src\"\nworking_dir: \"/app\"\nmounts:\n- { from: \"./src\", to: \"/app\" }\n\
+             - { volume: v, to: \"/app/data\" }\n- { volume: w, to: \"/var/lib\" }",
         ),
         (
             "{build: x, volumes: ['./x/data:/srv/data']}",
-            "build: \"./x\"\ndirectory: \"x\"\ndurable: [\"data/\"]",
+            "build: \"./x\"\ndirectory: \"x\"\nmounts:\n- { from: \"./x/data\", to: \"/srv/data\" }",
         ),
         (
             "{image: i, environment: [B=2, 'A=x=y', SET, NONE]}",
@@ -68,6 +69,7 @@ fn keys_of_a_service() {
             "{image: i, hostname: other, container_name: a, networks: {n: {aliases: [third]}}}",
             "image: \"i\"\naliases: [other, third]",
         ),
+        ("{build: {dockerfile_inline: FROM x}, command: c}", "command: [\"c\"]\nbuild: \".\""),
         ("{ports: [80]}", "compose.yaml:2: service `a` has no image, build or command"),
         ("[x]", "compose.yaml:2: service `a` is a list, not a mapping"),
         ("{image: i, depends_on: [a]}", "compose.yaml:2: service `a` depends on itself"),
@@ -87,24 +89,13 @@ fn what_is_lost_is_said() {
             "service `a`: no `command` is known: use `--platform docker`, or add one to run without containers",
         ),
         ("{command: x, restart: always, labels: [q], tty: true}", ""),
-        ("{command: x, privileged: true, user: root}", "service `a`: not carried over: privileged, user"),
+        ("{command: x, privileged: true, user: root}", "service `a`: not carried over: privileged"),
         ("{command: x, comand: y}", "service `a`: not keys of Compose: comand"),
         ("{command: x, ports: ['53:53/udp']}", "service `a`: only TCP is carried: 53:53/udp left out"),
+        ("{command: x, volumes: ['v:/data'], working_dir: /app}", ""),
         (
-            "{command: x, volumes: ['v:/data']}",
-            "service `a`: volume `v` at `/data`: name it in `durable`, relative to the working directory, if a restart keeps it",
-        ),
-        (
-            "{command: x, volumes: ['./c.conf:/etc/c.conf:ro']}",
-            "service `a`: mount `c.conf` at `/etc/c.conf` is outside of the working directory; the file must be found another way",
-        ),
-        (
-            "{command: x, working_dir: /app}",
-            "service `a`: working directory `/app` is inside the image; set `directory`",
-        ),
-        (
-            "{command: x, secrets: [s], configs: [{source: c}]}",
-            "service `a`: secrets are not mounted: `s`\nservice `a`: configs are not mounted: `c`",
+            "{command: x, build: ../../x}",
+            "service `a`: directory `../../x` is outside of the project; move the file or set `directory`",
         ),
         (
             "{command: x, network_mode: host}",

@@ -69,7 +69,8 @@ fn hide(folder: &Path, shown: Option<&(PathBuf, String)>) -> io::Result<()> {
 fn lay_data(view: &View) -> io::Result<()> {
     let (upper, work) = (view.own.join("upper"), view.own.join("work"));
     if upper.exists() {
-        files::keep_only(&upper, &view.durable).map_err(|e| named("drop data that is not durable", &e))?;
+        let kept = [view.durable.clone(), places::written_sources(view)].concat();
+        files::keep_only(&upper, &kept).map_err(|e| named("drop data that is not durable", &e))?;
     }
     fs::create_dir_all(&upper).map_err(|e| named("make the data layer", &e))?;
     // A layer that was mounted as volatile must not be mounted again with its old work folder.

@@ -8,10 +8,14 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
-use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change,
+    mount_remount, unmount,
+};
 
 use super::mounts::overlay;
 use crate::process::agent_protocol::{MountSpec, Shown, View};
@@ -25,13 +29,18 @@ pub(super) type Sources = BTreeMap<usize, OwnedFd>;
 
 /// Opens what lies in the tool's folder, which is hidden later, and makes room for paths that do not exist.
 pub(super) fn prepare(view: &View) -> io::Result<Sources> {
+    // Before anything is opened: a source of the old root could not be mounted in the new one.
+    take_own_root(view)?;
     let mut sources = Sources::new();
     for (number, spec) in view.mounts.iter().enumerate() {
         let source = match &spec.shown {
             Shown::Volume { folder } => folder.clone(),
-            Shown::Content { text } => {
+            Shown::Content { text, mode } => {
                 let file = own_folder(view, number)?.join("content");
                 fs::write(&file, text)?;
+                if let Some(mode) = mode {
+                    fs::set_permissions(&file, fs::Permissions::from_mode(*mode))?;
+                }
                 file
             }
             // The user's own file must not be written, and here no layer lies over it.
@@ -51,6 +60,17 @@ pub(super) fn prepare(view: &View) -> io::Result<Sources> {
     }
     make_room(view)?;
     Ok(sources)
+}
+
+/// Paths of the application that the instance may change through its mounts. Like bind mounts of containers they
+/// survive a restart.
+pub(super) fn written_sources(view: &View) -> Vec<PathBuf> {
+    let written = view.mounts.iter().filter(|spec| !spec.readonly);
+    let source = |spec: &MountSpec| match &spec.shown {
+        Shown::Path { path } => Some(path.clone()),
+        _ => None,
+    };
+    written.filter_map(source).collect()
 }
 
 /// Mounts everything, outer paths first.
@@ -112,13 +132,56 @@ fn make_readonly(target: &Path) -> io::Result<()> {
     Ok(mount_remount(target, flags, c"")?)
 }
 
+/// Takes a root folder of its own where a path directly below `/` is missing, such as `/data`: no layer can be laid
+/// over `/` itself. Everything that is there now is also in the new root.
+fn take_own_root(view: &View) -> io::Result<()> {
+    let at_root = |spec: &&MountSpec| {
+        !spec.to.exists() && !can_create(view, spec) && nearest_folder(&spec.to) == Path::new("/")
+    };
+    let missing: Vec<&MountSpec> = view.mounts.iter().filter(at_root).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let root = view.own.join("root");
+    fs::create_dir_all(&root)?;
+    mount("none", &root, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=1m")?;
+    // Otherwise the folder that contains it would bring it along again.
+    mount_change(&root, MountPropagationFlags::UNBINDABLE)?;
+    for entry in fs::read_dir("/")? {
+        let entry = entry?;
+        let (kind, path, copy) = (entry.file_type()?, entry.path(), root.join(entry.file_name()));
+        if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&path)?, &copy)?;
+        } else if kind.is_dir() {
+            fs::create_dir(&copy)?;
+            mount_bind_recursive(&path, &copy)?;
+        } else if kind.is_file() {
+            create(&copy, false)?;
+            mount_bind(&path, &copy)?;
+        }
+    }
+    for spec in missing {
+        let below = spec.to.strip_prefix("/").map_err(io::Error::other)?;
+        create(&root.join(below), is_folder(view, spec))?;
+    }
+    std::env::set_current_dir(&root)?;
+    // The old root ends up over the new one, and is taken away from there.
+    rustix::process::pivot_root(".", ".")?;
+    unmount(".", UnmountFlags::DETACH)?;
+    std::env::set_current_dir("/")
+}
+
+fn nearest_folder(path: &Path) -> &Path {
+    path.ancestors().skip(1).find(|folder| folder.is_dir()).unwrap_or(Path::new("/"))
+}
+
 /// Lays a layer over each folder in which paths are missing, with these paths in it.
 fn make_room(view: &View) -> io::Result<()> {
     let mut layers: BTreeMap<PathBuf, Vec<&MountSpec>> = BTreeMap::new();
     for spec in view.mounts.iter().filter(|spec| !spec.to.exists() && !can_create(view, spec)) {
-        let found = spec.to.ancestors().skip(1).find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
+        let found = nearest_folder(&spec.to);
         let needs = [&view.target, &view.own];
-        if found == Path::new("/") || needs.iter().any(|path| path.starts_with(found)) {
+        if needs.iter().any(|path| path.starts_with(found)) {
             return Err(bad_plan(&format!(
                 "cannot mount `{}`: there is no such path on this machine, and {} cannot be covered; create the path, \
                  choose another one, or use `--platform docker`",
