@@ -77,6 +77,7 @@ impl Project {
                 .hint("`directory` names the folder of the services, relative to the application file")
         })?;
         faultscope_engine::load_protos(&mut application, &root)?;
+        application.check_grpc_steps()?;
         Ok(Self { application, root, files: files.into_inner() })
     }
 

@@ -126,12 +126,8 @@ pub(crate) fn combine(
             }
             // The rest needs requests and answers, which a bare connection does not show.
             _ if is_connection => {}
-            Effect::Abort { status, grpc_status } => {
+            Effect::Abort { status, grpc_status } | Effect::ErrorFirst { status, grpc_status, .. } => {
                 effects.refuse = Some(Refusal::Answer { status: *status, grpc_status: *grpc_status });
-                applied.push(index);
-            }
-            Effect::ErrorFirst { status, .. } => {
-                effects.refuse = Some(Refusal::Answer { status: *status, grpc_status: None });
                 applied.push(index);
             }
             Effect::Duplicate => effects.duplicate = Some(index),

@@ -138,6 +138,14 @@ pub enum Probe {
         /// One of the ports of the instance.
         port: u16,
     },
+    /// `grpc.health.v1.Health/Check` says that it serves. A server without this service is ready once it answers,
+    /// unless a service is named.
+    Grpc {
+        /// The service that is asked for; empty for the whole server.
+        service: String,
+        /// One of the ports of the instance.
+        port: u16,
+    },
     /// A line of its output matches a pattern.
     Log {
         /// A regular expression.

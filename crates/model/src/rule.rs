@@ -149,6 +149,9 @@ pub enum Effect {
         count: u32,
         /// The HTTP status.
         status: u16,
+        /// The gRPC status, sent with HTTP status 200 to gRPC callers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grpc_status: Option<u16>,
     },
     /// Changes nothing but records the rule in the span, to see which calls a selector matches.
     Mark,

@@ -11,6 +11,7 @@ pub mod contract;
 #[cfg(feature = "docker")]
 pub mod docker;
 mod error;
+mod grpc_health;
 mod log;
 #[cfg(feature = "loopback")]
 pub mod loopback;

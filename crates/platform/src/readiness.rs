@@ -4,16 +4,22 @@ use std::io;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use faultscope_model::grpc::GrpcCode;
 use faultscope_model::outcome::StartEnding;
 use faultscope_model::plan::{InstancePlan, Probe, Readiness};
 use faultscope_model::units::show_duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::grpc_health::{Health, ask_for_health};
+
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// The limit of one attempt; a service that accepts but does not answer is tried again.
 pub(crate) const ONE_ATTEMPT: Duration = Duration::from_secs(2);
+
+/// The code of a method that a server does not have.
+const UNIMPLEMENTED: GrpcCode = GrpcCode(12);
 
 /// The access to an instance that probes need.
 #[async_trait]
@@ -76,6 +82,8 @@ fn describe(probe: &Probe) -> String {
     match probe {
         Probe::Http { path, port } => format!("GET {path} on port {port}"),
         Probe::Tcp { port } => format!("port {port}"),
+        Probe::Grpc { service, port } if service.is_empty() => format!("gRPC health on port {port}"),
+        Probe::Grpc { service, port } => format!("gRPC health of {service} on port {port}"),
         Probe::Command { command } => format!("`{}`", command.join(" ")),
         Probe::Log { pattern } => format!("no line matches {pattern}"),
         Probe::Started => "the start".into(),
@@ -86,7 +94,7 @@ async fn probe_until_ready(probe: &Probe, instance: &dyn Reach, last: &mut Optio
     match probe {
         Probe::Started => return Ok(()),
         Probe::Log { pattern } => return instance.printed(pattern).await,
-        Probe::Http { .. } | Probe::Tcp { .. } | Probe::Command { .. } => {}
+        Probe::Http { .. } | Probe::Tcp { .. } | Probe::Grpc { .. } | Probe::Command { .. } => {}
     }
     let mut pause = FIRST_PAUSE;
     loop {
@@ -111,6 +119,14 @@ pub(crate) async fn try_probe(probe: &Probe, instance: &dyn Reach) -> Result<(),
             Err(_) => Err("the answer is not HTTP".into()),
         },
         Probe::Tcp { port } => connect(*port).await.map(|_| ()),
+        Probe::Grpc { service, port } => match ask_for_health(connect(*port).await?, service).await {
+            Ok(Health::Serving) => Ok(()),
+            // A server without the health service cannot say more than that it answers.
+            Ok(Health::Failed(UNIMPLEMENTED)) if service.is_empty() => Ok(()),
+            Ok(Health::NotServing) => Err("is not serving".into()),
+            Ok(Health::Failed(code)) => Err(format!("answers {code}")),
+            Err(error) => Err(format!("the answer is not gRPC: {error}")),
+        },
         Probe::Command { command } => match instance.run(command).await {
             Ok(true) => Ok(()),
             Ok(false) => Err("fails".into()),

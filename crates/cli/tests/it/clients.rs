@@ -92,6 +92,28 @@ fn go_grpc_unary_and_stream() {
 }
 
 #[test]
+fn steps_call_a_real_grpc_server_that_describes_itself() {
+    let steps = r#"{ name: unary and stream, steps: [
+      { grpc: "health:50051/grpc.health.v1.Health/Check", json: { service: shop }, expect: { json: { status: SERVING } } },
+      { grpc: "health:50051/grpc.health.v1.Health/Check", json: { service: nobody }, expect: { code: NOT_FOUND, message: unknown } },
+      { grpc: "health:50051/grpc.health.v1.Health/Watch", json: { service: shop }, expect: { json: { 1.status: NOT_SERVING }, absent: ["3"] } },
+    ] }"#;
+    let fixture = grpc(env!("CARGO_TARGET_TMPDIR"))
+        .replace("[50051]", "[50051], ready: { grpc: shop }")
+        .replace(r#"{ name: unary and stream, run: ["./grpc", "client"] }"#, steps);
+    let check = "test-1 -> health-1 POST /grpc.health.v1.Health/Check http2 200";
+    assert_eq!(
+        tool_with(&fixture).tested(NOTHING, 0).calls(),
+        [
+            format!("{check} grpc 0 root"),
+            format!("{check} grpc 5 root"),
+            "test-1 -> health-1 POST /grpc.health.v1.Health/Watch http2 200 grpc 0 root".into(),
+        ],
+        "readiness and reflection are no calls"
+    );
+}
+
+#[test]
 fn a_websocket() {
     let run = tool_with(&websocket()).tested(NOTHING, 0);
     assert_eq!(run.output("talk"), "three messages came back\n");

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use faultscope_model::application::{Delivery, Resilience};
+use faultscope_model::grpc::Idempotency;
 use faultscope_model::perturbation::{Event, Kind, Perturbation, TargetId, masked_operation};
 use faultscope_model::rule::{Effect, Occurrence, Rule, Selector};
 use faultscope_model::run::CallSeen;
@@ -13,7 +14,7 @@ use super::ResilienceOptions;
 use crate::drive::TrialTrace;
 
 /// Methods whose requests may be repeated, as HTTP has it.
-pub(super) const IDEMPOTENT: [&str; 5] = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"];
+const IDEMPOTENT: [&str; 5] = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"];
 
 /// The header by which a caller says that its request may be repeated.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -218,7 +219,7 @@ fn is_possible(
         Kind::Duplicate => match service.and_then(|s| s.delivery_of(&span.method, &span.path)) {
             Some(Delivery::AtLeastOnce) => true,
             Some(Delivery::AtMostOnce) => false,
-            None => options.all_deliveries || IDEMPOTENT.contains(&span.method.as_str()) || has_key(span),
+            None => options.all_deliveries || is_repeatable(span, application),
         },
         Kind::Restart => service.is_some_and(|service| service.persistent || options.all_restarts),
         Kind::Delay => true,
@@ -228,7 +229,18 @@ fn is_possible(
     }
 }
 
-pub(super) fn has_key(span: &Span) -> bool {
+/// Whether a request may be repeated without a declaration: by its HTTP method, by its key, or by the
+/// `idempotency_level` of its gRPC method.
+pub(super) fn is_repeatable(span: &Span, application: &Application) -> bool {
+    let by_descriptor = || {
+        let path = span.path.split('?').next().unwrap_or_default();
+        let method = application.descriptors.method(path);
+        method.is_some_and(|method| method.idempotency != Idempotency::Unknown)
+    };
+    IDEMPOTENT.contains(&span.method.as_str()) || has_key(span) || by_descriptor()
+}
+
+fn has_key(span: &Span) -> bool {
     let headers = span.payload.as_ref().map(|payload| payload.request_headers.as_slice()).unwrap_or_default();
     headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(IDEMPOTENCY_KEY))
 }
@@ -247,7 +259,7 @@ fn can_overtake(other: &Span, span: &Span) -> bool {
 
 /// The rules that carry perturbations of calls out; those of messages find no call.
 pub(super) fn rules(perturbations: &[Perturbation], resilience: &Resilience) -> Vec<Rule> {
-    let status = resilience.status;
+    let (status, grpc_status) = (resilience.status, Some(resilience.grpc_code.0));
     let rule = |(id, perturbation): (u32, &Perturbation)| {
         // What a retry is to get past is done to the first attempt only.
         let (effect, occurrence) = match perturbation.kind {
@@ -261,10 +273,9 @@ pub(super) fn rules(perturbations: &[Perturbation], resilience: &Resilience) -> 
                 (Effect::Delay { by: resilience.delay, jitter }, Occurrence::First(1))
             }
             Kind::Reorder => (Effect::Reorder { within: resilience.reorder }, Occurrence::First(1)),
-            Kind::ErrorFirst => (Effect::ErrorFirst { count: 1, status }, Occurrence::Every),
+            Kind::ErrorFirst => (Effect::ErrorFirst { count: 1, status, grpc_status }, Occurrence::Every),
             Kind::LostAnswer => (Effect::LostAnswer, Occurrence::First(1)),
-            // 14 is what gRPC says when a service is unavailable.
-            Kind::Error => (Effect::Abort { status, grpc_status: Some(14) }, Occurrence::Every),
+            Kind::Error => (Effect::Abort { status, grpc_status }, Occurrence::Every),
             Kind::Timeout => (Effect::Timeout { after: resilience.timeout }, Occurrence::Every),
             Kind::Truncate => (Effect::Truncate { after: 1 }, Occurrence::Every),
         };

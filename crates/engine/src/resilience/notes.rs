@@ -9,7 +9,7 @@ use faultscope_model::units::count;
 use faultscope_model::{Application, ServiceName, Span};
 
 use super::ResilienceOptions;
-use super::ground::{IDEMPOTENT, has_key, named};
+use super::ground::{is_repeatable, named};
 use super::tally::{SkipReason, Skipped};
 use crate::drive::{Repetition, TrialTrace};
 
@@ -95,8 +95,7 @@ pub(super) fn list_skipped(
         let undeclared = |span: &&&Span| {
             let service = application.services.get(&span.callee);
             service.is_some_and(|service| service.delivery_of(&span.method, &span.path).is_none())
-                && !IDEMPOTENT.contains(&span.method.as_str())
-                && !has_key(span)
+                && !is_repeatable(span, application)
         };
         let names: Vec<String> = calls.values().filter(undeclared).map(|span| operation(span)).collect();
         let number = names.len();

@@ -34,6 +34,7 @@ impl Session {
             redactor.redact(output);
             if let Some(failure) = failure {
                 redactor.redact(&mut failure.message);
+                failure.unfilled.iter_mut().for_each(|message| redactor.redact(message));
             }
         }
         evidence.logs.values_mut().flatten().for_each(|line| redactor.redact(line));

@@ -11,6 +11,7 @@ mod exits;
 mod gates;
 mod greeter;
 mod grpc;
+mod grpc_steps;
 mod keeping;
 mod logs;
 mod outages;

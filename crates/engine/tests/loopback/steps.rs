@@ -66,3 +66,51 @@ failing: { config: { back: { env.BROKEN: "yes", env.OTHER: "1" } } }
         ["test-1 -> front-1 GET /hello 502 root", "front-1 -> back-1 GET /word 503 propagated"]
     );
 }
+
+#[tokio::test]
+async fn steps_say_what_an_answer_must_not_be() {
+    let tested = greeter(
+        r#"tests:
+  - { name: nothing of it, http: { get: "http://front:8080/hello", expect: { status: 2xx, absent: [error, said.0], not: { body: bye, json: { error: ".+" } } } } }
+  - { name: not 404, http: { get: "http://front:8080/nowhere", expect: { not: { status: [5xx, 404] } } } }
+  - { name: said, http: { get: "http://front:8080/hello", expect: { not: { json: { said: "hello .*" } } } } }
+  - { name: too much, http: { get: "http://front:8080/hello", expect: { absent: [said] } } }
+"#,
+    )
+    .test(&[])
+    .await;
+    assert_eq!(
+        tested.results(),
+        [
+            ("nothing of it", ""),
+            ("not 404", "GET http://front:8080/nowhere: status 404 is excluded by `not`"),
+            (
+                "said",
+                "GET http://front:8080/hello: said: `hello world` matches `hello .*`, which `not` excludes"
+            ),
+            (
+                "too much",
+                "GET http://front:8080/hello: the answer has `said`, which must be absent: `hello world`"
+            ),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn saved_values_are_shown_but_are_not_part_of_the_signature() {
+    let tested = greeter(
+        r#"tests:
+  - name: another
+    steps:
+      - { get: "http://front:8080/hello", save: { greeting: said } }
+      - { get: "http://front:8080/hello?as=${slot}", expect: { json: { said: "not ${greeting}" } } }
+"#,
+    )
+    .test(&[])
+    .await;
+    let shown = "GET http://front:8080/hello?as=0: said: `hello world` does not match `not hello world`";
+    assert_eq!(tested.results(), [("another", shown)]);
+    let signature = "another: step 2: GET http://front:8080/hello?as=${slot}: said: `hello world` does not match \
+                     `not ${greeting}`";
+    assert_eq!(tested.signature(), signature);
+}

@@ -153,8 +153,10 @@ async fn restart_comes_between_answer_and_caller() {
 #[tokio::test]
 async fn errors_come_first_for_each_caller_and_operation() {
     let (address, _) = answering(OK).await;
-    let world =
-        world().service("stock", &[address]).rule(Effect::ErrorFirst { count: 2, status: 500 }).start();
+    let world = world()
+        .service("stock", &[address])
+        .rule(Effect::ErrorFirst { count: 2, status: 500, grpc_status: None })
+        .start();
     let mut raw = world.connect("stock").await;
     let mut failed = Vec::new();
     for path in ["/a", "/a", "/a", "/b", "/b", "/b?x"] {

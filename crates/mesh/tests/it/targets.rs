@@ -39,7 +39,7 @@ async fn names(world: &World, count: usize) -> Vec<String> {
 #[tokio::test]
 async fn an_error_for_the_first_attempt_lets_the_retry_pass() {
     let (address, _) = answering(OK).await;
-    let effect = Effect::ErrorFirst { count: 1, status: 503 };
+    let effect = Effect::ErrorFirst { count: 1, status: 503, grpc_status: None };
     let world = world()
         .caller("test-1", 0)
         .service("stock", &[address])
@@ -289,7 +289,10 @@ async fn sidecars_ask_for_names() {
     let (address, heard) = answering(OK).await;
     let world = world()
         .service("stock", &[address])
-        .rule_for(target("(web) > stock GET /a"), Effect::ErrorFirst { count: 1, status: 503 })
+        .rule_for(
+            target("(web) > stock GET /a"),
+            Effect::ErrorFirst { count: 1, status: 503, grpc_status: None },
+        )
         .rule_for(target("(web) > stock GET /b"), Effect::Duplicate)
         .rule_for(target("(web) > stock GET /c"), Effect::RestartAfter)
         .targets()

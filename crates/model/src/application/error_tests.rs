@@ -126,7 +126,7 @@ fn an_invalid_failure_pattern() {
 #[test]
 fn junit_without_a_place_for_the_report() {
     assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - { discover: junit, run: [a] }\n"), @"error: faultscope.yaml:3: tests.0: `discover: junit` needs `{out}` in `run`, the file of the report");
-    assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - { discover: lines, list: [a] }\n"), @"error: faultscope.yaml:3: tests.0: it needs `list`, which tells the cases, and `each`, which runs one of them");
+    assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - { discover: lines, list: [a] }\n"), @"error: faultscope.yaml:3: tests.0: it needs `list`, which prints the cases, and `each`, which runs one of them");
     assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - { discover: cargo, each: [a] }\n"), @"error: faultscope.yaml:3: tests.0: `each` needs `{case}`, or `{class}` and `{name}`, to run just one");
     assert_snapshot!(complaint("services: { a: { command: [a] } }\ntests:\n  - { discover: nose }\n"), @"error: faultscope.yaml:3: tests.0: `discover` is one of `junit`, `cargo`, `pytest`, `lines`");
 }
@@ -173,4 +173,45 @@ fn an_input_that_has_no_place() {
     let of = |test: &str| complaint(&format!("services: {{ a: {{ command: [a] }} }}\ntests:\n  - {test}\n"));
     assert_snapshot!(of(r#"{ name: x, run: [sh, x], input: { file: orders.json, format: json } }"#), @"error: faultscope.yaml:3: tests.0.input: `{input}` in `run` or `env` says where the path of the file goes");
     assert_snapshot!(of(r#"{ name: x, input: a.json, http: { get: "http://a/" } }"#), @"error: faultscope.yaml:3: tests.0.input: only a test with `run` has an `input`; steps are their own");
+}
+
+#[test]
+fn an_expectation_that_no_answer_meets() {
+    let of = |step: &str| {
+        complaint(&format!(
+            "services: {{ a: {{ command: [a], ports: [80] }} }}\ntests:\n  - name: x\n    steps:\n      - get: http://a/\n{step}\n"
+        ))
+    };
+    assert_snapshot!(of("        expect:\n          status: 200\n          not: { status: 200 }"), @"error: faultscope.yaml:8: tests.0.steps.0.expect.not.status: `status: 200` and this exclude each other");
+    assert_snapshot!(of("        expect:\n          status: 2x"), @"error: faultscope.yaml:7: tests.0.steps.0.expect.status: `2x` is not a status; write `200`, `2xx`, or a list of them");
+    assert_snapshot!(of("        expect:\n          absent: [order]\n        save: { id: order.id }"), @"error: faultscope.yaml:7: tests.0.steps.0.expect.absent: `order` is absent, but `save` takes a value from `order.id`");
+    assert_snapshot!(of("        expect:\n          not: { json: { e: '(' } }"), @"error: faultscope.yaml:6: tests.0.steps.0.expect: not a regular expression: error: unclosed group");
+    assert_snapshot!(of("        expect:\n          not: { sttaus: 500 }"), @"
+    error: faultscope.yaml:7: sttaus: unknown key
+
+    hint: did you mean `status`?
+    ");
+}
+
+#[test]
+fn a_name_in_a_key_that_no_step_saves() {
+    for step in [
+        "json: { \"${x}\": 1 }",
+        "headers: { \"X-${x}\": a }",
+        "expect: { json: { \"items.${x}\": a } }",
+        "expect: { headers: { \"x-${x}\": a } }",
+        "expect: { absent: [\"${x}\"] }",
+        "expect: { not: { json: { a: \"${x}\" } } }",
+        "save: { y: \"items.${x}\" }",
+    ] {
+        let text = format!(
+            "services: {{ a: {{ command: [a], ports: [80] }} }}\ntests:\n  - {{ name: x, http: {{ post: http://a/, {step} }} }}\n"
+        );
+        let wanted = "faultscope.yaml:3: tests.0.steps.0: no earlier step saves `x`; write `$${x}` to send it as it is";
+        assert_eq!(
+            Application::read_alone(&text, "faultscope.yaml").unwrap_err().to_string(),
+            wanted,
+            "{step}"
+        );
+    }
 }

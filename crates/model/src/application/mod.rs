@@ -3,6 +3,7 @@
 //! [`Application::read`] turns the text of an application file into a checked value; nothing else sees
 //! the file's own form. [`Application::plan`] computes what must run under a circumstance.
 
+mod expectation;
 mod hardcoded_hosts;
 mod locate;
 mod placeholders;
@@ -18,13 +19,16 @@ mod read_services;
 mod read_tests;
 mod resilience;
 
+pub use expectation::{Codes, Exclusion, Expectation, StatusPattern, Statuses};
 pub use hardcoded_hosts::HardcodedHost;
 pub(crate) use locate::Tree;
-pub use placeholders::{fill_placeholders, placeholders};
+pub(crate) use placeholders::{Part, parts};
+pub use placeholders::{fill_path, fill_placeholders, placeholders};
 pub use planning::{Expansion, PlanError, Unreachable};
 pub use protos::{OpenProtoPath, ProtoPath, ProtoPathContent, Protos};
 pub(crate) use read::nearest_hint;
-pub use read::{Loader, SpecError, nearest};
+pub use read::{FilePlace, Loader, SpecError, nearest};
+pub use read_tests::encode_messages;
 pub use resilience::{Delivery, Outage, Resilience};
 
 use std::collections::BTreeMap;
@@ -241,7 +245,7 @@ pub struct TestInput {
 pub enum TestBody {
     /// A command; the test passes if its exit code is 0.
     Command(TestCommand),
-    /// HTTP requests, sent one after the other.
+    /// Requests, sent one after the other.
     Steps(Vec<Step>),
     /// A command that finds test cases.
     Discover {
@@ -318,7 +322,7 @@ pub enum ReportFormat {
     Lines,
 }
 
-/// One HTTP request of a test.
+/// One request of a test: HTTP, or a call of gRPC.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
     /// Its number in the file, from 1. Failures name it, so it stays the same when other steps are left out.
@@ -327,18 +331,34 @@ pub struct Step {
     /// Method and URL as written in the file; kept for the same reason.
     #[serde(skip)]
     pub name: String,
-    /// Method, upper case.
+    /// Method, upper case; `POST` for gRPC.
     pub method: String,
-    /// Absolute URL; may contain `${name}`.
+    /// Absolute URL; may contain `${name}`. That of a gRPC method ends with `/package.Service/Method`.
     pub url: String,
-    /// Headers; values may contain `${name}`.
+    /// What is called, if it is a call of gRPC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grpc: Option<GrpcCall>,
+    /// How long the answer may take. Of gRPC this is the deadline that the callee sees.
+    #[serde(with = "crate::units::duration::option", skip_serializing_if = "Option::is_none")]
+    pub within: Option<Duration>,
+    /// Headers; names and values may contain `${name}`.
     pub headers: BTreeMap<String, String>,
-    /// Body; may contain `${name}`.
+    /// Body; texts and keys of JSON may contain `${name}`.
     pub body: Option<StepBody>,
     /// What the response must look like.
     pub expect: Expectation,
-    /// Values to save, by name: dotted paths into the JSON of the response.
+    /// Values to save, by name: dotted paths into the JSON of the response, which may contain `${name}`.
     pub save: BTreeMap<String, String>,
+}
+
+/// The method that a step calls by gRPC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GrpcCall {
+    /// `package.Service/Method`.
+    pub method: String,
+    /// Where the step is written; a mistake in it may be found only once descriptors are known.
+    #[serde(skip)]
+    pub place: FilePlace,
 }
 
 /// The body of a step.
@@ -349,24 +369,6 @@ pub enum StepBody {
     Text(String),
     /// Sent as JSON, with the matching content type.
     Json(serde_json::Value),
-}
-
-/// What a response must look like. Without a status, any below 400 is accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Expectation {
-    /// The exact status.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<u16>,
-    /// A regular expression that must match somewhere in the body.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub body: Option<String>,
-    /// Regular expressions by dotted path into the JSON body; each must match the whole value.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub json: BTreeMap<String, String>,
-    /// Regular expressions by header name; each must match the whole value.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
 }
 
 /// A condition on deltas, which are named as `faultscope check` lists them.

@@ -1,13 +1,13 @@
 //! Placeholders in the steps of a test: `${name}` stands for a value that an earlier step saved.
 
 /// A piece of a text with placeholders.
-enum Part<'a> {
+pub(crate) enum Part<'a> {
     Text(&'a str),
     Blank(&'a str),
 }
 
 /// Splits a text at its placeholders; `$${` is an escaped `${`.
-fn parts(text: &str) -> Vec<Part<'_>> {
+pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -53,4 +53,37 @@ pub fn fill_placeholders(text: &str, value: impl Fn(&str) -> Option<String>) -> 
         Part::Blank(name) => value(name).unwrap_or_else(|| format!("${{{name}}}")),
     };
     parts(text).into_iter().map(fill).collect()
+}
+
+/// The segments of a dotted path with its placeholders filled in. A value is part of one segment, even if it
+/// contains dots.
+///
+/// ```
+/// use faultscope_model::application::fill_path;
+/// let value = |_: &str| Some("a.b".to_owned());
+/// assert_eq!(fill_path("items.${id}.0", value), ["items", "a.b", "0"]);
+/// ```
+pub fn fill_path(path: &str, value: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut segments = vec![String::new()];
+    for part in parts(path) {
+        match part {
+            Part::Text(text) => {
+                let mut pieces = text.split('.');
+                push_to_last(&mut segments, pieces.next().unwrap_or_default());
+                segments.extend(pieces.map(ToOwned::to_owned));
+            }
+            Part::Blank(name) => {
+                let filled = value(name).unwrap_or_else(|| format!("${{{name}}}"));
+                push_to_last(&mut segments, &filled);
+            }
+        }
+    }
+    segments.retain(|segment| !segment.is_empty());
+    segments
+}
+
+fn push_to_last(segments: &mut [String], text: &str) {
+    if let Some(last) = segments.last_mut() {
+        last.push_str(text);
+    }
 }

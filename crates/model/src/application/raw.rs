@@ -142,6 +142,7 @@ pub(super) struct RawExternal {
 pub(super) struct RawReadiness {
     pub(super) http: Option<String>,
     pub(super) tcp: Option<u16>,
+    pub(super) grpc: Option<Scalar>,
     pub(super) log: Option<String>,
     #[serde(default, deserialize_with = "some_words")]
     pub(super) command: Option<Vec<String>>,
@@ -182,13 +183,18 @@ pub(super) struct RawStep {
     pub(super) delete: Option<String>,
     pub(super) patch: Option<String>,
     pub(super) head: Option<String>,
+    pub(super) grpc: Option<String>,
     #[serde(default)]
     pub(super) headers: IndexMap<String, Scalar>,
+    #[serde(default)]
+    pub(super) metadata: IndexMap<String, Scalar>,
     pub(super) json: Option<serde_json::Value>,
     pub(super) body: Option<String>,
     pub(super) expect: Option<super::Expectation>,
     #[serde(default)]
     pub(super) save: IndexMap<String, String>,
+    #[serde(default, with = "units::duration::option")]
+    pub(super) within: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

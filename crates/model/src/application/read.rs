@@ -35,6 +35,25 @@ pub struct SpecError {
     pub hint: Option<String>,
 }
 
+/// A place in an application file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FilePlace {
+    /// The file as the user named it.
+    pub file: String,
+    /// From 1.
+    pub line: Option<u64>,
+    /// A dotted path such as `tests.0.steps.1`.
+    pub key: String,
+}
+
+impl FilePlace {
+    /// A mistake at this place.
+    pub fn error(&self, problem: impl Into<String>) -> SpecError {
+        let Self { file, line, key } = self.clone();
+        SpecError { file, line, key, problem: problem.into(), hint: None }
+    }
+}
+
 /// Loads a file by the file that names it and the path written there; returns its text and a name for messages.
 pub type Loader<'a> = &'a dyn Fn(&str, &str) -> Result<(String, String), String>;
 
@@ -183,6 +202,11 @@ impl Reader<'_> {
         }
         let (_, file, line) = best.unwrap_or_default();
         SpecError { file: file.to_owned(), line, key: path.join("."), problem: problem.into(), hint: None }
+    }
+
+    pub(super) fn place(&self, path: &[&str]) -> FilePlace {
+        let SpecError { file, line, key, .. } = self.error(path, "");
+        FilePlace { file, line, key }
     }
 
     pub(super) fn service(&self, path: &[&str], name: &str, known: &Names) -> Result<ServiceName, SpecError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::raw::{self, RawMetrics, RawReadiness, RawService};
+use super::raw::{self, RawMetrics, RawReadiness, RawService, Scalar};
 use super::read::{Names, Reader, SpecError, one_line_regex};
 use super::{MetricsEndpoint, Service, Version};
 use crate::ids::ServiceName;
@@ -13,6 +13,9 @@ use crate::mount::MountSource;
 use crate::plan::{PortPlan, Probe, Readiness};
 use crate::protocol::Protocol;
 use crate::wiring::{Balance, ExternalHost};
+
+/// The longest name of a gRPC service whose health can be asked for; real ones are shorter.
+const MAX_GRPC_NAME: usize = 127;
 
 impl Reader<'_> {
     pub(super) fn externals(
@@ -179,9 +182,17 @@ impl Reader<'_> {
             Some(port) => Err(self.error(&here, format!("{port} is none of its ports"))),
             None => Err(self.error(&here, "it has no port to look at")),
         };
-        let ways = [raw.http.is_some(), raw.tcp.is_some(), raw.log.is_some(), raw.command.is_some()];
-        if ways.iter().filter(|way| **way).count() > 1 {
-            return Err(self.error(&here, "say one of `http`, `tcp`, `log`, `command`"));
+        let given = [
+            raw.http.is_some(),
+            raw.tcp.is_some(),
+            raw.grpc.is_some(),
+            raw.log.is_some(),
+            raw.command.is_some(),
+        ];
+        if given.iter().filter(|is_given| **is_given).count() > 1 {
+            return Err(
+                self.error(&here, "a service has just one of `http`, `tcp`, `grpc`, `log`, `command`")
+            );
         }
         let probe = match raw {
             RawReadiness { http: Some(path), port, .. } => {
@@ -191,6 +202,15 @@ impl Reader<'_> {
                 Probe::Http { path, port: own(port)? }
             }
             RawReadiness { tcp: Some(port), .. } => Probe::Tcp { port: own(Some(port))? },
+            RawReadiness { grpc: Some(Scalar(service)), port, .. } => {
+                let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+                let service = if service == "true" { String::new() } else { service };
+                if service == "false" || service.len() > MAX_GRPC_NAME || !service.chars().all(is_name) {
+                    let problem = "`grpc` is `true` or the name of a service, such as `shop.Stock`";
+                    return Err(self.error(&here, problem));
+                }
+                Probe::Grpc { service, port: own(port)? }
+            }
             RawReadiness { log: Some(pattern), .. } => {
                 regex::Regex::new(&pattern).map_err(|e| self.error(&here, one_line_regex(&e)))?;
                 Probe::Log { pattern }

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::expectation::is_below;
 use super::raw::{RawInput, RawStep, RawTest};
 use super::read::{Reader, SpecError, nearest_hint, one_line_regex};
 use super::{
-    Application, Expansion, Expectation, ReportFormat, Step, StepBody, TestBody, TestCase, TestCommand,
-    TestInput, Unreachable, fill_placeholders, placeholders,
+    Application, Expansion, Expectation, GrpcCall, ReportFormat, Step, StepBody, TestBody, TestCase,
+    TestCommand, TestInput, Unreachable, fill_placeholders, placeholders,
 };
+use crate::grpc::Method;
 use crate::input::InputFormat;
 
 impl Reader<'_> {
@@ -111,7 +113,7 @@ impl Reader<'_> {
         let list = raw.list.clone().or(list).filter(|list| !list.is_empty());
         let each = raw.each.clone().or(each).filter(|each| !each.is_empty());
         let (Some(list), Some(each)) = (list, each) else {
-            return Err(here("it needs `list`, which tells the cases, and `each`, which runs one of them"));
+            return Err(here("it needs `list`, which prints the cases, and `each`, which runs one of them"));
         };
         if format == ReportFormat::Junit && !has(&list, &["{out}"]) {
             return Err(here("`discover: junit` needs `{out}` in `list`, the file of the report"));
@@ -170,55 +172,196 @@ impl Reader<'_> {
     }
 
     fn step(&self, path: &[&str], number: u32, raw: RawStep) -> Result<Step, SpecError> {
-        let methods = [
-            ("GET", raw.get),
-            ("POST", raw.post),
-            ("PUT", raw.put),
-            ("DELETE", raw.delete),
-            ("PATCH", raw.patch),
-            ("HEAD", raw.head),
-        ];
-        let mut given = methods.into_iter().filter_map(|(method, url)| Some((method, url?)));
-        let (Some((method, url)), None) = (given.next(), given.next()) else {
-            return Err(self.error(path, "a step has one of `get`, `post`, `put`, `delete`, `patch`, `head`"));
-        };
-        if !url.starts_with("http://") {
-            return Err(self.error(path, format!("`{url}` starts with `http://`")));
+        let expect: Expectation = raw.expect.clone().unwrap_or_default();
+        self.expectation(path, &expect, raw.grpc.is_some())?;
+        let expect_error =
+            |key: &[&str], problem: String| self.error(&[path, &["expect"], key].concat(), problem);
+        if let Some((saved, absent)) = raw.save.values().find_map(|saved| {
+            expect.absent.iter().find(|absent| is_below(saved, absent)).map(|absent| (saved, absent))
+        }) {
+            let problem = format!("`{absent}` is absent, but `save` takes a value from `{saved}`");
+            return Err(expect_error(&["absent"], problem));
         }
-        let body = match (raw.json, raw.body) {
+        let body = match (raw.json.clone(), raw.body.clone()) {
             (Some(_), Some(_)) => return Err(self.error(path, "a step has `json` or `body`, not both")),
             (Some(json), None) => Some(StepBody::Json(json)),
             (None, body) => body.map(StepBody::Text),
         };
-        let expect: Expectation = raw.expect.unwrap_or_default();
-        for pattern in expect.body.iter().chain(expect.json.values()).chain(expect.headers.values()) {
-            // What an earlier step saves is filled in later, as plain text.
-            let pattern = fill_placeholders(pattern, |_| Some("x".into()));
-            regex::Regex::new(&pattern).map_err(|e| self.error(path, one_line_regex(&e)))?;
+        let Request { method, url, name, grpc } = self.request(path, &raw)?;
+        if raw.within.is_some_and(|within| within.is_zero()) {
+            return Err(self.error(path, "`within` is longer than nothing"));
         }
+        let headers = raw.headers.into_iter().chain(raw.metadata);
         Ok(Step {
             number,
-            name: format!("{method} {url}"),
+            name,
             method: method.to_owned(),
             url,
-            headers: raw.headers.into_iter().map(|(key, value)| (key, value.0)).collect(),
+            grpc,
+            within: raw.within,
+            headers: headers.map(|(key, value)| (key, value.0)).collect(),
             body,
             expect,
             save: raw.save.into_iter().collect(),
         })
     }
+
+    /// What a step sends, and where.
+    fn request(&self, path: &[&str], raw: &RawStep) -> Result<Request, SpecError> {
+        let methods = [
+            ("GET", &raw.get),
+            ("POST", &raw.post),
+            ("PUT", &raw.put),
+            ("DELETE", &raw.delete),
+            ("PATCH", &raw.patch),
+            ("HEAD", &raw.head),
+            (GRPC, &raw.grpc),
+        ];
+        let mut given = methods.into_iter().filter_map(|(method, url)| Some((method, url.as_ref()?)));
+        let (Some((method, target)), None) = (given.next(), given.next()) else {
+            let problem = "a step has one of `get`, `post`, `put`, `delete`, `patch`, `head`, `grpc`";
+            return Err(self.error(path, problem));
+        };
+        if method == GRPC {
+            return self.grpc_request(path, raw, target);
+        }
+        if !target.starts_with("http://") {
+            return Err(self.error(path, format!("`{target}` starts with `http://`")));
+        }
+        if !raw.metadata.is_empty() {
+            return Err(self.error(path, "an HTTP request has `headers`; `metadata` belongs to `grpc`"));
+        }
+        Ok(Request { method, url: target.clone(), name: format!("{method} {target}"), grpc: None })
+    }
+
+    fn grpc_request(&self, path: &[&str], raw: &RawStep, target: &str) -> Result<Request, SpecError> {
+        let here = |problem: String| self.error(&[path, &["grpc"]].concat(), problem);
+        let parts: Vec<&str> = target.split('/').collect();
+        let [authority, service, method] = parts.as_slice() else {
+            return Err(here(format!("`{target}` is written `host:port/package.Service/Method`")));
+        };
+        if [authority, service, method].iter().any(|part| part.is_empty())
+            || target.contains(char::is_whitespace)
+        {
+            return Err(here(format!("`{target}` is written `host:port/package.Service/Method`")));
+        }
+        if [service, method].iter().any(|part| part.contains("${")) {
+            return Err(here(
+                "the method cannot contain `${name}`: it decides what the request is made of".into(),
+            ));
+        }
+        if raw.body.is_some() {
+            return Err(self.error(path, "a gRPC call has `json`, which becomes its message, and no `body`"));
+        }
+        if !raw.headers.is_empty() {
+            return Err(self.error(path, "a gRPC call has `metadata` in place of `headers`"));
+        }
+        Ok(Request {
+            method: "POST",
+            url: format!("http://{target}"),
+            name: format!("grpc {target}"),
+            grpc: Some(GrpcCall { method: format!("{service}/{method}"), place: self.place(path) }),
+        })
+    }
+
+    /// Refuses an expectation that no answer meets, or that belongs to another protocol.
+    fn expectation(&self, path: &[&str], expect: &Expectation, is_grpc: bool) -> Result<(), SpecError> {
+        let here = |key: &[&str], problem: String| self.error(&[path, &["expect"], key].concat(), problem);
+        if let Some(key) = expect.misplaced(is_grpc) {
+            return Err(here(
+                &key,
+                match is_grpc {
+                    true => {
+                        "a gRPC call is answered with a `code` and a `message`, not with a status and a body"
+                            .into()
+                    }
+                    false => {
+                        "`code` and `message` belong to `grpc`; HTTP is answered with `status` and `body`"
+                            .into()
+                    }
+                },
+            ));
+        }
+        if let Some((key, problem)) = expect.contradiction() {
+            return Err(here(&key, problem));
+        }
+        for pattern in expect.patterns() {
+            // What an earlier step saves is filled in later, as plain text.
+            let pattern = fill_placeholders(pattern, |_| Some("x".into()));
+            regex::Regex::new(&pattern).map_err(|e| here(&[], one_line_regex(&e)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Stands for the method of a step that calls gRPC.
+const GRPC: &str = "grpc";
+
+/// What a step sends, and where.
+struct Request {
+    method: &'static str,
+    url: String,
+    name: String,
+    grpc: Option<GrpcCall>,
+}
+
+impl Application {
+    /// Refuses gRPC steps that do not fit the descriptors. What these do not know may still be known to the service
+    /// itself, which is asked when the test runs.
+    pub fn check_grpc_steps(&self) -> Result<(), SpecError> {
+        for test in self.tests.iter().chain(&self.invariants) {
+            let TestBody::Steps(steps) = &test.body else { continue };
+            for step in steps {
+                let Some(GrpcCall { method, place }) = &step.grpc else { continue };
+                let Some(service) = method.rsplit_once('/').map(|(service, _)| service) else { continue };
+                if !self.descriptors.has_service(service) {
+                    continue;
+                }
+                let Some(known) = self.descriptors.method(method) else {
+                    let names = self.descriptors.method_names();
+                    let of_service =
+                        names.iter().map(String::as_str).filter(|name| name.starts_with(service));
+                    let hint = nearest_hint(method, of_service);
+                    let problem = format!("`protos` has no method `{method}`");
+                    return Err(SpecError { hint, ..place.error(problem) });
+                };
+                // Only with its values is it known what a request is.
+                if step.placeholders().is_empty() {
+                    let encoded = encode_messages(&known, step.body.as_ref(), |json| json.clone());
+                    encoded.map_err(|problem| place.error(problem))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The messages that a gRPC step sends: one, or as many as a list has if the method takes a stream.
+pub fn encode_messages(
+    method: &Method,
+    body: Option<&StepBody>,
+    fill: impl Fn(&serde_json::Value) -> serde_json::Value,
+) -> Result<Vec<Vec<u8>>, String> {
+    let json = match body {
+        Some(StepBody::Json(json)) => fill(json),
+        Some(StepBody::Text(_)) => return Err("a gRPC call has `json` and no `body`".to_owned()),
+        None => serde_json::json!({}),
+    };
+    let messages = match json {
+        serde_json::Value::Array(list) if method.client_streaming => list,
+        one => vec![one],
+    };
+    let encode =
+        |message: &serde_json::Value| method.input.encode_from_json(message).map_err(|e| e.to_string());
+    messages.iter().map(encode).collect()
 }
 
 impl Step {
     /// The placeholders in it.
     fn placeholders(&self) -> BTreeSet<&str> {
-        let expect = &self.expect;
-        let patterns = expect.body.iter().chain(expect.json.values()).chain(expect.headers.values());
-        let mut found: BTreeSet<&str> = patterns
-            .chain(self.headers.values())
-            .chain([&self.url])
-            .flat_map(|text| placeholders(text))
-            .collect();
+        let headers = self.headers.iter().flat_map(|(name, value)| [name, value]);
+        let texts = headers.chain([&self.url]).chain(self.save.values()).map(String::as_str);
+        let mut found: BTreeSet<&str> = texts.chain(self.expect.texts()).flat_map(placeholders).collect();
         match &self.body {
             Some(StepBody::Text(text)) => found.extend(placeholders(text)),
             Some(StepBody::Json(json)) => placeholders_in_json(json, &mut found),
@@ -232,7 +375,10 @@ fn placeholders_in_json<'a>(json: &'a serde_json::Value, found: &mut BTreeSet<&'
     match json {
         serde_json::Value::String(text) => found.extend(placeholders(text)),
         serde_json::Value::Array(items) => items.iter().for_each(|item| placeholders_in_json(item, found)),
-        serde_json::Value::Object(map) => map.values().for_each(|value| placeholders_in_json(value, found)),
+        serde_json::Value::Object(map) => map.iter().for_each(|(key, value)| {
+            found.extend(placeholders(key));
+            placeholders_in_json(value, found);
+        }),
         _ => {}
     }
 }

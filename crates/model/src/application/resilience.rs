@@ -7,9 +7,10 @@ use indexmap::IndexMap;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::raw::RawTest;
+use super::raw::{RawTest, Scalar};
 use super::read::{Reader, SpecError, one_line_regex};
 use super::{Service, TestBody, TestCase};
+use crate::grpc::GrpcCode;
 use crate::operation::OperationPattern;
 use crate::units;
 use crate::wiring::OutageMode;
@@ -40,6 +41,9 @@ pub struct Resilience {
     pub reorder: Duration,
     /// The HTTP status of injected errors.
     pub status: u16,
+    /// The code of injected errors for gRPC callers.
+    #[serde(rename = "code", serialize_with = "write_code", skip_serializing_if = "is_unavailable")]
+    pub grpc_code: GrpcCode,
     /// How a service is away in an outage.
     pub outage: Outage,
 }
@@ -73,6 +77,7 @@ impl Default for Resilience {
             timeout: Duration::from_secs(5),
             reorder: Duration::from_secs(1),
             status: 503,
+            grpc_code: UNAVAILABLE,
             outage: Outage::default(),
         }
     }
@@ -83,6 +88,18 @@ impl Service {
     pub fn delivery_of(&self, method: &str, path: &str) -> Option<Delivery> {
         self.delivery.iter().find(|(operation, _)| operation.matches(method, path)).map(|(_, how)| *how)
     }
+}
+
+/// What gRPC says when a service cannot be reached.
+const UNAVAILABLE: GrpcCode = GrpcCode(14);
+
+fn write_code<S: serde::Serializer>(code: &GrpcCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(code)
+}
+
+/// What is usual is not written: digests of older files stay valid.
+fn is_unavailable(code: &GrpcCode) -> bool {
+    *code == UNAVAILABLE
 }
 
 /// The longest outage and recovery; every trial with an outage takes both.
@@ -99,6 +116,7 @@ pub(super) struct RawResilience {
     #[serde(default, with = "units::duration::option")]
     reorder: Option<Duration>,
     status: Option<u16>,
+    code: Option<Scalar>,
     outage: Option<RawOutage>,
 }
 
@@ -162,8 +180,18 @@ impl Reader<'_> {
             timeout: raw.timeout.unwrap_or(usual.timeout),
             reorder: raw.reorder.unwrap_or(usual.reorder),
             status,
+            grpc_code: raw.code.map_or(Ok(usual.grpc_code), |code| self.error_code(&code.0))?,
             outage: self.outage(raw.outage.unwrap_or_default())?,
         })
+    }
+
+    /// A code that a failed call can have.
+    fn error_code(&self, text: &str) -> Result<GrpcCode, SpecError> {
+        let here = |problem: String| self.error(&["resilience", "code"], problem);
+        match GrpcCode::parse_known(text).map_err(here)? {
+            GrpcCode(0) => Err(here("`OK` is no error; write a code such as `UNAVAILABLE`".into())),
+            code => Ok(code),
+        }
     }
 
     fn outage(&self, raw: RawOutage) -> Result<Outage, SpecError> {

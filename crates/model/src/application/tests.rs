@@ -269,7 +269,7 @@ services:
   c: { command: [c] }
 tests: [ { name: t, http: { get: "http://a/x" }, degraded: "status 503" } ]
 invariants: [ { name: i, http: { get: "http://a/sum" } } ]
-resilience: { delay: 10ms, blame: "at <(.*)>" }
+resilience: { delay: 10ms, blame: "at <(.*)>", code: RESOURCE_EXHAUSTED }
 "#;
     let application = read(text).unwrap();
     let persistent: Vec<bool> = application.services.values().map(|s| s.persistent).collect();
@@ -280,11 +280,14 @@ resilience: { delay: 10ms, blame: "at <(.*)>" }
     assert_eq!(a.delivery_of("PUT", "/pay"), None);
     assert_eq!(application.invariants[0].name, "i");
     assert_eq!(application.resilience.delay, Duration::from_millis(10));
+    assert_eq!(application.resilience.grpc_code.name(), Some("RESOURCE_EXHAUSTED"));
     for (from, to, key) in [
         ("status 503", "status (", "tests.0.degraded"),
         ("http://a/sum", "http://z/sum", "invariants.0.steps.0"),
         ("at <(.*)>", "at", "resilience.blame"),
         ("POST /pay", "pay", "services.a.delivery"),
+        ("RESOURCE_EXHAUSTED", "OK", "resilience.code"),
+        ("RESOURCE_EXHAUSTED", "GONE", "resilience.code"),
     ] {
         assert_eq!(read(&text.replace(from, to)).unwrap_err().key, key);
     }

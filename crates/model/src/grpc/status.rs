@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::application::nearest_hint;
+
 /// The names of the codes 0 to 16, as the protocol defines them.
 const NAMES: [&str; 17] = [
     "OK",
@@ -28,6 +30,17 @@ const NAMES: [&str; 17] = [
 pub struct GrpcCode(pub u16);
 
 impl GrpcCode {
+    /// The largest code that the protocol has a name for.
+    pub const MAX: u16 = 16;
+
+    /// Reads the name or number of a code that the protocol has; the error suggests one.
+    pub fn parse_known(text: &str) -> Result<Self, String> {
+        Self::parse(text).filter(|code| code.name().is_some()).ok_or_else(|| {
+            let hint = nearest_hint(&text.to_ascii_uppercase(), NAMES.iter().copied()).unwrap_or_default();
+            format!("`{text}` is not a code of gRPC; {hint}")
+        })
+    }
+
     /// The name that the protocol has for it, such as `UNAVAILABLE`.
     pub fn name(self) -> Option<&'static str> {
         NAMES.get(usize::from(self.0)).copied()

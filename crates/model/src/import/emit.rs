@@ -128,6 +128,11 @@ fn readiness_line(ready: &ImportedReadiness) -> String {
     if let Some(port) = ready.tcp {
         parts.push(format!("tcp: {port}"));
     }
+    match ready.grpc.as_deref() {
+        None => {}
+        Some("") => parts.push("grpc: true".to_owned()),
+        Some(service) => parts.push(format!("grpc: {}", quote(service))),
+    }
     if !ready.command.is_empty() {
         parts.push(format!("command: {}", quoted_list(&ready.command)));
     }

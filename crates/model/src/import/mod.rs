@@ -193,7 +193,7 @@ impl ImportedPort {
     }
 }
 
-/// When an imported service counts as ready; exactly one of the first three is given.
+/// When an imported service counts as ready; exactly one of the first four is given.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct ImportedReadiness {
     /// The path of a GET that succeeds.
@@ -202,10 +202,13 @@ pub struct ImportedReadiness {
     /// A port that accepts connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp: Option<u16>,
+    /// The service whose health gRPC is asked for; empty for the whole server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grpc: Option<String>,
     /// A command that ends with 0.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// The port of the GET, where it is not the service's first one.
+    /// The port of the GET or of gRPC, where it is not the service's first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// How long it may take.

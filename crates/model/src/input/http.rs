@@ -154,9 +154,16 @@ pub(super) fn keep_in_step_body(step: &Step, stage: Stage, keeps: &mut dyn FnMut
 pub(super) fn render_steps(steps: &[Step]) -> String {
     let one = |step: &Step| {
         let mut map = Map::new();
-        map.insert(step.method.to_lowercase(), Value::from(step.url.clone()));
+        let (target, headers) = match step.grpc {
+            None => ((step.method.to_lowercase(), step.url.as_str()), "headers"),
+            Some(_) => {
+                let target = step.url.strip_prefix("http://").unwrap_or(&step.url);
+                (("grpc".to_owned(), target), "metadata")
+            }
+        };
+        map.insert(target.0, Value::from(target.1));
         if !step.headers.is_empty() {
-            map.insert("headers".into(), serde_json::json!(step.headers));
+            map.insert(headers.into(), serde_json::json!(step.headers));
         }
         match step.body.as_ref().map(Body::from_step) {
             Some(Body::Json(json)) => map.insert("json".into(), json),
@@ -168,6 +175,9 @@ pub(super) fn render_steps(steps: &[Step]) -> String {
         }
         if !step.save.is_empty() {
             map.insert("save".into(), serde_json::json!(step.save));
+        }
+        if let Some(within) = step.within {
+            map.insert("within".into(), Value::from(within.as_secs_f64()));
         }
         format!("- {}\n", Value::Object(map))
     };

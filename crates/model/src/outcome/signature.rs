@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ServiceName;
+use crate::application::{Part, parts};
 
 /// Which failure it was: two failures are the same if their signatures match.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,13 +55,18 @@ impl Signature {
     /// assert!(common.matches_failure(&said("item fig is missing")) && !common.matches_failure(&said("no answer")));
     /// ```
     pub fn matches_failure(&self, found: &Self) -> bool {
-        let word = |(wanted, found): (&str, &str)| wanted == found || wanted == ANY;
+        // Earlier versions filled saved values into the messages of steps; their bundles are still read.
+        let is_step = matches!(self.ending, Ending::Step(_));
+        let is_template = is_step && found.message.contains("${");
+        let word = |(wanted, found): (&str, &str)| {
+            wanted == found || wanted == ANY || is_template && is_filled_from(wanted, found)
+        };
         let words = || self.message.split_whitespace().zip(found.message.split_whitespace());
         let same_words = count_words(&self.message) == count_words(&found.message) && words().all(word);
         let same_message = self.message == found.message || self.message == ANY;
         self.test == found.test
             && self.ending == found.ending
-            && (same_message || self.is_open() && same_words)
+            && (same_message || (self.is_open() || is_template) && same_words)
     }
 
     /// What two failures have in common; none if they differ in the test or in how it ended.
@@ -90,6 +96,30 @@ impl Signature {
     pub fn is_open(&self) -> bool {
         self.message.split_whitespace().any(|word| word == ANY)
     }
+}
+
+/// Whether a word is a template in which each `${name}` was replaced by something.
+fn is_filled_from(word: &str, template: &str) -> bool {
+    let parts = parts(template);
+    let last = parts.len().saturating_sub(1);
+    let mut rest = word;
+    let mut is_anything_before = false;
+    for (index, part) in parts.into_iter().enumerate() {
+        match part {
+            Part::Blank(_) => is_anything_before = true,
+            Part::Text(text) => {
+                let found = match (is_anything_before, index == last) {
+                    (true, true) => rest.ends_with(text).then_some(rest.len() - text.len()),
+                    (true, false) => rest.find(text),
+                    (false, _) => rest.starts_with(text).then_some(0),
+                };
+                let Some(at) = found else { return false };
+                rest = &rest[at + text.len()..];
+                is_anything_before &= text.is_empty();
+            }
+        }
+    }
+    rest.is_empty() || is_anything_before
 }
 
 fn count_words(text: &str) -> usize {

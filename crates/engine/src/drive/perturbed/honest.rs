@@ -22,7 +22,10 @@ pub(crate) fn is_degraded(tests: &[TestCase], result: &TestResult, got_error: bo
         Some(pattern) => Regex::new(pattern)
             .is_ok_and(|pattern| pattern.is_match(&failure.message) || pattern.is_match(&result.output)),
         None => match failure.ending {
-            Ending::Step(_) => failure.status.is_some_and(|status| status >= 500),
+            Ending::Step(_) => {
+                failure.status.is_some_and(|status| status >= 500)
+                    || failure.grpc_status.is_some_and(|status| GRPC_ERRORS.contains(&status))
+            }
             Ending::Code(_) | Ending::Case => got_error,
             Ending::Signal(_) | Ending::TimedOut | Ending::Ended | Ending::Start(_) => false,
         },

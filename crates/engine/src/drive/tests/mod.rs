@@ -1,6 +1,6 @@
 //! Runs the tests of an application in a slot.
 //!
-//! A test is a command, a list of HTTP steps, or cases that a runner reports. The results are judged elsewhere.
+//! A test is a command, a list of steps, or cases that a runner reports. The results are judged elsewhere.
 
 mod cases;
 mod excerpt;
@@ -21,6 +21,7 @@ use faultscope_model::event::Event;
 use faultscope_model::outcome::{Ending, Failure, TestResult};
 use faultscope_model::{Application, SlotId};
 use faultscope_platform::{Execution, Exit, MeshPlace, Place, Platform, PlatformError, PlatformErrorKind};
+use faultscope_store::Campaign;
 use regex::Regex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -94,6 +95,7 @@ pub(super) async fn run_tests(
         root: &session.options.root,
         expansion: &lease.expansion,
         campaign: session.campaign.id().as_str(),
+        store: &session.campaign,
         env,
     };
     let mut results = Vec::new();
@@ -127,6 +129,8 @@ struct TestBed<'a> {
     expansion: &'a Expansion,
     /// The name of the campaign, so that reports of several tools do not collide.
     campaign: &'a str,
+    /// Knows what messages of gRPC are made of.
+    store: &'a Campaign,
     /// Additional environment of commands.
     env: BTreeMap<String, String>,
 }
@@ -168,7 +172,14 @@ impl TestBed<'_> {
                         started,
                     )]);
                 };
-                let client = steps::Client { application: self.application, mesh, expansion: self.expansion };
+                let client = steps::Client {
+                    application: self.application,
+                    mesh,
+                    expansion: self.expansion,
+                    platform: self.platform.as_ref(),
+                    slot: self.slot,
+                    store: self.store,
+                };
                 let outcome = tokio::time::timeout(test.within, client.run(list)).await;
                 Ok(vec![match outcome {
                     Err(_) => failed(test, Ending::TimedOut, "", started),
@@ -176,10 +187,16 @@ impl TestBed<'_> {
                         TestResult { test: test.name.clone(), failure: None, took: started.elapsed(), output }
                     }
                     Ok(Err(broken)) => {
+                        let unfilled = Some(broken.unfilled).filter(|text| *text != broken.message);
                         let failure = Failure::new(Ending::Step(broken.number), broken.message);
                         TestResult {
                             test: test.name.clone(),
-                            failure: Some(Failure { status: broken.status, ..failure }),
+                            failure: Some(Failure {
+                                status: broken.status,
+                                grpc_status: broken.code.map(|code| code.0),
+                                unfilled,
+                                ..failure
+                            }),
                             took: started.elapsed(),
                             output: broken.answer,
                         }
@@ -437,5 +454,5 @@ async fn read_bounded(path: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The longest a single HTTP step may take beside its test's own limit.
+/// The longest a single step may take beside its test's own limit, unless the step says otherwise.
 pub(in crate::drive) const STEP_WITHIN: Duration = Duration::from_secs(60);

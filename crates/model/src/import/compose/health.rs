@@ -1,4 +1,4 @@
-//! Health checks: those that fetch a page become an HTTP probe, all others stay commands.
+//! Health checks: those that fetch a page, connect or ask gRPC for health become probes, all others stay commands.
 
 use std::time::Duration;
 
@@ -149,6 +149,19 @@ fn find_probe(words: &[String], names: &[&str], first_port: Option<u16>) -> Opti
     match program.rsplit('/').next()? {
         "curl" | "wget" | "http" => http_probe(arguments, names, first_port),
         "nc" | "netcat" => tcp_probe(arguments, names),
+        _ => grpc_command(words, names, first_port),
+    }
+}
+
+/// The probe of a command that asks gRPC for health; none if it is another command.
+pub(in crate::import) fn grpc_command(
+    words: &[String],
+    names: &[&str],
+    first_port: Option<u16>,
+) -> Option<ImportedReadiness> {
+    let (program, arguments) = words.split_first()?;
+    match program.rsplit('/').next()? {
+        "grpc_health_probe" | "grpc-health-probe" => grpc_probe(arguments, names, first_port),
         _ => None,
     }
 }
@@ -200,6 +213,36 @@ fn tcp_probe(arguments: &[String], names: &[&str]) -> Option<ImportedReadiness> 
     Some(ImportedReadiness { tcp: Some(port.parse().ok()?), ..ImportedReadiness::default() })
 }
 
+/// `grpc_health_probe -addr=:50051 -service=shop.Stock`. Options for TLS and metadata are more than our probe does.
+fn grpc_probe(arguments: &[String], names: &[&str], first_port: Option<u16>) -> Option<ImportedReadiness> {
+    let (mut port, mut service) = (None, String::new());
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let option = word.trim_start_matches('-');
+        let (key, value) = match option.split_once('=') {
+            Some((key, value)) => (key, value),
+            // A switch has no value.
+            None if matches!(option, "v" | "gzip") => (option, ""),
+            None => (option, words.next()?.as_str()),
+        };
+        match key {
+            "addr" => {
+                let (host, number) = value.rsplit_once(':')?;
+                port = Some(number.parse::<u16>().ok()?);
+                if !host.is_empty() && !is_self(host, names) {
+                    return None;
+                }
+            }
+            "service" => service = value.to_owned(),
+            "connect-timeout" | "rpc-timeout" | "user-agent" | "v" | "gzip" => {}
+            _ => return None,
+        }
+    }
+    let port = port?;
+    let port = (first_port != Some(port)).then_some(port);
+    Some(ImportedReadiness { grpc: Some(service), port, ..ImportedReadiness::default() })
+}
+
 fn is_self(host: &str, names: &[&str]) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "0.0.0.0" | "[::1]") || names.contains(&host)
 }
@@ -216,6 +259,7 @@ mod tests {
                 let parts = [
                     ready.http.unwrap_or_default(),
                     ready.tcp.map(|p| format!("tcp {p}")).unwrap_or_default(),
+                    ready.grpc.map(|service| format!("grpc {service:?}")).unwrap_or_default(),
                     ready.command.join(","),
                     ready.port.map(|p| format!(":{p}")).unwrap_or_default(),
                     ready.within.unwrap_or_default(),
@@ -248,6 +292,13 @@ mod tests {
             ("pg_isready -U postgres", "sh,-c,pg_isready -U postgres 90s"),
             ("nc -z localhost 5432", "tcp 5432 90s"),
             ("nc localhost 5432", "sh,-c,nc localhost 5432 90s"),
+            ("[CMD, /bin/grpc_health_probe, '-addr=:8080']", "grpc \"\" 90s"),
+            (
+                "grpc_health_probe -addr localhost:50051 --service=shop.Stock || exit 1",
+                "grpc \"shop.Stock\" :50051 90s",
+            ),
+            ("[CMD, grpc_health_probe, '-addr=other:8080']", "grpc_health_probe,-addr=other:8080 90s"),
+            ("[CMD, grpc_health_probe, '-addr=:8080', -tls]", "grpc_health_probe,-addr=:8080,-tls 90s"),
             ("[curl, x]", "the test of a health check starts with CMD, CMD-SHELL or NONE"),
         ] {
             assert_eq!(read(&format!("test: {test}")), expected, "{test}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::config::{Configs, expand, read_environment};
 use super::objects::Object;
-use crate::import::compose::health::show_duration;
+use crate::import::compose::health::{grpc_command, show_duration};
 use crate::import::compose::limits::exact_size;
 use crate::import::compose::ports::parse_protocol;
 use crate::import::node::Node;
@@ -216,18 +216,31 @@ fn read_readiness(
             let first = service.ports.first().map(|port| port.number());
             ready.port = (first != Some(port)).then_some(port);
         }
-    } else if let Some(socket) = probe.get("tcpSocket").or_else(|| probe.get("grpc")) {
+    } else if let Some(grpc) = probe.get("grpc") {
+        let port = resolve(grpc)?;
+        probed = Some(port);
+        ready.grpc = Some(grpc.get_text("service").unwrap_or_default().to_owned());
+        let first = service.ports.first().map(|port| port.number());
+        ready.port = (first != Some(port)).then_some(port);
+    } else if let Some(socket) = probe.get("tcpSocket") {
         let port = resolve(socket)?;
         probed = Some(port);
         ready.tcp = Some(port);
     } else if let Some(words) = probe.get("exec").and_then(|exec| exec.get("command")).and_then(Node::as_list)
     {
-        ready.command = words.iter().filter_map(Node::as_text).map(str::to_owned).collect();
+        let first = service.ports.first().map(|port| port.number());
+        let command: Vec<String> = words.iter().filter_map(Node::as_text).map(str::to_owned).collect();
+        ready = match grpc_command(&command, &[], first) {
+            Some(asked) => asked,
+            None => ImportedReadiness { command, ..ready },
+        };
+        probed = ready.port;
     }
     if let Some(number) = probed
         && !service.ports.iter().any(|known| known.number() == number)
     {
-        put_port(service, &ContainerPort { name: None, number, protocol: None });
+        let protocol = ready.grpc.is_some().then_some(Protocol::Grpc);
+        put_port(service, &ContainerPort { name: None, number, protocol });
         service.port_origins.push((number, PortOrigin::HealthCheck));
     }
     if ready == ImportedReadiness::default() {

@@ -36,7 +36,7 @@ fn a_realistic_cluster() {
           DB_PASSWORD: "secret"
           DB_PORT: "5432"
           LOG_LEVEL: "info"
-        ready: { tcp: 7070, within: 30s }
+        ready: { grpc: true, port: 7070, within: 30s }
         stop_within: 5s
       db:
         image: "postgres:17"
