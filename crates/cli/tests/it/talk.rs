@@ -173,6 +173,10 @@ fn help_of_commands_has_examples() {
               Change one setting: nodes=3, instances.order=2, config.order.memory=64MiB,
               config.order.env.TTL=5, versions.order=v2
 
+          --order <ORDER>
+              Impose this order on concurrent calls, unless a delta changes it: "order POST /pay: price
+              GET /p, stock PUT /s"
+
           --record <RECORD>
               How much of each call is recorded
 
