@@ -69,7 +69,7 @@ pub(crate) enum Part {
 pub(crate) const HOLD_WITHIN: Duration = Duration::from_secs(2);
 
 /// Bounds of recorded headers.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 const LONGEST_VALUE: usize = 1024;
 
 impl Call {
@@ -477,11 +477,11 @@ pub(crate) fn recorded(headers: Headers<'_>) -> Vec<(String, String)> {
     match headers {
         Headers::None => Vec::new(),
         Headers::Http1(headers) => {
-            headers.iter().take(MOST_HEADERS).map(|h| (h.name.to_owned(), text(h.value))).collect()
+            headers.iter().take(MAX_HEADERS).map(|h| (h.name.to_owned(), text(h.value))).collect()
         }
         Headers::Http2(headers) => headers
             .iter()
-            .take(MOST_HEADERS)
+            .take(MAX_HEADERS)
             .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
             .collect(),
     }

@@ -80,7 +80,7 @@ struct LatestAttempt {
 }
 
 /// Calls that get names in one trial; later ones have none.
-const MOST_CALLS: usize = 200_000;
+const MAX_CALLS: usize = 200_000;
 
 /// How long a restart waits until its instance handles nothing else.
 const ALONE_WITHIN: Duration = Duration::from_secs(2);
@@ -93,7 +93,7 @@ impl CallIdentities {
     pub(crate) fn identify(&self, arrived: &ArrivingCall<'_>) -> Option<CallIdentity> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        if state.calls.len() >= MOST_CALLS {
+        if state.calls.len() >= MAX_CALLS {
             return None;
         }
         let cause = state.cause(arrived);

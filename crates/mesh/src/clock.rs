@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// Tells the microseconds since 1970.
+/// Gives the microseconds since 1970.
 #[derive(Debug)]
 pub(crate) struct Clock {
     wall_us: u64,

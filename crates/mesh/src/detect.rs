@@ -1,4 +1,4 @@
-//! Tells from a client's first bytes what it speaks. Looks at bytes only: the waiting is done elsewhere.
+//! Finds out from a client's first bytes what it speaks. Looks at bytes only: the waiting is done elsewhere.
 
 /// What the first bytes show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

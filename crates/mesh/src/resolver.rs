@@ -20,13 +20,13 @@ const LONGEST: usize = 1024;
 /// How long a connection may be silent.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Questions of one connection.
-const MOST_QUESTIONS: usize = 10_000;
+const MAX_QUESTIONS: usize = 10_000;
 /// The type of a question for an IPv4 address. Those for other things come beside it.
 const ADDRESS: u16 = 1;
 
 /// Answers the questions of one connection.
 pub(crate) async fn serve(mut origin: Origin, mut stream: Stream) {
-    for _ in 0..MOST_QUESTIONS {
+    for _ in 0..MAX_QUESTIONS {
         let Ok(Ok(message)) = tokio::time::timeout(PATIENCE, read(&mut stream)).await else { return };
         let Some(question) = Question::read(&message) else { return };
         if question.kind == ADDRESS {

@@ -89,7 +89,7 @@ enum Place {
 }
 
 /// More handlings at once than any test makes; later ones pass freely.
-const MOST_HANDLINGS: usize = 4096;
+const MAX_HANDLINGS: usize = 4096;
 
 impl Sequencer {
     pub(crate) fn new(gates: Vec<Gate>) -> Self {
@@ -107,7 +107,7 @@ impl Sequencer {
                 continue;
             }
             let mut state = self.lock();
-            if state.handlings.len() >= MOST_HANDLINGS {
+            if state.handlings.len() >= MAX_HANDLINGS {
                 return;
             }
             state.next += 1;

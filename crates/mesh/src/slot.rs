@@ -87,7 +87,7 @@ type ListenerKey = (ServiceName, u16, Option<InstanceId>, Option<IpAddr>);
 pub(crate) struct Flow {
     calls: AtomicUsize,
     quiet: Notify,
-    /// Told of each change, once somebody wants to know.
+    /// Notified of each change, once somebody waits for it.
     watched: OnceLock<Notify>,
 }
 
@@ -485,7 +485,7 @@ impl Drop for Leave {
 impl Flow {
     pub(crate) fn enter(&self) {
         self.calls.fetch_add(1, Ordering::AcqRel);
-        self.tell();
+        self.notify_watcher();
     }
 
     pub(crate) fn leave(&self) {
@@ -496,10 +496,10 @@ impl Flow {
         if self.calls.fetch_sub(count, Ordering::AcqRel) == count {
             self.quiet.notify_waiters();
         }
-        self.tell();
+        self.notify_watcher();
     }
 
-    fn tell(&self) {
+    fn notify_watcher(&self) {
         if let Some(watched) = self.watched.get() {
             watched.notify_one();
         }

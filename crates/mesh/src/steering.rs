@@ -124,7 +124,7 @@ struct Counted {
 }
 
 /// Callers and operations that one trial's `error first` rules tell apart; more are not made to fail.
-const MOST_FIRST: usize = 65_536;
+const MAX_FIRST: usize = 65_536;
 
 // === impl ClosedInstance ===
 
@@ -178,7 +178,7 @@ impl LocalSteering {
         };
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (index, caller.clone(), operation);
-        if first.len() >= MOST_FIRST && !first.contains_key(&key) {
+        if first.len() >= MAX_FIRST && !first.contains_key(&key) {
             return false;
         }
         let seen = first.entry(key).or_default();

@@ -1,6 +1,6 @@
 //! The byte streams that the proxy works on, as one type: sockets, in-process pipes, TLS over either.
 //!
-//! Each can be told to end with a reset instead of an orderly close, also by someone who does not own it.
+//! Each can be made to end with a reset instead of an orderly close, also by someone who does not own it.
 
 use std::io;
 use std::pin::Pin;

@@ -28,7 +28,7 @@ pub(crate) struct Authority {
 }
 
 /// Names that certificates are kept for; past that the oldest work is thrown away.
-const MOST_CERTIFICATES: usize = 1024;
+const MAX_CERTIFICATES: usize = 1024;
 
 impl std::fmt::Debug for Authority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -121,7 +121,7 @@ impl Authority {
         }
         let certificate = Arc::new(self.sign(name).ok()?);
         let mut certificates = self.lock();
-        if certificates.len() >= MOST_CERTIFICATES {
+        if certificates.len() >= MAX_CERTIFICATES {
             certificates.clear();
         }
         certificates.insert(name.to_owned(), Arc::clone(&certificate));

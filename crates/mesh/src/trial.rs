@@ -74,7 +74,7 @@ pub(crate) struct Pair {
 }
 
 /// Undeclared hosts that one trial notes; a service that asks for more is not described better by them.
-const MOST_UNDECLARED: usize = 1000;
+const MAX_UNDECLARED: usize = 1000;
 
 // === impl Trial ===
 
@@ -98,7 +98,7 @@ impl Trial {
         }
     }
 
-    /// Tells trials apart, so that late reports are not taken for those of the next one.
+    /// Distinguishes trials, so that late reports are not taken for those of the next one.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -143,7 +143,7 @@ impl Trial {
     /// Whether a caller asks for an undeclared host for the first time in this trial.
     pub(crate) fn note_undeclared(&self, caller: &InstanceId, host: &str) -> bool {
         let mut undeclared = lock(&self.undeclared);
-        undeclared.len() < MOST_UNDECLARED && undeclared.insert((caller.clone(), host.to_owned()))
+        undeclared.len() < MAX_UNDECLARED && undeclared.insert((caller.clone(), host.to_owned()))
     }
 
     /// Takes all counts and reports.

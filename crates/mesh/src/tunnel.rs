@@ -38,7 +38,7 @@ pub(crate) enum BrokenBy {
 }
 
 /// Bytes under way in one direction of a slow link.
-const MOST_UNDER_WAY: usize = 256 * 1024;
+const MAX_UNDER_WAY: usize = 256 * 1024;
 
 /// Serves a connection whose requests are not read.
 pub(crate) async fn serve(mut origin: Origin, stream: Stream, input: BytesMut, wire: Wire, started: Instant) {
@@ -201,7 +201,7 @@ impl Lane {
                 moved = true;
             }
             // What is held is not read on, so that it stays as large as it is.
-            if !self.is_read && !is_held && self.n_under_way < MOST_UNDER_WAY {
+            if !self.is_read && !is_held && self.n_under_way < MAX_UNDER_WAY {
                 match from.stream.poll_fill(cx, &mut from.input) {
                     Poll::Ready(Ok(0)) => (self.is_read, moved) = (true, true),
                     Poll::Ready(Ok(_)) => moved = true,
@@ -214,7 +214,7 @@ impl Lane {
                     self.was_cut = true;
                     continue;
                 }
-                // A peer that is gone already cannot be told that no more will come.
+                // A peer that is gone already does not learn that no more will come.
                 std::task::ready!(Pin::new(&mut to.stream).poll_shutdown(cx)).ok();
                 self.is_shut = true;
                 continue;
@@ -226,7 +226,7 @@ impl Lane {
     }
 
     fn depart(&mut self, from: &mut Side, seen: &mut impl FnMut(&[u8])) {
-        if from.input.is_empty() || self.n_under_way >= MOST_UNDER_WAY {
+        if from.input.is_empty() || self.n_under_way >= MAX_UNDER_WAY {
             return;
         }
         let mut piece = from.input.split().freeze();

@@ -22,7 +22,7 @@ pub(crate) struct Watch {
 }
 
 /// Packets that are looked at when a trial ends; a service that goes on connecting must not keep it from ending.
-const MOST_WAITING: usize = 1000;
+const MAX_WAITING: usize = 1000;
 /// The headers of a packet with all their options.
 const LONGEST_HEADERS: usize = 120;
 
@@ -54,7 +54,7 @@ impl Watch {
     /// Records what has come and was not looked at yet.
     pub(crate) fn record_waiting(&self, slot: &Arc<Slot>) {
         let mut packet = [0; LONGEST_HEADERS];
-        for _ in 0..MOST_WAITING {
+        for _ in 0..MAX_WAITING {
             let Ok(length) = self.socket.recv(&mut packet) else { return };
             self.record(slot, &packet[..length]);
         }

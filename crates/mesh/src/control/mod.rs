@@ -38,7 +38,7 @@ const VERSION: u32 = 5;
 /// The longest frame: a span with bounded headers and bodies stays far below.
 const LONGEST_FRAME: usize = 4 * 1024 * 1024;
 /// Frames that wait to be written.
-const MOST_WAITING: usize = 8192;
+const MAX_WAITING: usize = 8192;
 
 /// What the tool tells a sidecar.
 #[derive(Debug, Serialize, Deserialize)]

@@ -60,7 +60,7 @@ impl Line {
     }
 
     /// Reports without waiting. What cannot be reported is remembered, and said as soon as there is room.
-    pub(super) fn tell(&self, frame: ToTool) {
+    pub(super) fn report(&self, frame: ToTool) {
         if self.frames.try_send(frame).is_err() {
             self.has_lost.store(true, Ordering::Release);
         }
@@ -74,8 +74,8 @@ impl Line {
         self.trial.store(trial, Ordering::Release);
     }
 
-    /// Takes an answer of the tool; other frames come back.
-    pub(super) fn take(&self, frame: ToSidecar) -> Option<ToSidecar> {
+    /// Gives an answer of the tool to whoever waits for it; other frames come back.
+    pub(super) fn accept_answer(&self, frame: ToSidecar) -> Option<ToSidecar> {
         let ask = match &frame {
             ToSidecar::Effective { ask, .. }
             | ToSidecar::Go { ask }
@@ -120,14 +120,14 @@ impl Recorder for Line {
     fn record(&self, span: Span) {
         // Spans of an earlier trial end with its connections, before the next one is wired.
         let trial = self.trial.load(Ordering::Acquire);
-        self.tell(ToTool::Span { trial, span: Box::new(span) });
+        self.report(ToTool::Span { trial, span: Box::new(span) });
     }
 }
 
 impl Restarter for Line {
     fn restart(&self, instance: &InstanceId) -> BoxFuture<'static, Result<(), RestartError>> {
         let (ask, answer) = self.ask(Waiting::Restart);
-        self.tell(ToTool::Restart { ask, instance: instance.clone() });
+        self.report(ToTool::Restart { ask, instance: instance.clone() });
         Box::pin(async move { answer.await.unwrap_or(Err(RestartError::ToolGone)) })
     }
 }
@@ -148,27 +148,27 @@ impl Steering for RemoteSteering {
             path: arrived.path.to_owned(),
             is_request: arrived.is_request,
         });
-        self.line.tell(ToTool::Count { ask, trial: self.trial, selected: selected.to_vec(), call });
+        self.line.report(ToTool::Count { ask, trial: self.trial, selected: selected.to_vec(), call });
         Answer::Later(Box::pin(async move { answer.await.unwrap_or_default() }))
     }
 
     fn count_call(&self, callee: &ServiceName) -> Answer<Option<OutageMode>> {
         let (ask, answer) = self.line.ask(Waiting::Counted);
-        self.line.tell(ToTool::CountCall { ask, trial: self.trial, callee: callee.clone() });
+        self.line.report(ToTool::CountCall { ask, trial: self.trial, callee: callee.clone() });
         Answer::Later(Box::pin(async move { answer.await.unwrap_or_default() }))
     }
 
     fn note_unrefused(&self, callee: &ServiceName) {
-        self.line.tell(ToTool::Unrefused { trial: self.trial, callee: callee.clone() });
+        self.line.report(ToTool::Unrefused { trial: self.trial, callee: callee.clone() });
     }
 
     fn missed(&self, rule: usize, why: NotApplied) {
-        self.line.tell(ToTool::Missed { trial: self.trial, rule, why });
+        self.line.report(ToTool::Missed { trial: self.trial, rule, why });
     }
 
     fn failing(&self, span: SpanId) {
         if self.has_targets {
-            self.line.tell(ToTool::Failing { trial: self.trial, span });
+            self.line.report(ToTool::Failing { trial: self.trial, span });
         }
     }
 
@@ -180,7 +180,7 @@ impl Steering for RemoteSteering {
             return Answer::Now(());
         }
         let (ask, answer) = self.line.ask(Waiting::Go);
-        self.line.tell(ToTool::Twin { ask, trial: self.trial, of, twin });
+        self.line.report(ToTool::Twin { ask, trial: self.trial, of, twin });
         Answer::Later(Box::pin(async move {
             let _ = answer.await;
         }))
@@ -193,12 +193,12 @@ impl Steering for RemoteSteering {
     ) -> BoxFuture<'static, Result<ClosedInstance, NotApplied>> {
         let (ask, answer) = self.line.ask(Waiting::Close);
         let instance = instance.clone();
-        self.line.tell(ToTool::Close { ask, trial: self.trial, instance, span });
+        self.line.report(ToTool::Close { ask, trial: self.trial, instance, span });
         let line = Arc::clone(&self.line);
         // From now on the tool may have closed it, whether or not its answer is ever heard.
         let closed = ClosedInstance::new(move || {
             line.lock().remove(&ask);
-            line.tell(ToTool::Open { ask });
+            line.report(ToTool::Open { ask });
         });
         Box::pin(async move {
             answer.await.unwrap_or(Err(NotApplied::ToolGone))?;
@@ -207,7 +207,7 @@ impl Steering for RemoteSteering {
     }
 
     fn applied(&self, rule: usize) {
-        self.line.tell(ToTool::Applied { trial: self.trial, rule });
+        self.line.report(ToTool::Applied { trial: self.trial, rule });
     }
 
     fn has_gates(&self) -> bool {
@@ -216,7 +216,7 @@ impl Steering for RemoteSteering {
 
     fn begin(&self, handled: Handled<'_>) -> Answer<()> {
         let (ask, answer) = self.line.ask(Waiting::Go);
-        self.line.tell(ToTool::Begin {
+        self.line.report(ToTool::Begin {
             ask,
             trial: self.trial,
             span: handled.span,
@@ -241,7 +241,7 @@ impl Steering for RemoteSteering {
             method: arrival.method.to_owned(),
             path: arrival.path.to_owned(),
         };
-        self.line.tell(ToTool::Arrive { ask, trial: self.trial, call: Box::new(call) });
+        self.line.report(ToTool::Arrive { ask, trial: self.trial, call: Box::new(call) });
         let release = Box::pin(async move {
             let _ = answer.await;
         });
@@ -249,15 +249,15 @@ impl Steering for RemoteSteering {
     }
 
     fn answered(&self, ticket: Ticket) {
-        self.line.tell(ToTool::Answered { ask: ticket.number() });
+        self.line.report(ToTool::Answered { ask: ticket.number() });
     }
 
     fn ended(&self, span: SpanId) {
-        self.line.tell(ToTool::Ended { trial: self.trial, span });
+        self.line.report(ToTool::Ended { trial: self.trial, span });
     }
 
     fn lost(&self) {
-        self.line.tell(ToTool::Lost);
+        self.line.report(ToTool::Lost);
     }
 
     fn take_gates(&self) -> Vec<faultscope_model::series::GateReport> {

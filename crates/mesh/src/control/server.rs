@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::{CountedCall, Frames, MOST_WAITING, SidecarListener, ToSidecar, ToTool, VERSION, write_frames};
+use super::{CountedCall, Frames, MAX_WAITING, SidecarListener, ToSidecar, ToTool, VERSION, write_frames};
 use crate::call_identity::ArrivingCall;
 use crate::mesh::MeshError;
 use crate::scene::Scene;
@@ -48,7 +48,7 @@ impl MeshSlot {
             Some(ToTool::Hello { version: VERSION, token: given, .. }) if given == token => {}
             _ => return Err(MeshError::Refused),
         }
-        let (sender, receiver) = mpsc::channel(MOST_WAITING);
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
         let mut session = Session {
             slot: self.clone(),
             frames: sender.clone(),
@@ -61,7 +61,7 @@ impl MeshSlot {
         let ended = tokio::select! {
             written = write_frames(writer, receiver) => written,
             heard = session.hear(&mut frames) => heard,
-            () = tell_scenes(self, &sender, listeners) => Ok(()),
+            () = send_scenes(self, &sender, listeners) => Ok(()),
         };
         // The owner ends this by dropping it; a sidecar that goes by itself takes reports along.
         self.note_lost_report();
@@ -69,14 +69,14 @@ impl MeshSlot {
     }
 }
 
-/// Tells each new wiring for as long as the sidecar listens.
-async fn tell_scenes(slot: &MeshSlot, frames: &mpsc::Sender<ToSidecar>, listeners: Vec<SidecarListener>) {
+/// Sends each new wiring for as long as the sidecar listens.
+async fn send_scenes(slot: &MeshSlot, frames: &mpsc::Sender<ToSidecar>, listeners: Vec<SidecarListener>) {
     let mut changes = slot.scene_changes();
-    let mut told: Option<Arc<Scene>> = None;
+    let mut sent: Option<Arc<Scene>> = None;
     loop {
         changes.borrow_and_update();
         let scene = slot.scene();
-        let frame = match &told {
+        let frame = match &sent {
             Some(before) if Arc::ptr_eq(&before.trial, &scene.trial) => {
                 let (endpoints, outages) = (scene.wiring.endpoints.clone(), scene.outages.clone());
                 ToSidecar::Endpoints { endpoints, outages }
@@ -87,7 +87,7 @@ async fn tell_scenes(slot: &MeshSlot, frames: &mpsc::Sender<ToSidecar>, listener
                 listeners: listeners.clone(),
             },
         };
-        told = Some(scene);
+        sent = Some(scene);
         if frames.send(frame).await.is_err() || changes.changed().await.is_err() {
             return;
         }

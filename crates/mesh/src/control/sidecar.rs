@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 
 use super::remote::{Line, RemoteSteering};
-use super::{Frames, MOST_WAITING, SidecarListener, ToSidecar, ToTool, VERSION, write_frames};
+use super::{Frames, MAX_WAITING, SidecarListener, ToSidecar, ToTool, VERSION, write_frames};
 use crate::hooks::{Dialer, Hooks};
 use crate::mesh::{Mesh, MeshError};
 use crate::scene::Scene;
@@ -57,9 +57,9 @@ async fn run(
     options: &SidecarOptions,
 ) -> Result<(), MeshError> {
     let (reader, writer) = tokio::io::split(stream);
-    let (sender, receiver) = mpsc::channel(MOST_WAITING);
+    let (sender, receiver) = mpsc::channel(MAX_WAITING);
     let line = Arc::new(Line::new(sender));
-    line.tell(ToTool::Hello {
+    line.report(ToTool::Hello {
         version: VERSION,
         instance: options.instance.clone(),
         token: options.token.clone(),
@@ -71,7 +71,7 @@ async fn run(
     let ended = tokio::select! {
         written = write_frames(writer, receiver) => written,
         obeyed = obeying => obeyed,
-        () = tell_flow(&slot, &line) => Ok(()),
+        () = report_flow(&slot, &line) => Ok(()),
     };
     slot.close_listeners();
     slot.reset_connections().await;
@@ -86,7 +86,7 @@ async fn obey<R: AsyncRead + Unpin>(
 ) -> io::Result<()> {
     let mut known = Vec::new();
     while let Some(frame) = frames.next().await? {
-        match line.take(frame) {
+        match line.accept_answer(frame) {
             Some(ToSidecar::Wire { trial, wiring, listeners }) => {
                 let has_gates = !wiring.gates.is_empty();
                 line.begin(trial);
@@ -94,8 +94,8 @@ async fn obey<R: AsyncRead + Unpin>(
                 let steering = RemoteSteering { line: Arc::clone(line), trial, has_gates, has_targets };
                 slot.set_scene(Scene::steered(*wiring, Arc::new(steering)));
                 match listen(slot, listeners, &mut known) {
-                    Ok(bound) => line.tell(ToTool::Listening { bound }),
-                    Err(error) => line.tell(ToTool::Failed { reason: error.to_string() }),
+                    Ok(bound) => line.report(ToTool::Listening { bound }),
+                    Err(error) => line.report(ToTool::Failed { reason: error.to_string() }),
                 }
             }
             Some(ToSidecar::Endpoints { endpoints, outages }) => {
@@ -132,12 +132,12 @@ fn listen(
 }
 
 /// Keeps the tool informed about the calls in flight.
-async fn tell_flow(slot: &MeshSlot, line: &Line) {
-    let mut told = 0;
+async fn report_flow(slot: &MeshSlot, line: &Line) {
+    let mut reported = 0;
     loop {
-        let calls = slot.flow_changed(told).await;
-        line.tell(ToTool::InFlight { calls });
-        told = calls;
+        let calls = slot.flow_changed(reported).await;
+        line.report(ToTool::InFlight { calls });
+        reported = calls;
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::io::AsyncWrite;
 
 use super::broken::Broken;
 use super::framing::Framing;
-use super::head::{self, LONGEST_HEAD, MOST_HEADERS, Signs};
+use super::head::{self, LONGEST_HEAD, MAX_HEADERS, Signs};
 use crate::call::Call;
 use crate::rules::Headers;
 use crate::tunnel::{Pace, Side};
@@ -80,13 +80,13 @@ pub(super) enum Goal {
 }
 
 /// Bytes that wait to be written in one direction.
-const MOST_WAITING: usize = 64 * 1024;
+const MAX_WAITING: usize = 64 * 1024;
 /// Bytes of an answer that are held back at most; of a longer one, its end.
-pub(super) const MOST_HELD: usize = 1024 * 1024;
+pub(super) const MAX_HELD: usize = 1024 * 1024;
 /// A request body that is kept to be sent twice.
-const MOST_COPIED: usize = 1024 * 1024;
+const MAX_COPIED: usize = 1024 * 1024;
 /// What a caller may send ahead of its answer.
-const MOST_AHEAD: usize = 16 * 1024;
+const MAX_AHEAD: usize = 16 * 1024;
 
 impl<'a> Exchange<'a> {
     pub(super) fn new(
@@ -172,7 +172,7 @@ impl<'a> Exchange<'a> {
         if !self.request.is_done()
             && !self.callee_deaf
             && !self.down.input.is_empty()
-            && self.to_up.len() < MOST_WAITING
+            && self.to_up.len() < MAX_WAITING
         {
             self.take_request()?;
             moved = true;
@@ -203,9 +203,9 @@ impl<'a> Exchange<'a> {
             self.half_closed = true;
         }
         let wants_more = if self.request.is_done() {
-            self.down.input.len() < MOST_AHEAD
+            self.down.input.len() < MAX_AHEAD
         } else {
-            self.down.input.is_empty() && self.to_up.len() < MOST_WAITING && !self.callee_deaf
+            self.down.input.is_empty() && self.to_up.len() < MAX_WAITING && !self.callee_deaf
         };
         if wants_more && !self.caller_closed {
             match self.down.stream.poll_fill(cx, &mut self.down.input) {
@@ -229,7 +229,7 @@ impl<'a> Exchange<'a> {
             }
             self.down.input.advance(piece.raw);
         }
-        if self.copy.as_ref().is_some_and(|copy| copy.len() > MOST_COPIED) {
+        if self.copy.as_ref().is_some_and(|copy| copy.len() > MAX_COPIED) {
             self.copy = None;
         }
         Ok(())
@@ -286,12 +286,12 @@ impl<'a> Exchange<'a> {
 
     /// How many bytes may wait for the caller.
     fn room(&self) -> usize {
-        if self.shape.hold { MOST_HELD + MOST_WAITING } else { MOST_WAITING }
+        if self.shape.hold { MAX_HELD + MAX_WAITING } else { MAX_WAITING }
     }
 
     /// Writes to the caller; a held answer only as far as it is longer than what is held.
     fn poll_deliver(&mut self, cx: &mut Context<'_>) -> Result<bool, Broken> {
-        let held = if self.shape.hold { MOST_HELD } else { 0 };
+        let held = if self.shape.hold { MAX_HELD } else { 0 };
         let mut ready = self.to_down.len().saturating_sub(held);
         if ready == 0 {
             return Ok(false);
@@ -317,7 +317,7 @@ impl<'a> Exchange<'a> {
 
     /// Reads the head of the answer, if it is whole; tells whether it was an interim one, with more to read.
     fn take_head(&mut self) -> Result<bool, Broken> {
-        let mut storage = [const { std::mem::MaybeUninit::uninit() }; MOST_HEADERS];
+        let mut storage = [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let mut config = httparse::ParserConfig::default();
         config

@@ -8,7 +8,7 @@ use super::framing::Framing;
 use crate::context::{self, Collector, Outgoing};
 
 /// Bounds of a head.
-pub(super) const MOST_HEADERS: usize = 128;
+pub(super) const MAX_HEADERS: usize = 128;
 pub(super) const LONGEST_HEAD: usize = 64 * 1024;
 
 /// What the headers of a message say about it.

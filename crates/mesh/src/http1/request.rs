@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::exchange::Asked;
 use super::framing::Framing;
-use super::head::{self, LONGEST_HEAD, MOST_HEADERS, Signs};
+use super::head::{self, LONGEST_HEAD, MAX_HEADERS, Signs};
 use crate::admit::{Head, admit};
 use crate::call::Call;
 use crate::rules::Headers;
@@ -38,7 +38,7 @@ pub(super) fn read(
     out: &mut BytesMut,
     started: Instant,
 ) -> Reading {
-    let mut storage = [const { std::mem::MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut storage = [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut []);
     let length = match request.parse_with_uninit_headers(input, &mut storage) {
         Ok(httparse::Status::Complete(length)) if length <= LONGEST_HEAD => length,
@@ -75,7 +75,7 @@ pub(super) fn read(
 
 /// Writes the head of a request once more, with the context of another call.
 pub(super) fn write_again(raw: &[u8], out: &mut BytesMut, call: &Call) {
-    let mut storage = [const { std::mem::MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut storage = [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut []);
     if request.parse_with_uninit_headers(raw, &mut storage).is_ok() {
         let signs = Signs::read(request.headers);

@@ -15,7 +15,7 @@ use crate::dial;
 use crate::rules::Headers;
 
 /// A request body that is kept to be sent twice.
-pub(super) const MOST_COPIED: usize = 1024 * 1024;
+pub(super) const MAX_COPIED: usize = 1024 * 1024;
 
 /// What is needed to send a request a second time.
 #[derive(Default)]

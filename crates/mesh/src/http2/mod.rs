@@ -29,7 +29,7 @@ use crate::slot::Origin;
 use crate::stream::Stream;
 
 /// Streams of one connection at a time.
-const MOST_STREAMS: u32 = 256;
+const MAX_STREAMS: u32 = 256;
 /// What a sender may have under way on one stream and on one connection.
 pub(super) const STREAM_WINDOW: u32 = 256 * 1024;
 pub(super) const CONNECTION_WINDOW: u32 = 1024 * 1024;
@@ -39,7 +39,7 @@ pub(super) const LONGEST_HEAD: u32 = 64 * 1024;
 pub(crate) async fn serve(mut origin: Origin, stream: Stream, input: BytesMut, dialling: Dialling) {
     let fate = stream.fate();
     let handshake = h2::server::Builder::new()
-        .max_concurrent_streams(MOST_STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(LONGEST_HEAD)

@@ -11,7 +11,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 
-use super::again::{self, Copy, MOST_COPIED};
+use super::again::{self, Copy, MAX_COPIED};
 use super::pump::{Pump, PumpEnd, Rest, Shape};
 use super::ups::Ups;
 use crate::call::{Call, HOLD_WITHIN};
@@ -30,7 +30,7 @@ pub(super) enum End {
 }
 
 /// Bytes of an answer that are held back for a restart; of a longer one, its end.
-const MOST_HELD: usize = 1024 * 1024;
+const MAX_HELD: usize = 1024 * 1024;
 
 type Shared = Mutex<Call>;
 
@@ -202,7 +202,7 @@ async fn send(
         .body(|piece| {
             lock(call).sent(piece);
             let mut copy = lock(copy);
-            if is_copied && copy.size <= MOST_COPIED {
+            if is_copied && copy.size <= MAX_COPIED {
                 copy.size += piece.len();
                 copy.body.push(piece.clone());
             }
@@ -267,7 +267,7 @@ async fn receive(
     let shape = Shape {
         cut: effects.truncate.map(|(_, after)| after),
         pace: effects.throttle.map(|(_, rate)| Pace::new(rate)),
-        hold: if is_held { MOST_HELD } else { 0 },
+        hold: if is_held { MAX_HELD } else { 0 },
         hold_until: is_held.then(|| Instant::now() + HOLD_WITHIN),
     };
     let mut pump = Pump::new(&mut body, &mut to_down, shape);
@@ -302,7 +302,7 @@ async fn interfere(call: &Shared, effects: &Effects, way: &Again<'_>) {
     }
     let Some(rule) = effects.duplicate else { return };
     let copy = std::mem::take(&mut *lock(way.copy));
-    if copy.size > MOST_COPIED {
+    if copy.size > MAX_COPIED {
         return lock(call).missed(rule, NotApplied::RequestTooLong);
     }
     let twin = lock(call).twin();

@@ -39,7 +39,7 @@ pub struct Targets {
 }
 
 /// How far back a message is looked at to see whether it is an answer.
-const MOST_STEPS: usize = 1_000;
+const MAX_STEPS: usize = 1_000;
 
 /// Which candidates are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,7 +221,7 @@ impl Targets {
         let mut next: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.actors.len()];
         for turn in &self.turns {
             let causes = std::iter::successors(turn.cause, |&cause| self.turns[cause].cause);
-            let is_answer = causes.take(MOST_STEPS).any(|cause| self.turns[cause].actor == turn.actor);
+            let is_answer = causes.take(MAX_STEPS).any(|cause| self.turns[cause].actor == turn.actor);
             if let Some(cause) = turn.cause.filter(|_| !is_answer) {
                 next[self.turns[cause].actor].insert(turn.actor);
             }
