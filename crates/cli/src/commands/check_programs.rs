@@ -20,12 +20,12 @@ pub(super) fn warnings(project: &Project, platform: PlatformChoice) -> Vec<Strin
         let versions = service.versions.iter().map(|(version, v)| {
             let directory = v.directory.as_ref().unwrap_or(&service.directory);
             let entrypoint = v.entrypoint.as_ref().or(service.entrypoint.as_ref());
-            let words =
+            let mut words =
                 entrypoint.into_iter().flatten().chain(v.command.as_ref().unwrap_or(&service.command));
-            (format!("{name}, version {version}"), words.cloned().next(), directory)
+            (format!("{name}, version {version}"), words.next().cloned(), directory)
         });
-        let words = service.entrypoint.iter().flatten().chain(&service.command);
-        let itself = (name.to_string(), words.cloned().next(), &service.directory);
+        let mut words = service.entrypoint.iter().flatten().chain(&service.command);
+        let itself = (name.to_string(), words.next().cloned(), &service.directory);
         for (who, program, directory) in [itself].into_iter().chain(versions) {
             match &program {
                 None => found.push(format!("{who}: has no `command`, so it runs on Docker only")),

@@ -248,9 +248,8 @@ resilience: { outage: { for: 100ms, recovery: 5s } }
         let connected = call.client().connect("payments.example", 443).await;
         let refused = connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
         call.instance.print(format!("refused: {refused}"));
-        let mut stream = match call.client().connect("payments.example", 443).await {
-            Ok(stream) => stream,
-            Err(_) => return "later".to_owned(),
+        let Ok(mut stream) = call.client().connect("payments.example", 443).await else {
+            return "later".to_owned();
         };
         let _ = stream.write_all(b"hello").await;
         let _ = stream.read_u8().await;

@@ -191,9 +191,8 @@ impl<'p, 'a> Converter<'p, 'a> {
             let names: Vec<&str> = names.into_iter().flatten().collect();
             let first = ports.own.first().map(|port| port.number());
             service.ready = health::read_readiness(check, &names, first).map_err(refuse)?;
-            if let Some(port) = service.ready.as_ref().and_then(|ready| {
-                ready.port.or(ready.tcp).or_else(|| health::find_checked_port(&ready.command))
-            }) && ports.add_probed(port).map_err(refuse)?
+            if let Some(port) = service.ready.as_ref().and_then(health::find_checked_port)
+                && ports.add_probed(port).map_err(refuse)?
             {
                 service.port_origins.push((port, PortOrigin::HealthCheck));
             }

@@ -41,8 +41,13 @@ pub(super) fn read_readiness(
     Ok(Some(ImportedReadiness { within: Some(show_duration(sum_wait(check)?)), ..probe }))
 }
 
-/// The port that a checking command asks for: `grpc_health_probe -addr=:50051`, `pg_isready -p 5433`.
-pub(super) fn find_checked_port(command: &[String]) -> Option<u16> {
+/// The port that a health check asks.
+pub(super) fn find_checked_port(ready: &ImportedReadiness) -> Option<u16> {
+    ready.port.or(ready.tcp).or_else(|| find_port_option(&ready.command))
+}
+
+/// The port in the options of a checking command: `pg_isready -p 5433`, `grpc_health_probe -tls -addr=:50051`.
+fn find_port_option(command: &[String]) -> Option<u16> {
     let words = match command {
         [shell, option, script] if shell == "sh" && option == "-c" => simple_words(script)?,
         words => words.to_vec(),
@@ -314,6 +319,7 @@ mod tests {
         for (test, expected) in [
             ("[CMD, /bin/grpc_health_probe, '-addr=:50051']", Some(50051)),
             ("grpc_health_probe --addr localhost:7070 || exit 1", Some(7070)),
+            ("[CMD, grpc_health_probe, -tls, '-addr=:50051']", Some(50051)),
             ("pg_isready -U shop -p 5433", Some(5433)),
             ("[CMD, redis-cli, -p, '6380', ping]", Some(6380)),
             ("grpc_health_probe -addr=other:7070", None),
@@ -322,7 +328,7 @@ mod tests {
         ] {
             let node = Node::parse("f", &format!("test: {test}")).unwrap();
             let ready = read_readiness(&node, &[], None).unwrap().unwrap();
-            assert_eq!(find_checked_port(&ready.command), expected, "{test}");
+            assert_eq!(find_checked_port(&ready), expected, "{test}");
         }
     }
 
