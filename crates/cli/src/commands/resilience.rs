@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use faultscope_engine::Session;
 use faultscope_engine::resilience::{self, Defect, ResilienceOptions, ResilienceReport, TestReport, Verdict};
-use faultscope_engine::views::{DefectTarget, reproduce_defect};
+use faultscope_engine::views::{DefectTarget, RunTests, plain, reproduce_defect};
 use faultscope_model::{Application, CampaignKind, Outcome, Run};
 use faultscope_store::Store;
 
@@ -182,8 +182,18 @@ fn shown_again(run: Option<Run>, at: &FolderOption, printer: &Printer) -> Result
             let message = invariant.failure.as_ref().map_or("", |failure| failure.message.as_str());
             printer.line(format!("  {}  {}: {message}", printer.bad("does not hold"), invariant.test));
         }
-        if perturbed.is_some_and(|p| p.degraded) {
+        let is_degraded = perturbed.is_some_and(|p| p.degraded);
+        if is_degraded {
             printer.line("  the response is degraded, which is acceptable");
+        }
+        // What failed may be none of the tests above: a service that ended, or a system that does not recover.
+        let tests = RunTests::count(&run);
+        let is_shown = !is_degraded && tests.passed() < tests.all
+            || invariants.iter().any(|result| result.failure.is_some());
+        if let Outcome::Fail { signature } = &run.outcome
+            && !is_shown
+        {
+            printer.line(format!("  {}  {}", printer.bad("FAIL"), plain(&signature.message)));
         }
         for missed in perturbed.map(|p| p.missed.as_slice()).unwrap_or_default() {
             printer.line(format!("  not applied: {} ({})", missed.perturbation, missed.why));

@@ -23,7 +23,7 @@ fn help() {
     Commands:
       demo         Starts a sample system of 45 services and finds out why one of its tests fails
       check        Checks an application file and lists every delta
-      init         Writes an application file from Compose files or a Procfile
+      init         Writes an application file from Compose files, Kubernetes manifests or a Procfile
       capture      Fills the failing circumstance from a running or recorded system
       up           Starts an application and keeps it running, recording every call, until Ctrl-C
       debug        Reduces a failing circumstance to the smallest set of deltas that makes the test fail
@@ -35,8 +35,9 @@ fn help() {
       repro        Reproduces the failure of a bundle on this machine
       serve        Stores what tracers send and answers trace viewers, as Zipkin, Jaeger and an OTLP
                    collector do
-      traces       Lists, shows, imports and exports traces that services reported
-      services     Lists services that reported spans
+      traces       Lists, shows, imports and exports traces that services reported, with the services
+                   they called
+      services     Lists services that reported spans or were called by one that did
       deps         Shows which services call each other, how often and with how many errors, from
                    reported spans
       metrics      Lists and draws metrics of instances and services over time
