@@ -70,8 +70,10 @@ impl Case<'_> {
         let refusing = SockRef::from(socket);
         refusing.shutdown(Shutdown::Read).expect("a listener can stop");
         let _ = refusing.bind(&bound.into());
-        let answer = self.get(self.slot, front, 8080, "/peer/what").await.expect("an answer");
-        assert!(answer.contains("refused"), "{answer}");
+        // The service answers with an error that has what it met.
+        let met =
+            self.get(self.slot, front, 8080, "/peer/what").await.expect_err("no call arrives").to_string();
+        assert!(met.contains("refused"), "{met}");
         refusing.listen(16).expect("a listener can begin again");
         assert_eq!(socket.local_addr().expect("an address"), bound, "the port is kept");
     }
