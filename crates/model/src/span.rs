@@ -217,7 +217,7 @@ pub fn adopt_orphans(spans: &mut [Span]) {
     for span in spans.iter_mut().filter(|span| is_orphan(span)) {
         let Some(calls) = handled.get(&(span.trace, span.caller.clone())) else { continue };
         let before = calls.partition_point(|(start, ..)| *start <= span.start_us);
-        let open = calls[..before].iter().rev().take(MOST_HANDLED);
+        let open = calls[..before].iter().rev().take(MAX_HANDLED);
         let found = open.into_iter().find(|(_, end, id)| *end >= span.start_us && *id != span.id);
         if let Some((.., id)) = found {
             (span.parent, span.parentage) = (Some(*id), Parentage::Inferred);
@@ -226,7 +226,7 @@ pub fn adopt_orphans(spans: &mut [Span]) {
 }
 
 /// Requests of one trace among which the one is looked for that an instance was handling at a moment.
-const MOST_HANDLED: usize = 256;
+const MAX_HANDLED: usize = 256;
 
 /// How the parent of a span was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -257,6 +257,14 @@ pub enum Wire {
     Tcp,
     /// TLS that was passed through.
     Tls,
+}
+
+impl Wire {
+    /// Whether a call can carry trace context. A connection of another protocol cannot, and a pool may have opened it
+    /// long before the request that uses it.
+    pub fn carries_headers(self) -> bool {
+        matches!(self, Self::Http1 | Self::Http2 | Self::WebSocket)
+    }
 }
 
 /// Headers and bodies of a call, bounded.

@@ -14,7 +14,7 @@ use crate::space::DeltaSet;
 
 /// The longest input that is kept as it is. The log of events has one for each trial, and longer ones are known by
 /// their digest.
-const MOST_TEXT: usize = 4 << 10;
+const MAX_TEXT: usize = 4 << 10;
 
 /// What a trial was given, in terms that hold without the search that chose it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl GivenInput {
     /// An input of this text.
     pub fn of(text: String) -> Self {
         let (bytes, digest) = (text.len(), Digest::hash_bytes(text.as_bytes()));
-        Self { bytes, digest, text: (bytes <= MOST_TEXT).then_some(text) }
+        Self { bytes, digest, text: (bytes <= MAX_TEXT).then_some(text) }
     }
 }
 
@@ -167,8 +167,8 @@ mod tests {
     fn long_inputs_are_known_by_their_digest() {
         let short = GivenInput::of("a=1".into());
         assert_eq!((short.bytes, short.text.as_deref()), (3, Some("a=1")));
-        let long = GivenInput::of("x".repeat(MOST_TEXT + 1));
-        assert_eq!((long.bytes, long.text), (MOST_TEXT + 1, None));
+        let long = GivenInput::of("x".repeat(MAX_TEXT + 1));
+        assert_eq!((long.bytes, long.text), (MAX_TEXT + 1, None));
         assert_ne!(long.digest, short.digest);
     }
 

@@ -6,15 +6,18 @@
 //! Adapters are compiled into the test crates of users, so this crate depends on nothing of the tool and
 //! only on what parses and writes JSON, and on SHA-256.
 
+mod operation;
 mod perturbation;
 mod perturbation_file;
 mod target;
+mod target_json;
 mod target_text;
 mod trace_file;
 
+pub use operation::{grpc_path, masked_operation};
 pub use perturbation::{InvalidPerturbation, Kind, Perturbation};
 pub use perturbation_file::Configuration;
-pub use target::{TargetId, grpc_path, masked_operation};
+pub use target::TargetId;
 pub use trace_file::{Event, TraceHead, read_trace};
 
 /// The environment variable that names the file a test process writes its trace to.

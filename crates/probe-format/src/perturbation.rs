@@ -128,7 +128,7 @@ pub(crate) mod as_text {
     #[derive(Serialize)]
     struct Written<'a> {
         kind: Kind,
-        #[serde(serialize_with = "crate::target::as_text::serialize")]
+        #[serde(serialize_with = "crate::target_json::as_text::serialize")]
         target: &'a TargetId,
     }
 

@@ -1,29 +1,27 @@
 //! How a message or a call is recognized in another run of the same test.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
-use serde::de::{self, Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
+use crate::operation::masked_operation;
 use crate::target_text;
 
 /// The longest path; a longer one keeps its last [`KEPT_STEPS`] and a digest of the rest. Real chains of causes have
 /// fewer than twenty steps, so only services or actors that call in a circle get here.
-const MOST_STEPS: usize = 64;
+const MAX_STEPS: usize = 64;
 
 /// Half of the longest path, so that cutting is rare.
-const KEPT_STEPS: usize = MOST_STEPS / 2;
+const KEPT_STEPS: usize = MAX_STEPS / 2;
 
 /// The longest name of a receiver, in bytes. Host names have at most 253.
-const MOST_RECEIVER: usize = 256;
+pub(crate) const MAX_RECEIVER: usize = 256;
 
 /// The longest operation or message type, in bytes.
-const MOST_OPERATION: usize = 512;
+const MAX_OPERATION: usize = 512;
 
 /// Identifies a message or a call so that it is found again in another run of the same test: the chain of what caused
 /// it, and for each step of it the receiver, the operation or type, and the number among equal ones. The content of a
@@ -103,7 +101,7 @@ impl TargetId {
 
     /// The message that this one caused: the n-th (from 1) of its type to its receiver.
     pub fn then(&self, to: &str, message: &str, ordinal: u32) -> Self {
-        self.push(Step::new(to, Sent::Message(bounded(message, MOST_OPERATION)), ordinal))
+        self.push(Step::new(to, Sent::Message(bounded(message, MAX_OPERATION)), ordinal))
     }
 
     /// The call that was made in the handling of this one: the n-th (from 1) of its operation to its callee.
@@ -116,7 +114,7 @@ impl TargetId {
     /// assert_eq!(stock.to_string(), "order POST /pay > stock PUT /items/{} #2");
     /// ```
     pub fn call(&self, callee: &str, method: &str, path: &str, ordinal: u32) -> Self {
-        let operation = bounded(&masked_operation(method, path), MOST_OPERATION);
+        let operation = bounded(&masked_operation(method, path), MAX_OPERATION);
         self.push(Step::new(callee, Sent::Call(operation), ordinal))
     }
 
@@ -139,7 +137,7 @@ impl TargetId {
 
     /// What a service does by itself, not in the handling of a request.
     pub fn of_its_own(service: &str) -> Self {
-        Self::new(Origin::Service(bounded(service, MOST_RECEIVER)))
+        Self::new(Origin::Service(bounded(service, MAX_RECEIVER)))
     }
 
     /// The call or message in whose handling this one was sent; none for what the test does.
@@ -209,7 +207,7 @@ impl TargetId {
     }
 
     pub(crate) fn push(&self, step: Step) -> Self {
-        let cause = if self.0.depth < MOST_STEPS { self.clone() } else { self.shortened() };
+        let cause = if self.0.depth < MAX_STEPS { self.clone() } else { self.shortened() };
         let node = Node {
             digest: step.digest_after(cause.0.digest),
             depth: cause.0.depth + 1,
@@ -333,15 +331,15 @@ impl From<&str> for TargetId {
 
 impl Step {
     pub(crate) fn new(receiver: &str, sent: Sent, ordinal: u32) -> Self {
-        Self { receiver: bounded(receiver, MOST_RECEIVER), sent, ordinal: ordinal.max(1), is_again: false }
+        Self { receiver: bounded(receiver, MAX_RECEIVER), sent, ordinal: ordinal.max(1), is_again: false }
     }
 
     pub(crate) fn call(receiver: &str, operation: &str, ordinal: u32) -> Self {
-        Self::new(receiver, Sent::Call(bounded(operation, MOST_OPERATION)), ordinal)
+        Self::new(receiver, Sent::Call(bounded(operation, MAX_OPERATION)), ordinal)
     }
 
     pub(crate) fn message(receiver: &str, message: &str, ordinal: u32) -> Self {
-        Self::new(receiver, Sent::Message(bounded(message, MOST_OPERATION)), ordinal)
+        Self::new(receiver, Sent::Message(bounded(message, MAX_OPERATION)), ordinal)
     }
 
     fn digest_after(&self, cause: PathDigest) -> PathDigest {
@@ -385,7 +383,7 @@ impl fmt::Display for PathDigest {
 }
 
 /// A name that is not longer than this; the digest of the whole keeps long ones apart.
-fn bounded(name: &str, most: usize) -> Arc<str> {
+pub(crate) fn bounded(name: &str, most: usize) -> Arc<str> {
     if name.len() <= most {
         return name.into();
     }
@@ -393,219 +391,11 @@ fn bounded(name: &str, most: usize) -> Arc<str> {
     format!("{}~{}", &name[..end], PathDigest::of(&[name.as_bytes()])).into()
 }
 
-/// Method and path without query, with `{}` for what looks like an id.
-///
-/// ```
-/// use faultscope_probe_format::masked_operation;
-/// assert_eq!(masked_operation("GET", "/carts/7f3a9c1e-1111-4222-8333-944445555666/v2"), "GET /carts/{}/v2");
-/// ```
-pub fn masked_operation(method: &str, path: &str) -> String {
-    let path = path.split(['?', '#']).next().unwrap_or_default();
-    let masked: Vec<&str> =
-        path.split('/').map(|part| if looks_like_id(part) { "{}" } else { part }).collect();
-    format!("{method} {}", masked.join("/"))
-}
-
-/// The path of a gRPC method that is written as `package.Service/Method`; none if a text is something else.
-///
-/// A service without a package begins with a capital letter, so that `orders/list` is no method. `*` stands for all
-/// methods of a service.
-///
-/// ```
-/// use faultscope_probe_format::grpc_path;
-/// assert_eq!(grpc_path("shop.Orders/Get").as_deref(), Some("/shop.Orders/Get"));
-/// assert_eq!(grpc_path("orders/list"), None);
-/// ```
-pub fn grpc_path(text: &str) -> Option<String> {
-    let (service, method) = text.split_once('/')?;
-    let is_name = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    };
-    let is_service = service.split('.').all(is_name);
-    let is_distinct = service.contains('.') || service.starts_with(|c: char| c.is_ascii_uppercase());
-    (is_service && is_distinct && (is_name(method) || method == "*")).then(|| format!("/{text}"))
-}
-
-/// Numbers, and longer words of hexadecimal digits or of letters mixed with several digits.
-fn looks_like_id(part: &str) -> bool {
-    let digits = part.bytes().filter(u8::is_ascii_digit).count();
-    let is_word = part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-    let is_hex = part.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
-    digits > 0
-        && is_word
-        && (digits == part.len() || (is_hex && part.len() >= 8) || (part.len() >= 16 && digits >= 4))
-}
-
-// === how it is written in JSON ===
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenPath<'a> {
-    /// The service that began it by itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    service: Option<Cow<'a, str>>,
-    /// The digest of steps that were cut off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    cut: Option<String>,
-    /// Whether these steps belong to a duplicate, or to what a service did by itself.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    aside: bool,
-    #[serde(default)]
-    steps: Vec<WrittenStep<'a>>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenStep<'a> {
-    to: Cow<'a, str>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    call: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    message: Option<Cow<'a, str>>,
-    /// Whether it is the n-th of all calls, whatever is asked.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    any: bool,
-    #[serde(default = "first", skip_serializing_if = "is_first")]
-    nth: u32,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    again: bool,
-}
-
-fn first() -> u32 {
-    1
-}
-
-fn is_first(nth: &u32) -> bool {
-    *nth == 1
-}
-
-impl Serialize for TargetId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (origin, steps) = self.parts();
-        let steps = steps.into_iter().map(WrittenStep::new).collect();
-        let mut path = WrittenPath { service: None, cut: None, aside: false, steps };
-        match origin {
-            Origin::Test => {}
-            Origin::Service(service) => path.service = Some((&**service).into()),
-            Origin::Cut { digest, is_of_test } => {
-                (path.cut, path.aside) = (Some(digest.to_string()), !is_of_test);
-            }
-        }
-        path.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for TargetId {
-    /// Reads the structure, and the text that earlier versions and adapters write.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-
-        impl<'de> Visitor<'de> for Either {
-            type Value = TargetId;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a target: its text, or its steps")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<TargetId, E> {
-                Ok(text.into())
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TargetId, A::Error> {
-                let path = WrittenPath::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                path.assemble().map_err(de::Error::custom)
-            }
-        }
-
-        deserializer.deserialize_any(Either)
-    }
-}
-
-impl<'a> WrittenStep<'a> {
-    fn new(step: &'a Step) -> Self {
-        let (call, message) = match &step.sent {
-            Sent::Call(operation) => (Some((&**operation).into()), None),
-            Sent::Message(message) => (None, Some((&**message).into())),
-            Sent::Whole | Sent::AnyCall => (None, None),
-        };
-        let any = step.sent == Sent::AnyCall;
-        Self { to: (&*step.receiver).into(), call, message, any, nth: step.ordinal, again: step.is_again }
-    }
-}
-
-impl WrittenPath<'_> {
-    fn assemble(self) -> Result<TargetId, String> {
-        let origin = match (&self.service, &self.cut) {
-            (Some(service), None) => Origin::Service(bounded(service, MOST_RECEIVER)),
-            (None, Some(cut)) => {
-                let digest =
-                    PathDigest::parse(cut).ok_or("`cut` is not a digest of 32 hexadecimal digits")?;
-                Origin::Cut { digest, is_of_test: !self.aside }
-            }
-            (None, None) => Origin::Test,
-            (Some(_), Some(_)) => return Err("a target has `service` or `cut`, not both".into()),
-        };
-        let mut path = match origin {
-            Origin::Test => TargetId::root(),
-            other => TargetId::new(other),
-        };
-        for step in self.steps {
-            let read = match (&step.call, &step.message, step.any) {
-                (Some(operation), None, false) => Step::call(&step.to, operation, step.nth),
-                (None, Some(message), false) => Step::message(&step.to, message, step.nth),
-                (None, None, false) => Step::new(&step.to, Sent::Whole, step.nth),
-                (None, None, true) => Step::new(&step.to, Sent::AnyCall, step.nth),
-                _ => return Err("a step has one of `call`, `message` and `any`".into()),
-            };
-            path = path.push(Step { is_again: step.again, ..read });
-        }
-        Ok(path)
-    }
-}
-
-/// Writes a target as text, the form of the files that adapters read and write.
-pub(crate) mod as_text {
-    use serde::Serializer;
-
-    use super::TargetId;
-
-    pub(crate) fn serialize<S: Serializer>(target: &TargetId, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(target)
-    }
-
-    pub(crate) mod option {
-        use super::{Serializer, TargetId};
-
-        #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
-        pub(crate) fn serialize<S: Serializer>(
-            target: &Option<TargetId>,
-            serializer: S,
-        ) -> Result<S::Ok, S::Error> {
-            match target {
-                Some(target) => super::serialize(target, serializer),
-                None => serializer.serialize_none(),
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn what_looks_like_an_id_is_masked() {
-        let same = ["/orders/17", "/orders/deadbeef01", "/orders/cart_7f3a9c1e1111422283"];
-        for path in same {
-            assert_eq!(masked_operation("GET", path), "GET /orders/{}", "{path}");
-        }
-        for path in ["/orders/v2", "/orders/list", "/orders/feedback", "/api/oauth2"] {
-            assert_eq!(masked_operation("GET", path), format!("GET {path}"));
-        }
-    }
 
     #[test]
     fn causes_and_their_effects_are_related() {
@@ -629,7 +419,7 @@ mod tests {
     fn long_paths_are_cut_and_still_differ() {
         for length in [10, 63, 64, 65, 200, 1000] {
             let (one, other) = (chain("x", length), chain("y", length));
-            assert!(one.parts().1.len() <= MOST_STEPS, "{length}");
+            assert!(one.parts().1.len() <= MAX_STEPS, "{length}");
             assert_ne!(one, other, "{length}");
             assert_ne!(one.to_string(), other.to_string(), "{length}");
             assert_ne!(one.cmp(&other), Ordering::Equal, "{length}");
@@ -649,7 +439,7 @@ mod tests {
     fn long_names_are_cut_and_still_differ() {
         let call =
             |last: char| TargetId::root().call("a", "GET", &format!("/{}{last}", "ä".repeat(9_000)), 1);
-        assert!(call('x').to_string().len() < 2 * MOST_OPERATION);
+        assert!(call('x').to_string().len() < 2 * MAX_OPERATION);
         assert_ne!(call('x'), call('y'));
         assert_eq!(TargetId::from(call('x').to_string().as_str()), call('x'));
     }
@@ -704,17 +494,6 @@ mod tests {
         assert_eq!(TargetId::from("stock shop.Stock/Get #2"), get);
         assert_eq!(TargetId::from("stock POST /shop.Stock/Get #2"), get);
         assert_eq!(get.to_string(), "stock POST /shop.Stock/Get #2");
-        for text in [
-            "orders/list",
-            "shop.Stock",
-            "shop.Stock/",
-            "/shop.Stock/Get",
-            "shop..Stock/Get",
-            "1.B/C",
-            "a.B/C d",
-        ] {
-            assert_eq!(grpc_path(text), None, "{text}");
-        }
     }
 
     #[test]
@@ -781,7 +560,7 @@ mod tests {
             let target = TargetId::from(text.as_str());
             let shown = target.to_string();
             prop_assert_eq!(TargetId::from(shown.as_str()), target);
-            let is_kept = text.contains('"') || text.len() > MOST_RECEIVER || shown == text;
+            let is_kept = text.contains('"') || text.len() > MAX_RECEIVER || shown == text;
             prop_assert!(is_kept, "adapters find their own names: {}", shown);
         }
 

@@ -6,7 +6,8 @@
 //! stands behind a step that was duplicated. Names that would be misread are in double quotes. Every target reads back
 //! from its text.
 
-use crate::target::{Origin, PathDigest, Sent, Step, TargetId, grpc_path};
+use crate::operation::grpc_path;
+use crate::target::{Origin, PathDigest, Sent, Step, TargetId};
 
 /// Between a call and what it caused.
 const THEN: &str = " > ";

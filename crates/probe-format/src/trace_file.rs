@@ -41,7 +41,7 @@ pub enum Event {
         #[serde(
             default,
             skip_serializing_if = "Option::is_none",
-            serialize_with = "crate::target::as_text::option::serialize"
+            serialize_with = "crate::target_json::as_text::option::serialize"
         )]
         target: Option<TargetId>,
     },

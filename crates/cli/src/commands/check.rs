@@ -166,15 +166,15 @@ fn show(checked: &Checked, project: &Project, printer: &Printer) {
     }
     for (service, calls) in &probe.of_unknown_cause {
         printer.line(format!(
-            "{} made {} that belong to no request: it handled none at that time and sent no trace context",
+            "{} made {} outside of any request: it handled none at that time and sent no trace context",
             printer.strong(service),
             count(*calls, "call"),
         ));
     }
     for (service, calls) in &probe.not_propagating {
         printer.line(format!(
-            "{} does not propagate trace context in {}: the mesh infers which request they belong to, which works \
-             only while one is in flight",
+            "{} does not propagate trace context in {}: the mesh infers the request behind each, which works only \
+             while one is in flight",
             printer.strong(service),
             count(*calls, "call"),
         ));
@@ -221,7 +221,7 @@ fn summarize(project: &Project, run: Run, spans: &[Span]) -> Probed {
     let mut not_propagating: BTreeMap<String, u64> = BTreeMap::new();
     let mut of_unknown_cause: BTreeMap<String, u64> = BTreeMap::new();
     let mut propagating = std::collections::BTreeSet::new();
-    for span in spans {
+    for span in spans.iter().filter(|span| span.wire.carries_headers()) {
         match span.parentage {
             Parentage::Propagated => {
                 propagating.insert(span.caller.service.to_string());

@@ -7,9 +7,9 @@ use faultscope_model::{Outcome, Run, ServiceName, Span, SpanId};
 
 use super::noise::{self, Alignment};
 use super::printed;
-use super::report::{Difference, TreeCall};
+use super::report::Difference;
+use super::story::{StoryCall, build_tree, list_calls, roots};
 use crate::error::EngineError;
-use crate::html::readable_text;
 use crate::session::Session;
 
 /// Runs of one circumstance that are compared to see what chance changes; three tell most of it.
@@ -34,7 +34,7 @@ pub(super) async fn find_difference(
     }
     let (bad_spans, good_spans) =
         (session.spans_of(failing.trial).await?, session.spans_of(passing.trial).await?);
-    let (bad, good) = (story(&bad_spans), story(&good_spans));
+    let (bad, good) = (list_calls(&bad_spans), list_calls(&good_spans));
     let bad_again = stories(session, &failing_again).await?;
     let good_again = stories(session, &passing_again).await?;
     let at = first_difference((&bad, &bad_again), (&good, &good_again));
@@ -43,7 +43,7 @@ pub(super) async fn find_difference(
         // Where one of the two has no such call, the last one says which trace to show.
         let entry = at.and_then(|at| list.get(at));
         let root = entry.or_else(|| list.last()).map_or(0, |entry| entry.root);
-        tree(spans, root, entry.map(|entry| entry.span))
+        build_tree(spans, root, entry.map(|entry| entry.span))
     };
     let failed_call = failed_call(session, failing, &bad_spans, &bad);
     let differing = at.and_then(|(in_bad, _)| bad.get(in_bad?));
@@ -54,7 +54,12 @@ pub(super) async fn find_difference(
         passing: &[&[*passing], &passing_again[..]].concat(),
     };
     let printed = compared.find_lines(session, &bad_spans, &calls).await?;
-    let failed_call = failed_call.map(|entry| entry.show(None));
+    let other = at.and_then(|(_, in_good)| good.get(in_good?));
+    let failed_call = failed_call.map(|entry| {
+        // The same call reads the same in both lines, so that it is shown once.
+        let is_differing = differing.is_some_and(|differing| differing.span == entry.span);
+        entry.show(other.filter(|_| is_differing))
+    });
     let Some((in_bad, in_good)) = at else {
         return Ok(failed_call.map(|failed_call| Difference {
             failing: failing.id.clone(),
@@ -68,14 +73,13 @@ pub(super) async fn find_difference(
             passing_tree: Vec::new(),
         }));
     };
-    let (one, other) = (in_bad.and_then(|at| bad.get(at)), in_good.and_then(|at| good.get(at)));
     Ok(Some(Difference {
         failing: failing.id.clone(),
         passing: passing.id.clone(),
         without,
         failed_call,
-        failing_call: one.map(|entry| entry.show(other)),
-        passing_call: other.map(|entry| entry.show(one)),
+        failing_call: differing.map(|entry| entry.show(other)),
+        passing_call: other.map(|entry| entry.show(differing)),
         printed,
         failing_tree: tree(&bad_spans, &bad, in_bad),
         passing_tree: tree(&good_spans, &good, in_good),
@@ -85,7 +89,7 @@ pub(super) async fn find_difference(
 async fn stories(session: &Session, runs: &[&Run]) -> Result<Vec<Vec<StoryCall>>, EngineError> {
     let mut stories = Vec::new();
     for run in runs.iter().take(MAX_EQUAL) {
-        stories.push(story(&session.spans_of(run.trial).await?));
+        stories.push(list_calls(&session.spans_of(run.trial).await?));
     }
     Ok(stories)
 }
@@ -214,262 +218,13 @@ fn first_difference(
     })
 }
 
-/// Where to begin with an answer, so that what differs from another one is seen.
-fn shown_from(answer: &str, other: &str) -> usize {
-    let same = answer.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
-    let differs = same < answer.chars().count().max(other.chars().count());
-    if differs && same > SHOWN_ANSWER - BEFORE { same - BEFORE } else { 0 }
-}
-
-#[derive(Debug)]
-struct StoryCall {
-    /// Who called whom for what.
-    call: String,
-    ending: String,
-    /// The beginning of the answer without ids and times.
-    answer: String,
-    /// The beginning of the answer as it is.
-    exact: String,
-    shown: String,
-    /// What stands between the call and its answer.
-    gap: &'static str,
-    /// Which of the calls from outside it belongs to, in the order of time.
-    root: usize,
-    span: SpanId,
-}
-
-impl StoryCall {
-    /// For people: the call and its answer, from where it differs from that of another run.
-    fn show(&self, other: Option<&Self>) -> String {
-        // Compared as they are, shown by what a reader would see of them.
-        let answer = readable_text(&self.exact);
-        let from = other.map_or(0, |other| shown_from(&answer, &readable_text(&other.exact)));
-        let answer: String = answer.chars().skip(from).collect();
-        let cut = if from > 0 { "…" } else { "" };
-        format!("{}{}{cut}{}", self.shown, self.gap, one_line(&answer, SHOWN_ANSWER)).trim_end().to_owned()
-    }
-}
-
-/// Characters of an answer that are compared.
-const ANSWER: usize = 512;
-/// Characters of an answer that are kept as they are.
-const EXACT: usize = 8192;
-/// Characters of an answer that are shown.
-const SHOWN_ANSWER: usize = 120;
-/// Characters of an operation and of an ending that are shown.
-const SHOWN_CALL: usize = 160;
-/// Characters before the first that differs.
-const BEFORE: usize = 40;
-/// Calls of a tree that are kept.
-const TREE_CALLS: usize = 80;
-/// Deeper than any real chain: damaged data must not end in a circle.
-const MAX_DEPTH: usize = 64;
-
-fn roots(spans: &[Span]) -> Vec<&Span> {
-    let mut roots: Vec<&Span> = spans.iter().filter(|s| s.parent.is_none()).collect();
-    roots.sort_by_key(|s| (s.start_us, s.id));
-    roots
-}
-
-/// A call from outside and everything it led to, callers before callees; one of them marked.
-fn tree(spans: &[Span], root: usize, marked: Option<SpanId>) -> Vec<TreeCall> {
-    fn add(span: &Span, spans: &[Span], depth: usize, marked: Option<SpanId>, tree: &mut Vec<TreeCall>) {
-        if depth > MAX_DEPTH || tree.len() >= TREE_CALLS {
-            return;
-        }
-        let callee =
-            span.callee_instance.as_ref().map_or_else(|| span.callee.to_string(), ToString::to_string);
-        tree.push(TreeCall {
-            depth,
-            callee,
-            operation: one_line(&span.operation(), SHOWN_CALL),
-            ending: one_line(&full_ending(span), SHOWN_CALL),
-            differs: marked == Some(span.id),
-        });
-        for child in in_order(spans.iter().filter(|s| s.parent == Some(span.id)).collect()) {
-            add(child, spans, depth + 1, marked, tree);
-        }
-    }
-    let mut calls = Vec::new();
-    if let Some(root) = roots(spans).get(root) {
-        add(root, spans, 0, marked, &mut calls);
-    }
-    calls
-}
-
-fn ending(span: &Span) -> String {
-    Some(span.describe_status()).filter(|words| !words.is_empty()).unwrap_or_else(|| "ended".into())
-}
-
-/// The same with the message of a failed gRPC call.
-fn full_ending(span: &Span) -> String {
-    Some(span.describe_failure()).filter(|words| !words.is_empty()).unwrap_or_else(|| "ended".into())
-}
-
-/// The calls of a run as a story that can be compared, without ids and times: each call after those that
-/// were made in it. Calls that overlap in time are listed in the order of their names, since theirs is chance.
-fn story(spans: &[Span]) -> Vec<StoryCall> {
-    let mut calls = Vec::new();
-    for (number, root) in roots(spans).into_iter().enumerate() {
-        add_story(root, spans, (number, 0), &mut calls);
-    }
-    calls
-}
-
-fn add_story(span: &Span, spans: &[Span], (root, depth): (usize, usize), calls: &mut Vec<StoryCall>) {
-    if depth > MAX_DEPTH {
-        return;
-    }
-    let children = spans.iter().filter(|s| s.parent == Some(span.id)).collect();
-    for child in in_order(children) {
-        add_story(child, spans, (root, depth + 1), calls);
-    }
-    let ending = ending(span);
-    let operation = faultscope_model::outcome::normalise(&span.operation());
-    let call = format!("{} {} {operation}", span.caller.service, span.callee);
-    let instance = span.callee_instance.as_ref().map_or_else(|| span.callee.to_string(), ToString::to_string);
-    // What a failed call of gRPC says is in its trailers, and its body is empty.
-    let message = span.grpc_message();
-    let gap = if message.is_some() { ": " } else { " " };
-    let body = span.response_text().unwrap_or_default();
-    let body = format!("{}{body}", message.unwrap_or_default());
-    let answer = faultscope_model::outcome::normalise(&body.chars().take(ANSWER).collect::<String>());
-    let shown = format!(
-        "{} -> {instance} {}: {}",
-        span.caller,
-        one_line(&operation, SHOWN_CALL),
-        one_line(&ending, SHOWN_CALL),
-    );
-    let exact = body.chars().take(EXACT).collect();
-    calls.push(StoryCall { call, ending, answer, exact, shown, gap, root, span: span.id });
-}
-
-/// Whatever a service sends as part of one line: what ends a line or moves a cursor is escaped.
-pub(super) fn one_line(text: &str, most: usize) -> String {
-    let mut line = String::new();
-    let mut letters = text.chars();
-    for letter in letters.by_ref().take(most) {
-        match letter {
-            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}') => {
-                line.extend(c.escape_default());
-            }
-            c => line.push(c),
-        }
-    }
-    if letters.next().is_some() {
-        line.push_str("...");
-    }
-    line
-}
-
-/// Sorts the calls of one handling by time, and those that overlap by name.
-fn in_order(mut calls: Vec<&Span>) -> Vec<&Span> {
-    calls.sort_by_key(|s| (s.start_us, s.id));
-    let mut start = 0;
-    while start < calls.len() {
-        let mut busy_until = calls[start].start_us + calls[start].duration_us;
-        let mut end = start + 1;
-        while end < calls.len() && calls[end].start_us < busy_until {
-            busy_until = busy_until.max(calls[end].start_us + calls[end].duration_us);
-            end += 1;
-        }
-        calls[start..end].sort_by_cached_key(|s| (s.callee.clone(), s.operation(), s.start_us));
-        start = end;
-    }
-    calls
-}
-
 #[cfg(test)]
 mod tests {
     use faultscope_model::grpc::{Descriptors, frame_message};
-    use faultscope_model::span::{Parentage, Payload};
+    use faultscope_model::span::Payload;
 
+    use super::super::story::tests::call;
     use super::*;
-    use crate::sample;
-
-    fn call(
-        id: u64,
-        parent: Option<u64>,
-        callee: &str,
-        start_us: u64,
-        duration_us: u64,
-        status: u16,
-    ) -> Span {
-        let (id, parent, parentage) = (SpanId(id), parent.map(SpanId), Parentage::Propagated);
-        let (callee, status) = (callee.parse().unwrap(), Some(status));
-        Span { id, parent, parentage, callee, start_us, duration_us, status, ..sample::span() }
-    }
-
-    fn names(spans: &[Span]) -> Vec<String> {
-        story(spans).into_iter().map(|entry| format!("{} {}", entry.call, entry.ending)).collect()
-    }
-
-    #[test]
-    fn chance_order_of_overlapping_calls_is_no_difference() {
-        let one = [
-            call(1, None, "a", 0, 100, 200),
-            call(2, Some(1), "b", 10, 50, 200),
-            call(3, Some(1), "c", 11, 50, 200),
-        ];
-        let other = [
-            call(1, None, "a", 0, 100, 200),
-            call(2, Some(1), "c", 10, 50, 200),
-            call(3, Some(1), "b", 11, 50, 200),
-        ];
-        assert_eq!(names(&one), names(&other));
-    }
-
-    #[test]
-    fn order_of_calls_one_after_another_is_a_difference() {
-        let one = [
-            call(1, None, "a", 0, 100, 200),
-            call(2, Some(1), "b", 10, 5, 200),
-            call(3, Some(1), "c", 20, 5, 200),
-        ];
-        let other = [
-            call(1, None, "a", 0, 100, 200),
-            call(2, Some(1), "c", 10, 5, 200),
-            call(3, Some(1), "b", 20, 5, 200),
-        ];
-        assert_ne!(names(&one), names(&other));
-    }
-
-    #[test]
-    fn answers_are_told_after_the_calls_made_for_them() {
-        let spans = [call(1, None, "a", 0, 100, 500), call(2, Some(1), "b", 10, 5, 404)];
-        assert_eq!(names(&spans), ["test b GET / 404", "test a GET / 500"]);
-    }
-
-    #[test]
-    fn trees_are_told_from_the_caller_on() {
-        let spans = [
-            call(1, None, "a", 0, 100, 500),
-            call(2, Some(1), "b", 10, 5, 404),
-            call(3, None, "c", 200, 5, 200),
-        ];
-        let entry: Vec<_> =
-            tree(&spans, 0, Some(SpanId(2))).into_iter().map(|c| (c.depth, c.callee, c.differs)).collect();
-        assert_eq!(entry, [(0, "a".to_owned(), false), (1, "b".to_owned(), true)]);
-        assert_eq!(tree(&spans, 1, None).len(), 1);
-        assert!(tree(&spans, 7, None).is_empty());
-    }
-
-    #[test]
-    fn texts_of_other_protocols_stay_on_one_line() {
-        let mut redis = call(1, None, "cache", 0, 5, 200);
-        redis.method = "GET".into();
-        redis.path = "a\r\nb".into();
-        redis.payload = Some(Box::new(faultscope_model::span::Payload {
-            response_body: b"*2\r\n$3\r\n\x1b[31mfoo\r\n".repeat(40),
-            ..Default::default()
-        }));
-        let shown = story(std::slice::from_ref(&redis))[0].show(None);
-        assert!(shown.contains("*2\\r\\n$3\\r\\n\\u{1b}[31mfoo"), "{shown}");
-        assert!(shown.ends_with("...") && shown.chars().count() < 500, "{shown}");
-        assert!(!shown.contains(char::is_control), "{shown}");
-        assert!(!tree(&[redis], 0, None)[0].operation.contains(char::is_control));
-        assert_eq!(one_line("plain text, ümlaut", 120), "plain text, ümlaut");
-    }
 
     fn entry(root: usize, call: &str, ending: &str, answer: &str) -> StoryCall {
         let (call, ending) = (call.to_owned(), ending.to_owned());
@@ -505,23 +260,6 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_grpc_call_is_no_200() {
-        let mut call = call(1, None, "a", 0, 100, 200);
-        call.grpc_status = Some(13);
-        assert_eq!(ending(&call), "INTERNAL");
-        let response_headers = vec![("grpc-message".to_owned(), "no%20stock of 7".to_owned())];
-        let payload = Payload { response_headers, ..Payload::default() };
-        call.payload = Some(Box::new(payload));
-        assert_eq!(
-            story(std::slice::from_ref(&call))[0].show(None),
-            "test-1 -> a GET /: INTERNAL: no stock of 7"
-        );
-        assert_eq!(tree(std::slice::from_ref(&call), 0, None)[0].ending, "INTERNAL: no stock of 7");
-        call.grpc_status = Some(0);
-        assert_eq!(ending(&call), "OK");
-    }
-
-    #[test]
     fn answers_of_grpc_are_compared_by_field() {
         let body = |id: &str, sum: u8| {
             let mut call = call(1, None, "a", 0, 100, 200);
@@ -531,7 +269,7 @@ mod tests {
             let payload = Payload { response_body: frame_message(&message), ..Payload::default() };
             call.payload = Some(Box::new(payload));
             call.decode_bodies(&Descriptors::default());
-            story(&[call])
+            list_calls(&[call])
         };
         let (good, again) = (body("a1b2", 10), body("c3d4e5", 10));
         let bad = body("e5f6", 0);
@@ -540,14 +278,6 @@ mod tests {
         assert_eq!(first_difference((&bad, &[]), (&good, &[again])), both, "the sum is no chance");
         let again = body("x", 10);
         assert_eq!(first_difference((&body("y", 10), &[]), (&good, &[again])), None, "the id is");
-    }
-
-    #[test]
-    fn answers_are_shown_where_they_differ() {
-        let long = "a".repeat(200);
-        assert_eq!(shown_from(&format!("{long}x"), &format!("{long}y")), 200 - BEFORE);
-        assert_eq!(shown_from("ax", "ay"), 0, "all of it fits");
-        assert_eq!(shown_from(&long, &long), 0);
     }
 
     #[test]

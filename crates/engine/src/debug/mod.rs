@@ -18,6 +18,7 @@ mod printed;
 mod reasoning;
 mod report;
 mod start;
+mod story;
 mod table;
 
 pub use boundary::ValueBoundary;

@@ -7,7 +7,7 @@ use faultscope_model::outcome::normalise;
 use faultscope_model::{InstanceId, Run, ServiceName, Span, SpanId};
 use serde::{Deserialize, Serialize};
 
-use super::difference::one_line;
+use super::story::one_line;
 use crate::error::EngineError;
 use crate::session::Session;
 

@@ -12,10 +12,10 @@ use super::tally::Finding;
 const READING: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 
 /// The most fields that are named.
-const MOST_FIELDS: usize = 8;
+const MAX_FIELDS: usize = 8;
 
 /// How deep a body is compared.
-const MOST_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Parts of the names of fields that hold a time or a duration, which no two answers share.
 const TIMES: [&str; 9] =
@@ -61,12 +61,12 @@ fn compare(first: &Span, second: &Span) -> Option<([u16; 2], Vec<String>)> {
     };
     let mut fields = Vec::new();
     list_differences(&body(first)?, &body(second)?, "", 0, &mut fields);
-    fields.truncate(MOST_FIELDS);
+    fields.truncate(MAX_FIELDS);
     (!fields.is_empty()).then_some((status, fields))
 }
 
 fn list_differences(first: &Value, second: &Value, path: &str, depth: usize, fields: &mut Vec<String>) {
-    if first == second || depth > MOST_DEPTH || fields.len() > MOST_FIELDS {
+    if first == second || depth > MAX_DEPTH || fields.len() > MAX_FIELDS {
         return;
     }
     let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };

@@ -20,10 +20,10 @@ const ALONE: u32 = 3;
 const AGAIN: u32 = 2;
 
 /// The most perturbations that are tried alone because no trial carried them out.
-const MOST_MISSED: usize = 32;
+const MAX_MISSED: usize = 32;
 
 /// The most others at a receiver that are tried alone for each defect.
-const MOST_SIBLINGS: usize = 8;
+const MAX_SIBLINGS: usize = 8;
 
 impl Explorer<'_> {
     /// Runs the test without perturbations and each defect again. When the test fails by itself it is flaky:
@@ -91,7 +91,7 @@ impl Explorer<'_> {
             found.missed.contains_key(p) && !found.applied.contains(p) && !found.alone.contains(p)
         };
         let all = targets.candidates.iter().map(|candidate| &candidate.perturbation);
-        let sets: Vec<_> = all.filter(never).take(MOST_MISSED).map(|p| vec![p.clone()]).collect();
+        let sets: Vec<_> = all.filter(never).take(MAX_MISSED).map(|p| vec![p.clone()]).collect();
         let finished = self.try_each(&sets, false, tested.must_fail, tested).await?;
         for run in finished.runs.iter().filter(|run| matches!(run.outcome, Outcome::Fail { .. })) {
             let cause = Cause { proof: Proof::Minimal, ..Cause::default() };
@@ -144,8 +144,8 @@ impl Explorer<'_> {
             };
             let same = targets.candidates.iter().filter(|c| class(c) == class(found));
             let open: Vec<_> = same.map(|c| c.perturbation.clone()).filter(is_open).collect();
-            n_left += open.len().saturating_sub(MOST_SIBLINGS);
-            asked.extend(open.into_iter().take(MOST_SIBLINGS).map(|p| (place, p)));
+            n_left += open.len().saturating_sub(MAX_SIBLINGS);
+            asked.extend(open.into_iter().take(MAX_SIBLINGS).map(|p| (place, p)));
         }
         let sets: Vec<_> = asked.iter().map(|(_, p)| vec![p.clone()]).collect();
         let repeats = tested.must_fail.max(AGAIN);

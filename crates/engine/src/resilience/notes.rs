@@ -14,7 +14,7 @@ use super::tally::{SkipReason, Skipped};
 use crate::drive::{Repetition, TrialTrace};
 
 /// Operations that are named one by one.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// What unperturbed runs have shown about what the file declares.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ pub(super) fn list_skipped(
     let mut skip = |why: SkipReason, names: Vec<String>, number: usize| {
         if number > 0 {
             let names: BTreeSet<String> = names.into_iter().collect();
-            skipped.push(Skipped { why, number, names: names.into_iter().take(MOST_NAMED).collect() });
+            skipped.push(Skipped { why, number, names: names.into_iter().take(MAX_NAMED).collect() });
         }
     };
     if options.kinds.contains(&Kind::Duplicate) && !options.all_deliveries {

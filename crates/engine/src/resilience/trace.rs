@@ -10,10 +10,10 @@ use regex::Regex;
 use super::report::TraceStep;
 
 /// The most steps of a trace that are shown.
-const MOST_STEPS: usize = 400;
+const MAX_STEPS: usize = 400;
 
 /// How deep a trace is followed: damaged data may go in a circle.
-const MOST_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// What happened in a run: its calls, or the messages of its process where it made none.
 pub(super) fn trace_of(run: &Run, spans: &[Span], messages: &[Event]) -> Vec<TraceStep> {
@@ -22,7 +22,7 @@ pub(super) fn trace_of(run: &Run, spans: &[Span], messages: &[Event]) -> Vec<Tra
     if steps.is_empty() {
         steps = sent(messages, asked);
     }
-    steps.truncate(MOST_STEPS);
+    steps.truncate(MAX_STEPS);
     steps
 }
 
@@ -52,7 +52,7 @@ fn calls(spans: &[Span], asked: &[Perturbation]) -> Vec<TraceStep> {
             took_us: span.duration_us,
             marks: span.rules.iter().filter_map(mark).collect(),
         });
-        if depth < MOST_DEPTH {
+        if depth < MAX_DEPTH {
             let children = below.get(&Some(span.id)).into_iter().flatten();
             waiting.extend(children.rev().map(|child| (*child, depth + 1)));
         }
@@ -88,9 +88,9 @@ fn sent(events: &[Event], asked: &[Perturbation]) -> Vec<TraceStep> {
         }
     }
     // Long traces are cut around what matters.
-    if steps.len() > MOST_STEPS {
+    if steps.len() > MAX_STEPS {
         let first = steps.iter().position(|step| !step.marks.is_empty()).unwrap_or_default();
-        let from = first.saturating_sub(MOST_STEPS / 4).min(steps.len() - MOST_STEPS);
+        let from = first.saturating_sub(MAX_STEPS / 4).min(steps.len() - MAX_STEPS);
         steps.drain(..from);
     }
     steps

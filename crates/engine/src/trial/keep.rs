@@ -16,8 +16,8 @@ const LOG_LINES: usize = 50;
 
 /// Bytes stored of the log of one instance, and of all of a trial. A campaign of some hundred trials stays below the
 /// store's bound for all its logs.
-const MOST_OF_INSTANCE: usize = 32 << 10;
-const MOST_OF_TRIAL: usize = 256 << 10;
+const MAX_INSTANCE_BYTES: usize = 32 << 10;
+const MAX_TRIAL_BYTES: usize = 256 << 10;
 
 impl Session {
     /// Redacts the output of tests and instances before it is judged, printed or stored: the same
@@ -79,11 +79,11 @@ impl Session {
                 // An instance whose start was never reached has none.
                 let Ok(mut log) = self.platform.log(lease.id(), &instance).await else { continue };
                 log.keep_since(since_us);
-                log.keep_last(MOST_OF_INSTANCE);
+                log.keep_last(MAX_INSTANCE_BYTES);
                 logs.push(log);
             }
         }
-        bound_logs(&mut logs, MOST_OF_TRIAL);
+        bound_logs(&mut logs, MAX_TRIAL_BYTES);
         let mut n_lines = 0;
         for log in logs.into_iter().filter(|log| !log.lines.is_empty() || log.dropped > 0) {
             n_lines += log.lines.len() as u64;

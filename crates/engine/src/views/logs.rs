@@ -14,8 +14,8 @@ use super::error::ViewError;
 const AROUND_US: u64 = 100_000;
 
 /// Failing calls whose logs are shown unasked, and lines of each.
-const MOST_CALLS: usize = 3;
-const MOST_LINES: usize = 10;
+const MAX_CALLS: usize = 3;
+const MAX_LINES: usize = 10;
 
 /// What the instances of a run printed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -85,8 +85,8 @@ impl RunLogs {
             spans.iter().filter(|span| span.failed()).filter_map(|span| span.parent).collect();
         let began = spans.iter().filter(|span| span.failed() && !passed_on.contains(&span.id));
         let excerpts = began
-            .take(MOST_CALLS)
-            .map(|call| LogExcerpt { span: call.id, lines: self.around_call(call, MOST_LINES) });
+            .take(MAX_CALLS)
+            .map(|call| LogExcerpt { span: call.id, lines: self.around_call(call, MAX_LINES) });
         excerpts.filter(|excerpt| !excerpt.lines.is_empty()).collect()
     }
 }

@@ -19,7 +19,7 @@ use super::ports::Layout;
 /// Sockets fetched at once. A place that is called often gets twice as many each time, so that most calls need no
 /// round trip to the agent; the many that are hardly called hold few descriptors.
 const FIRST_SOCKETS: usize = 2;
-const MOST_SOCKETS: usize = 16;
+const MAX_SOCKETS: usize = 16;
 
 /// One agent and everything it holds.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ struct SpareSockets {
 impl SpareSockets {
     /// How many to fetch next.
     fn next_batch(&mut self) -> usize {
-        self.fetched_last = (2 * self.fetched_last).clamp(FIRST_SOCKETS, MOST_SOCKETS);
+        self.fetched_last = (2 * self.fetched_last).clamp(FIRST_SOCKETS, MAX_SOCKETS);
         self.fetched_last
     }
 }
