@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
+use super::alternatives::{Alternative, Alternatives};
 use crate::grpc::GrpcCode;
 
 /// The statuses that HTTP has room for.
@@ -190,15 +191,6 @@ pub enum StatusPattern {
     Class(u16),
 }
 
-impl StatusPattern {
-    fn matches(self, status: u16) -> bool {
-        match self {
-            Self::Exact(wanted) => status == wanted,
-            Self::Class(class) => status / 100 == class,
-        }
-    }
-}
-
 impl fmt::Display for StatusPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -221,31 +213,28 @@ impl FromStr for StatusPattern {
     }
 }
 
-/// Statuses of answers; in a file one, a class, or a list of both. Empty where the file names none.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Statuses(Vec<StatusPattern>);
+/// Statuses of answers: one, a class, or a list of both.
+pub type Statuses = Alternatives<StatusPattern>;
 
-impl Statuses {
-    /// Whether the file names none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+/// Codes of gRPC: one or a list, by name or number.
+pub type Codes = Alternatives<GrpcCode>;
+
+impl Alternative for StatusPattern {
+    type Value = u16;
+    const EXPECTED: &'static str = "a status such as `200`, a class such as `2xx`, or a list of them";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse()
     }
 
-    /// Whether a status is one of them.
-    pub fn contains(&self, status: u16) -> bool {
-        self.0.iter().any(|pattern| pattern.matches(status))
+    fn matches(&self, status: u16) -> bool {
+        match self {
+            Self::Exact(wanted) => status == *wanted,
+            Self::Class(class) => status / 100 == *class,
+        }
     }
-}
 
-impl fmt::Display for Statuses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        f.write_str(&all.join(" or "))
-    }
-}
-
-impl Serialize for StatusPattern {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Exact(status) => serializer.serialize_u16(*status),
             Self::Class(_) => serializer.collect_str(self),
@@ -253,109 +242,20 @@ impl Serialize for StatusPattern {
     }
 }
 
-/// One status is written as a number: digests of questions contain it since before there were lists.
-impl Serialize for Statuses {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0.as_slice() {
-            [only] => only.serialize(serializer),
-            all => serializer.collect_seq(all),
-        }
-    }
-}
+impl Alternative for GrpcCode {
+    type Value = Self;
+    const EXPECTED: &'static str = "a code of gRPC such as `NOT_FOUND`, or a list of them";
 
-impl<'de> Deserialize<'de> for Statuses {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct StatusVisitor;
-        impl<'de> Visitor<'de> for StatusVisitor {
-            type Value = Statuses;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a status such as `200`, a class such as `2xx`, or a list of them")
-            }
-            fn visit_u64<E: de::Error>(self, status: u64) -> Result<Statuses, E> {
-                self.visit_str(&status.to_string())
-            }
-            fn visit_i64<E: de::Error>(self, status: i64) -> Result<Statuses, E> {
-                self.visit_str(&status.to_string())
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Statuses, E> {
-                Ok(Statuses(vec![text.parse().map_err(E::custom)?]))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Statuses, A::Error> {
-                let mut all = Vec::new();
-                while let Some(Statuses(some)) = list.next_element()? {
-                    all.extend(some);
-                }
-                if all.is_empty() {
-                    return Err(de::Error::custom("the list of statuses is empty"));
-                }
-                Ok(Statuses(all))
-            }
-        }
-        deserializer.deserialize_any(StatusVisitor)
-    }
-}
-
-/// Codes of gRPC; in a file one or a list, by name or number. Empty where the file names none.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Codes(Vec<GrpcCode>);
-
-impl Codes {
-    /// Whether the file names none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    fn parse(text: &str) -> Result<Self, String> {
+        Self::parse_known(text)
     }
 
-    /// Whether a code is one of them.
-    pub fn contains(&self, code: GrpcCode) -> bool {
-        self.0.contains(&code)
+    fn matches(&self, code: Self) -> bool {
+        *self == code
     }
-}
 
-impl fmt::Display for Codes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        f.write_str(&all.join(" or "))
-    }
-}
-
-impl Serialize for Codes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0.as_slice() {
-            [only] => serializer.collect_str(only),
-            all => serializer.collect_seq(all.iter().map(ToString::to_string)),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Codes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct CodeVisitor;
-        impl<'de> Visitor<'de> for CodeVisitor {
-            type Value = Codes;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a code of gRPC such as `NOT_FOUND`, or a list of them")
-            }
-            fn visit_u64<E: de::Error>(self, code: u64) -> Result<Codes, E> {
-                self.visit_str(&code.to_string())
-            }
-            fn visit_i64<E: de::Error>(self, code: i64) -> Result<Codes, E> {
-                self.visit_str(&code.to_string())
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Codes, E> {
-                Ok(Codes(vec![GrpcCode::parse_known(text).map_err(E::custom)?]))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Codes, A::Error> {
-                let mut all = Vec::new();
-                while let Some(Codes(some)) = list.next_element()? {
-                    all.extend(some);
-                }
-                if all.is_empty() {
-                    return Err(de::Error::custom("the list of codes is empty"));
-                }
-                Ok(Codes(all))
-            }
-        }
-        deserializer.deserialize_any(CodeVisitor)
+    fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`Application::read`] turns the text of an application file into a checked value; nothing else sees
 //! the file's own form. [`Application::plan`] computes what must run under a circumstance.
 
+mod alternatives;
 mod expectation;
 mod hardcoded_hosts;
 mod locate;
@@ -19,6 +20,7 @@ mod read_services;
 mod read_tests;
 mod resilience;
 
+pub use alternatives::{Alternative, Alternatives};
 pub use expectation::{Codes, Exclusion, Expectation, StatusPattern, Statuses};
 pub use hardcoded_hosts::HardcodedHost;
 pub(crate) use locate::Tree;
