@@ -276,7 +276,7 @@ pub(super) mod tests {
             list_calls(std::slice::from_ref(&call))[0].show(None),
             "test-1 -> a GET /: INTERNAL: no stock of 7"
         );
-        assert_eq!(tree(std::slice::from_ref(&call), 0, None)[0].ending, "INTERNAL: no stock of 7");
+        assert_eq!(build_tree(std::slice::from_ref(&call), 0, None)[0].ending, "INTERNAL: no stock of 7");
         call.grpc_status = Some(0);
         assert_eq!(ending(&call), "OK");
     }
