@@ -79,7 +79,9 @@ struct Ticks {
     /// What processes used, and what other virtual machines stole. Interrupts are excluded: those of
     /// a benchmark's own packets belong to no process.
     used: u64,
-    /// What this process used, its descendants, and those that have ended.
+    /// What this process used, its descendants, and those that have ended. Threads of the kernel count here, too: they
+    /// take apart the namespaces and control groups of a benchmark's own trials, and what they do for other processes
+    /// shows in those.
     own: u64,
 }
 
@@ -87,7 +89,7 @@ impl Ticks {
     fn now() -> Self {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         let (all, used) = parse_stat(&stat).unwrap_or_default();
-        Self { all, used, own: usage::tree_ticks(std::process::id()) }
+        Self { all, used, own: usage::tree_ticks(std::process::id()) + usage::kernel_ticks() }
     }
 
     /// The share of all CPU time since then that others used.

@@ -15,6 +15,14 @@ pub(crate) fn tree_ticks(root: u32) -> u64 {
     std::iter::once(root).chain(below).flat_map(ticks).sum()
 }
 
+/// CPU time of the kernel's own threads in ticks; none where they are not to be seen, as in a container.
+pub(crate) fn kernel_ticks() -> u64 {
+    /// The parent of them all.
+    const KTHREADD: u32 = 2;
+    let name = std::fs::read_to_string(format!("/proc/{KTHREADD}/comm")).unwrap_or_default();
+    if name.trim_end() == "kthreadd" { tree_ticks(KTHREADD) } else { 0 }
+}
+
 /// User and system time of a process, and of its ended children, in ticks.
 fn ticks(pid: u32) -> [u64; 4] {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
