@@ -191,10 +191,13 @@ impl Explorer<'_> {
         (tested.usual, tested.expected) = (Arc::new(usual.clone()), errors_of_test(&first.spans));
         (tested.failing, tested.repetition) = (failing_operations(&first.spans), baseline.repetition);
         self.known.learn(self.session.application(), first);
-        let ground = Ground::new(self.session.application(), self.options, first, second);
+        // Services may have described their methods since the file was read, and which of them may be repeated.
+        let mut application = self.session.application().clone();
+        application.descriptors = self.session.campaign.descriptors();
+        let ground = Ground::new(&application, self.options, first, second);
         let report = &mut tested.report;
         (report.seen, report.unstable) = (ground.seen, ground.unstable);
-        report.skipped = list_skipped(self.session.application(), self.options, first, ground.unstable);
+        report.skipped = list_skipped(&application, self.options, first, ground.unstable);
         let known = ground.targets.candidates.iter().map(|candidate| candidate.perturbation.clone());
         tested.found.known.extend(known);
         (report.candidates, report.flaky) = (counts(&ground.targets), *flaky);

@@ -182,6 +182,6 @@ async fn what_only_reads_may_arrive_twice() {
     let report = resilience::resilience(&session, &options, &CancellationToken::new()).await.unwrap();
     close(session).await;
     assert_eq!(defects(&report), ["duplicate stock POST /shop.Stock/Look"], "and Take was never repeated");
-    let undeclared = bed(tests).resilience(options).await;
-    assert!(defects(&undeclared).is_empty(), "without descriptors nothing says that it may be repeated");
+    let by_reflection = bed(tests).resilience(options).await;
+    assert_eq!(defects(&by_reflection), defects(&report), "the service says it as well as a file");
 }
