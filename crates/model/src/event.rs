@@ -182,7 +182,7 @@ pub enum Stage {
     Neutral,
     /// Perturbations that may change an answer, one by one.
     Single,
-    /// The same, up to so many together.
+    /// The same, with at most this number of perturbations together.
     Together(usize),
     /// Services that go away during the test and come back, one by one.
     Outages,

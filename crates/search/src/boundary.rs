@@ -97,7 +97,7 @@ pub struct FoundBoundary {
 }
 
 impl Boundary {
-    /// Searches on a line; a place passes when so many trials of it have passed.
+    /// Searches on a line. `repeats` trials of a place must pass before it counts as passing.
     pub fn new(line: Line, repeats: u32) -> Self {
         let mut known = BTreeMap::from([(line.failing, PlaceOutcome::Fail)]);
         if let Side::Passing(place) = line.other {
@@ -122,7 +122,7 @@ impl Boundary {
         self.spent() || (self.running.is_empty() && self.wanted(1).is_empty() && !looks)
     }
 
-    /// Places to try on so many free slots, and running trials that are no longer needed.
+    /// Places to try on the free slots, and running trials that are no longer needed.
     pub fn plan(&mut self, free: usize) -> Steps {
         if self.spent() {
             return Steps { start: Vec::new(), cancel: self.running.keys().copied().collect() };
@@ -275,7 +275,7 @@ impl Boundary {
         marks.windows(2).map(|pair| (pair[0], pair[1])).filter(worth).collect()
     }
 
-    /// Places worth a trial now, at most so many.
+    /// Places worth a trial now, one for each free slot at most.
     fn wanted(&self, free: usize) -> Vec<i64> {
         // A place that passed, but not yet often enough, comes first: the interval depends on it.
         let running = |place: i64| self.running.values().filter(|p| **p == place).count();

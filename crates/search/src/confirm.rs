@@ -172,7 +172,7 @@ impl Confirm {
         }
     }
 
-    /// Sets to try on so many free slots.
+    /// Sets to try on the free slots.
     pub fn plan(&mut self, free: usize) -> Vec<(Ticket, DeltaSet)> {
         let mut start = Vec::new();
         while start.len() < free && !self.is_done() {

@@ -160,7 +160,7 @@ pub(crate) fn proof(done: bool, unresolved: bool) -> Proof {
     }
 }
 
-/// Splits into so many parts whose sizes differ by at most one; none of them is empty.
+/// Splits into `n` parts whose sizes differ by at most one; none of them is empty.
 pub(crate) fn partition(items: &[usize], parts: usize) -> Vec<&[usize]> {
     let parts = parts.min(items.len());
     (0..parts).map(|i| &items[i * items.len() / parts..(i + 1) * items.len() / parts]).collect()

@@ -1,7 +1,7 @@
 //! Searches over trials: a search asks, the engine answers.
 //!
-//! A search is a state machine. It is told which slots there are and what runs in them, says which
-//! trials to start and which are no longer needed, and is told what each finished trial showed. It
+//! A search is a state machine. It gets the free slots and the running trials, answers with the trials to
+//! start and those that are no longer needed, and learns from the verdict of each finished trial. It
 //! knows no async, no clock and no I/O, so that the same code runs on simulated and on real slots.
 //!
 //! Three searches find the smallest set of deltas that still fails: [`Ddmin`] and [`DdminPar`] are the

@@ -1,4 +1,4 @@
-//! What a search is told about its deltas before it starts.
+//! What a search knows about its deltas before it starts.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -12,7 +12,7 @@ const ENOUGH_FAILURES: u32 = 5;
 pub(super) const MAX_TRIES: u32 = 24;
 
 /// How often the failing circumstance may pass before the failure counts as not reproduced: one that shows
-/// in 30 % of its runs stays away so often once in three hundred times.
+/// in 30 % of its runs does not appear in any of them once in three hundred times.
 const MAX_MISSES: u32 = 16;
 
 /// How often the failing circumstance was tried and failed.

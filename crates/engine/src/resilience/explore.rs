@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use super::baseline::{Based, Baseline, baseline};
 use super::gather::gather;
 use super::ground::{Ground, counts, nothing, seen_calls};
-use super::notes::{Known, describe_repetition, honest, list_skipped};
-use super::phase::{Found, Phase};
+use super::notes::{ExercisedDeclarations, describe_repetition, honest, list_skipped};
+use super::phase::{Phase, TestFindings};
 use super::report::{Defect, Flaky, TestReport, Trials, UnresolvedTrials, Verdict};
 use super::shown::{describe_failure, failing_run};
 use super::tally::{SetsTried, SkipReason, Skipped, Tally};
@@ -38,7 +38,7 @@ pub(super) struct Explorer<'a> {
     pub(super) driver: &'a mut Driver,
     pub(super) options: &'a ResilienceOptions,
     /// What the tests so far have shown about what the file declares.
-    pub(super) known: Known,
+    pub(super) known: ExercisedDeclarations,
 }
 
 /// What came of one search over perturbations.
@@ -63,7 +63,7 @@ pub(super) struct Tested {
     failing: BTreeSet<String>,
     /// What a second run of the test shows without perturbations.
     repetition: Repetition,
-    pub(super) found: Found,
+    pub(super) found: TestFindings,
     pub(super) report: TestReport,
     pub(super) stopped: Option<Ended>,
     /// The search over perturbations that may change an answer; larger sets may follow.
@@ -81,7 +81,7 @@ impl Explorer<'_> {
             expected: BTreeSet::new(),
             failing: BTreeSet::new(),
             repetition: Repetition::default(),
-            found: Found::default(),
+            found: TestFindings::default(),
             report: empty(test),
             stopped: None,
             grow: None,
@@ -96,7 +96,7 @@ impl Explorer<'_> {
                 if let Some(flaky) = self.search(&baseline, &mut tested).await? {
                     // Chance may have led the search astray: it is done once more, with more care.
                     let report = TestReport { trials: tested.report.trials, ..empty(test) };
-                    tested = Tested { report, found: Found::default(), grow: None, ..tested };
+                    tested = Tested { report, found: TestFindings::default(), grow: None, ..tested };
                     baseline.flaky = Some(flaky);
                     self.search(&baseline, &mut tested).await?;
                 }
@@ -461,7 +461,7 @@ fn hidden(targets: &Targets, causes: &[Cause]) -> Vec<Targets> {
 }
 
 /// Errors at the first attempt of calls that were seen to be tried again.
-fn retried(ground: &Ground, found: &Found, calls: &[CallSeen]) -> Targets {
+fn retried(ground: &Ground, found: &TestFindings, calls: &[CallSeen]) -> Targets {
     let mut out = ground.targets.clone();
     out.candidates.clear();
     for call in calls.iter().filter(|call| found.retried.contains(&call.target)) {

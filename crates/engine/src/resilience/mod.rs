@@ -35,7 +35,7 @@ use crate::driver::{Budget, Driver, Foundations, find_unfinished};
 use crate::error::EngineError;
 use crate::session::Session;
 use explore::Explorer;
-use notes::Known;
+use notes::ExercisedDeclarations;
 
 /// Finds out which perturbations the tests of a session's application do not tolerate.
 pub async fn resilience(
@@ -79,7 +79,8 @@ async fn explore(
     options: &ResilienceOptions,
 ) -> Result<(Vec<TestReport>, Vec<String>), EngineError> {
     let session = driver.session().clone();
-    let mut explorer = Explorer { session: &session, driver, options, known: Known::default() };
+    let mut explorer =
+        Explorer { session: &session, driver, options, known: ExercisedDeclarations::default() };
     let all = &session.application().tests;
     let chosen: Vec<TestCase> = match options.tests.as_slice() {
         [] => all.clone(),

@@ -18,14 +18,14 @@ const MAX_NAMED: usize = 3;
 
 /// What unperturbed runs have shown about what the file declares.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct ExercisedDeclarations {
     /// Declared deliveries that some call fits: the service, and the place in its list.
     delivered: BTreeSet<(ServiceName, usize)>,
     /// Durable folders in which nothing was after any test; none before the first one.
     unused: Option<BTreeSet<(ServiceName, String)>>,
 }
 
-impl Known {
+impl ExercisedDeclarations {
     /// Takes what one test showed.
     pub(super) fn learn(&mut self, application: &Application, seen: &TrialTrace) {
         for span in &seen.spans {
@@ -171,7 +171,7 @@ mod tests {
         let spans = vec![of("POST", "/take"), of("POST", "/pay"), of("GET", "/take"), unknown];
         let folder = |name: &str| BTreeSet::from([("stock".parse().unwrap(), name.to_owned())]);
         let seen = TrialTrace { spans, unused: folder("dta"), ..TrialTrace::default() };
-        let mut known = Known::default();
+        let mut known = ExercisedDeclarations::default();
         assert!(known.warnings(&application).is_empty(), "nothing was seen yet");
         known.learn(&application, &seen);
         let warnings = known.warnings(&application);

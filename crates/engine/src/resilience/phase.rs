@@ -40,12 +40,12 @@ pub(super) struct Phase<'a> {
     pub(super) failing: &'a BTreeSet<String>,
     /// What a second run of the test shows without perturbations.
     pub(super) repetition: Repetition,
-    pub(super) found: &'a mut Found,
+    pub(super) found: &'a mut TestFindings,
 }
 
 /// What all searches over one test found out beside their answers.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct TestFindings {
     /// What was not carried out, and why.
     pub(super) missed: BTreeMap<Perturbation, NotApplied>,
     /// What was carried out at some time.
@@ -64,7 +64,7 @@ pub(super) struct Found {
     pub(super) findings: BTreeMap<TargetId, Finding>,
     /// Calls that were tried again after an error.
     pub(super) retried: BTreeSet<TargetId>,
-    /// Trials that failed after the test itself was told of an error, which is good enough.
+    /// Trials that failed after the test itself got an error: an honest failure, and no defect.
     pub(super) honest: usize,
     /// Messages of failing runs.
     pub(super) messages: BTreeMap<TrialId, Vec<Event>>,

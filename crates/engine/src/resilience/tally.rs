@@ -9,7 +9,7 @@ use faultscope_model::units::count;
 use faultscope_model::{Outcome, RunId};
 use serde::{Deserialize, Serialize};
 
-use super::phase::Found;
+use super::phase::TestFindings;
 use super::report::TestReport;
 
 /// What became of the perturbations of a test, or of all tests. Each is counted once.
@@ -36,7 +36,7 @@ impl Tally {
     }
 
     /// Counts the perturbations of a test.
-    pub(super) fn new(report: &TestReport, found: &Found) -> Self {
+    pub(super) fn new(report: &TestReport, found: &TestFindings) -> Self {
         let breaks = |p: &Perturbation| {
             let mut sets =
                 report.defects.iter().flat_map(|d| std::iter::once(&d.perturbations).chain(&d.also));
@@ -131,7 +131,7 @@ impl Shown {
     }
 }
 
-impl Found {
+impl TestFindings {
     /// Notes what a test showed with a perturbation, of `size` that were carried out together.
     pub(super) fn note_shown(&mut self, perturbation: &Perturbation, size: usize, result: Shown) {
         let new = ShownWith { size, result };
@@ -155,7 +155,7 @@ pub struct OutageResult {
     pub run: RunId,
 }
 
-impl Found {
+impl TestFindings {
     /// Notes what an outage did, of `size` perturbations that were asked for together.
     pub(super) fn note_outage(&mut self, outage: &OutageSeen, size: usize, shown: Shown, run: &RunId) {
         let known = self.outages.get(&outage.perturbation);

@@ -256,7 +256,7 @@ async fn what_services_report_belongs_to_the_run_and_to_its_trace() {
             "traceId": words[1], "id": "00000000000000aa", "parentId": words[2], "kind": "SERVER", "name": "answer",
             "timestamp": 1_700_000_000_000_000u64, "duration": 5, "localEndpoint": { "serviceName": "front" },
         }]);
-        let url = call.instance.env("ZIPKIN_ENDPOINT").expect("services are told where to report").to_owned();
+        let url = call.instance.env("ZIPKIN_ENDPOINT").expect("services get the address of the collector").to_owned();
         let request = http::Request::post(url).header("content-type", "application/json");
         let body = bytes::Bytes::from(body.to_string());
         let length = body.len();

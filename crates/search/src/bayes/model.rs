@@ -11,7 +11,7 @@ pub(super) struct Model {
     pub(super) size: usize,
     /// How suspicious each is; 1 on average.
     pub(super) suspicion: Vec<f32>,
-    /// The probability that the deltas of a cause lie side by side, as what one service is told does.
+    /// The probability that the deltas of a cause lie side by side, as the settings of one service do.
     pub(super) together: f32,
     /// The probability that a further delta of such a cause is a neighbour of one that belongs to it.
     pub(super) beside: f32,

@@ -1,4 +1,4 @@
-//! The default search reaches its goals on a part of the instances, finds all causes and bears flakiness.
+//! The default search reaches its goals on a part of the instances, finds all causes and tolerates flakiness.
 
 use faultscope_bench::debug::{Plan, Strategy, goals, rows};
 use faultscope_bench::figure::Verdict;

@@ -23,7 +23,7 @@ pub(super) struct GrpcRequest<'a> {
     pub(super) path: &'a str,
     /// Names and values; the names are those of headers.
     pub(super) metadata: Vec<(String, String)>,
-    /// How long the callee has, which it is told.
+    /// How long the callee has; sent as `grpc-timeout`.
     pub(super) timeout: Duration,
     /// Encoded, without frames.
     pub(super) messages: Vec<Vec<u8>>,
