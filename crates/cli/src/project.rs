@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use faultscope_engine::{Cases, SessionOptions};
-use faultscope_model::application::{HardcodedHost, IsolationChoice, TestBody, TestCase, nearest};
+use faultscope_model::application::{HardcodedHost, IsolationChoice, Service, TestBody, TestCase, nearest};
 use faultscope_model::circumstance::Order;
 use faultscope_model::series::CallName;
 use faultscope_model::space::Series;
@@ -101,6 +101,30 @@ impl Project {
         Ok(found)
     }
 
+    /// Services that run and have no command, as one has after `init` from images: all of them in one message.
+    fn check_commands(&self) -> Result<(), CommandError> {
+        let Application { services, simplest, failing, .. } = &self.application;
+        let runs = |name: &ServiceName| {
+            [simplest, failing].iter().any(|circumstance| circumstance.instances.get(name) != Some(&0))
+        };
+        let has_command = |service: &Service| {
+            let own = service.entrypoint.iter().flatten().chain(&service.command);
+            let of_versions = service.versions.values().flat_map(|version| &version.command).flatten();
+            own.chain(of_versions).next().is_some()
+        };
+        let lacking: Vec<&str> = services
+            .iter()
+            .filter(|(name, service)| runs(name) && !has_command(service))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let message = format!("no `command` for {}, so processes cannot be started", lacking.join(", "));
+        let hint = "give each the command that starts it on this machine, or use --platform docker, which runs images";
+        Err(CommandError::new(Exit::Spec, message).hint(hint))
+    }
+
     /// The requested platform.
     pub(crate) async fn platform(&self, target: &Target) -> Result<Arc<dyn Platform>, CommandError> {
         let isolation = match target.isolation {
@@ -115,6 +139,7 @@ impl Project {
         };
         match target.platform {
             PlatformChoice::Process => {
+                self.check_commands()?;
                 let options = ProcessOptions {
                     isolation,
                     program: own_program()?,

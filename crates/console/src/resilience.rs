@@ -26,6 +26,7 @@ pub fn resilience_report(report: &ResilienceReport) -> String {
             div { b { (show_duration(report.took)) } "in all" }
         }
         @for test in &tests { (test_part(test)) }
+        @for test in &report.not_begun { h2 { (test) } p { "Not begun." } }
         p.soft { "Seed " (report.seed) " · strategy " (report.strategy.word()) }
     };
     frame::page(&format!("{}: {headline}", report.application), &body)

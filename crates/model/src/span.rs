@@ -220,7 +220,8 @@ pub fn adopt_orphans(spans: &mut [Span]) {
         let open = calls[..before].iter().rev().take(MAX_HANDLED);
         let found = open.into_iter().find(|(_, end, id)| *end >= span.start_us && *id != span.id);
         if let Some((.., id)) = found {
-            (span.parent, span.parentage) = (Some(*id), Parentage::Inferred);
+            // Its caller did propagate the context: `parentage` stays.
+            span.parent = Some(*id);
         }
     }
 }
@@ -335,7 +336,7 @@ mod tests {
             "duration_us": time.1, "request_bytes": 0, "response_bytes": 0,
         });
         let mut span: Span = serde_json::from_value(json).unwrap();
-        span.parent = parent.map(SpanId);
+        (span.parent, span.parentage) = (parent.map(SpanId), Parentage::Propagated);
         span
     }
 
@@ -371,6 +372,6 @@ mod tests {
         adopt_orphans(&mut spans);
         let parents: Vec<_> = spans.iter().map(|span| span.parent.map(|id| id.0)).collect();
         assert_eq!(parents, [None, Some(1), Some(98), Some(2)]);
-        assert_eq!(spans[1].parentage, Parentage::Inferred);
+        assert_eq!(spans[1].parentage, Parentage::Propagated, "the caller handed the context on");
     }
 }

@@ -10,6 +10,8 @@ const MAX_COMMENTS: usize = 20_000;
 pub(crate) fn parse_options(bytes: usize, depth: usize, documents: usize) -> serde_saphyr::Options {
     serde_saphyr::options! {
         with_snippet: false,
+        // Only `true` and `false`, as YAML 1.2 has it and Compose reads it: `state: NO` is a text.
+        strict_booleans: true,
         budget: serde_saphyr::budget! {
             max_depth: depth,
             max_nodes: 200_000,

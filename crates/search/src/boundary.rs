@@ -51,6 +51,8 @@ pub struct Boundary {
     line: Line,
     /// How many passing trials make a place pass.
     repeats: u32,
+    /// How often the place that is named in the end must have passed.
+    confirmations: u32,
     known: BTreeMap<i64, PlaceOutcome>,
     passes: BTreeMap<i64, u32>,
     running: BTreeMap<Ticket, i64>,
@@ -106,6 +108,7 @@ impl Boundary {
         Self {
             line,
             repeats: repeats.max(1),
+            confirmations: 1,
             known,
             passes: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -114,6 +117,25 @@ impl Boundary {
             next: 1,
             tuning: BoundaryTuning::default(),
         }
+    }
+
+    /// Asks for more passes of the place that is named in the end: near a boundary both outcomes are often possible, and
+    /// the search is led to a place that happened to pass.
+    pub fn confirmed_by(self, confirmations: u32) -> Self {
+        Self { confirmations: confirmations.max(1), ..self }
+    }
+
+    /// How often a place was seen to pass.
+    pub fn passes_at(&self, place: i64) -> u32 {
+        self.passes.get(&place).copied().unwrap_or_default()
+    }
+
+    /// The passing place that would be named now, and has not passed often enough for that.
+    fn unconfirmed(&self) -> Option<i64> {
+        let (_, place) = self.interval().filter(|_| self.settled.is_none() && self.gaps().is_empty())?;
+        // The passing end was confirmed by whoever began the search with it.
+        let is_given = matches!(self.line.other, Side::Passing(end) if end == place);
+        (!is_given && self.passes_at(place) < self.confirmations).then_some(place)
     }
 
     /// Whether everything is known.
@@ -230,7 +252,11 @@ impl Boundary {
     /// Whether nothing is left to try between the two, and nothing runs there.
     fn is_settled(&self) -> bool {
         let pending = self.passes.keys().any(|place| !self.known.contains_key(place));
-        self.running.is_empty() && !pending && self.interval().is_some() && self.gaps().is_empty()
+        self.running.is_empty()
+            && !pending
+            && self.interval().is_some()
+            && self.gaps().is_empty()
+            && self.unconfirmed().is_none()
     }
 
     /// The failing and the passing place between which the boundary nearest to the failing end lies.
@@ -282,6 +308,10 @@ impl Boundary {
         let mut wanted: Vec<i64> = Vec::new();
         for (&place, &passes) in self.passes.iter().filter(|(place, _)| !self.known.contains_key(place)) {
             let missing = (self.repeats - passes) as usize;
+            wanted.extend(std::iter::repeat_n(place, missing.saturating_sub(running(place))));
+        }
+        if let Some(place) = self.unconfirmed() {
+            let missing = (self.confirmations - self.passes_at(place)) as usize;
             wanted.extend(std::iter::repeat_n(place, missing.saturating_sub(running(place))));
         }
         if self.settled.is_some() {

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use faultscope_model::outcome::Unresolved;
 use faultscope_model::{DeltaSet, Outcome};
 
 use crate::Ticket;
-use crate::ledger::Verdict;
 
 /// The highest failure rate of a "stable" failure that must be excluded: above it, three start-up checks and a
 /// usual search seldom meet a contradiction, and the failure is close to one that always shows.
@@ -74,23 +74,31 @@ pub struct Tally {
     pub failed: u32,
     /// How often it passed.
     pub passed: u32,
-    /// How often it showed something else.
+    /// How often it failed in another way.
+    pub other: u32,
+    /// How often it could not be judged.
     pub unresolved: u32,
 }
 
 impl Tally {
     /// Adds an outcome.
     pub fn add(&mut self, outcome: &Outcome) {
-        match outcome.into() {
-            Verdict::Fail => self.failed += 1,
-            Verdict::Pass => self.passed += 1,
-            Verdict::Unresolved => self.unresolved += 1,
+        match outcome {
+            Outcome::Fail { .. } => self.failed += 1,
+            Outcome::Pass => self.passed += 1,
+            Outcome::Unresolved { reason: Unresolved::OtherFailure { .. } } => self.other += 1,
+            Outcome::Unresolved { .. } => self.unresolved += 1,
         }
     }
 
-    /// Whether the same set failed once and passed once.
+    /// How often it did not show the failure.
+    pub fn not_failed(&self) -> u32 {
+        self.passed + self.other + self.unresolved
+    }
+
+    /// Whether the same set failed as it should, and at another time passed or failed otherwise.
     pub fn is_mixed(&self) -> bool {
-        self.failed > 0 && self.passed > 0
+        self.failed > 0 && self.passed + self.other > 0
     }
 }
 
@@ -109,7 +117,7 @@ impl Repeated {
         match self.must_fail {
             true => plan.failures.saturating_sub(self.tally.failed),
             // What shows something else does not show this failure.
-            false => plan.passes.saturating_sub(self.tally.passed + self.tally.unresolved),
+            false => plan.passes.saturating_sub(self.tally.not_failed()),
         }
     }
 
@@ -117,12 +125,13 @@ impl Repeated {
         if self.must_fail && plan.is_flaky() {
             return false;
         }
-        if self.must_fail { self.tally.passed > 0 } else { self.tally.failed > 0 }
+        // A set that fails in this way at one time and in another way at the next does not always fail in this way.
+        if self.must_fail { self.tally.passed + self.tally.other > 0 } else { self.tally.failed > 0 }
     }
 
     /// It must fail, and cannot be judged as often as it would have to.
     fn is_hopeless(&self, plan: &ConfirmPlan) -> bool {
-        self.must_fail && self.tally.unresolved >= plan.failures
+        self.must_fail && self.missing(plan) > 0 && self.tally.unresolved >= plan.failures
     }
 }
 
@@ -168,6 +177,7 @@ impl Confirm {
         if let Some(repeated) = self.repeated.iter_mut().find(|repeated| repeated.set == *set) {
             repeated.tally.failed += known.failed;
             repeated.tally.passed += known.passed;
+            repeated.tally.other += known.other;
             repeated.tally.unresolved += known.unresolved;
         }
     }
@@ -312,12 +322,27 @@ mod tests {
             confirm.record(ticket, &outcome);
         }
         assert!(confirm.is_done() && confirm.is_confirmed());
-        assert_eq!(confirm.failing(), Tally { failed: 13, passed: 0, unresolved: 0 });
+        assert_eq!(confirm.failing(), Tally { failed: 13, ..Tally::default() });
+    }
+
+    fn fails_otherwise() -> Outcome {
+        let signature = Signature { test: "u".into(), ending: Ending::Code(1), message: String::new() };
+        Outcome::Unresolved { reason: Unresolved::OtherFailure { signature } }
+    }
+
+    #[test]
+    fn a_neighbour_that_fails_otherwise_does_not_fail() {
+        let mut confirm = pair();
+        confirm.recall(&set(&[2]), &fails_otherwise());
+        assert_eq!((confirm.left(), confirm.contradiction()), (12 + 3, None));
     }
 
     #[test]
     fn one_pass_of_the_set_or_one_failure_of_a_neighbour_is_a_contradiction() {
-        for (tried, outcome) in [(set(&[1, 2]), Outcome::Pass), (set(&[2]), fails())] {
+        let whole = set(&[1, 2]);
+        for (tried, outcome) in
+            [(whole.clone(), Outcome::Pass), (whole, fails_otherwise()), (set(&[2]), fails())]
+        {
             let mut confirm = pair();
             confirm.recall(&tried, &outcome);
             assert_eq!(confirm.contradiction().map(|(set, _)| set.clone()), Some(tried));

@@ -16,6 +16,7 @@ pub(super) fn warnings(project: &Project, platform: PlatformChoice) -> Vec<Strin
     if platform != PlatformChoice::Process {
         return found;
     }
+    let mut without_command = Vec::new();
     for (name, service) in &application.services {
         let versions = service.versions.iter().map(|(version, v)| {
             let directory = v.directory.as_ref().unwrap_or(&service.directory);
@@ -28,9 +29,16 @@ pub(super) fn warnings(project: &Project, platform: PlatformChoice) -> Vec<Strin
         let itself = (name.to_string(), words.next().cloned(), &service.directory);
         for (who, program, directory) in [itself].into_iter().chain(versions) {
             match &program {
-                None => found.push(format!("{who}: has no `command`, so it runs on Docker only")),
+                None => without_command.push(who),
                 Some(program) => found.extend(missing(&project.root, &who, program, directory, &service.env)),
             }
+        }
+    }
+    match without_command.as_slice() {
+        [] => {}
+        [only] => found.push(format!("{only}: has no `command`, so it runs on Docker only")),
+        several => {
+            found.push(format!("{}: have no `command`, so they run on Docker only", several.join(", ")))
         }
     }
     if let Some(program) = application.setup.iter().flatten().next() {

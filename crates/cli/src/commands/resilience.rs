@@ -105,6 +105,9 @@ pub(crate) async fn run(
         for test in &report.tests {
             render::resilience::test(test, printer);
         }
+        for test in &report.not_begun {
+            printer.line(format!("{}: not begun", printer.strong(test)));
+        }
         for warning in &report.warnings {
             printer.warn(warning);
         }
@@ -197,6 +200,9 @@ fn shown_again(run: Option<Run>, at: &FolderOption, printer: &Printer) -> Result
         }
         for missed in perturbed.map(|p| p.missed.as_slice()).unwrap_or_default() {
             printer.line(format!("  not applied: {} ({})", missed.perturbation, missed.why));
+        }
+        for exit in &run.evidence.exits {
+            printer.line(format!("  {}  {} {}", printer.bad("ended"), exit.instance, exit.reason));
         }
         printer.line(printer.dim(&format!("see the calls with `faultscope runs show {}{at}`", run.id)));
     }

@@ -220,6 +220,9 @@ pub(crate) fn markdown(report: &ResilienceReport) -> String {
         let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
         let _ = writeln!(text, "| {} | {} |", in_cell(&test.test), numbers.join(" | "));
     }
+    for test in &report.not_begun {
+        let _ = writeln!(text, "| {} | not begun | | | | | | |", in_cell(test));
+    }
     for TestView { test, .. } in &view.tests {
         let _ = write!(text, "\n## {}\n\n", test.test.replace(['\n', '\r'], " "));
         for (number, defect) in (1..).zip(&test.defects) {
@@ -301,9 +304,18 @@ pub(crate) fn junit(report: &ResilienceReport) -> String {
         let _ = write!(cases, "\n    <system-out>{}</system-out>\n  ", escape(&facts(test).join("\n")));
         let _ = writeln!(cases, "</testcase>");
     }
+    for test in &report.not_begun {
+        errors += 1;
+        let _ = writeln!(
+            cases,
+            "  <testcase classname=\"{class}\" name=\"{}\" time=\"0.000\">\n    <error message=\"not begun\" \
+             type=\"resilience\"/>\n  </testcase>",
+            escape(test)
+        );
+    }
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{class}\" tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{:.3}\">\n{cases}</testsuite>\n",
-        report.tests.len(),
+        report.tests.len() + report.not_begun.len(),
         report.took.as_secs_f64()
     )
 }

@@ -174,9 +174,27 @@ tests:
     no `failing:` circumstance yet, so there is nothing to reduce
     warning: one: `no-such-program` is not installed on this machine
     warning: two: there is no folder `nowhere`
-    warning: three: has no `command`, so it runs on Docker only
     warning: four, version new: there is no executable file `./missing`
     warning: five: `command` begins with the option `--transaction-isolation=READ-COMMITTED`; write the program before it, or use --platform docker
+    warning: three: has no `command`, so it runs on Docker only
     warning: test `hurl`: `no-such-tool` is not installed on this machine
+    ");
+}
+
+#[test]
+fn all_services_without_a_command_are_named_before_anything_starts() {
+    let fixture = cells().application(
+        "services: { web: { image: \"a:1\", ports: [80] }, db: { image: \"b:1\" }, off: { image: \"c:1\" } }
+simplest: { instances: { off: 0 } }
+failing: { instances: { off: 0 } }
+tests: [ { name: home, http: { get: \"http://web/\" } } ]
+",
+    );
+    assert_snapshot!(tool_with(&fixture).run(["test"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: no `command` for db, web, so processes cannot be started
+
+    hint: give each the command that starts it on this machine, or use --platform docker, which runs images
     ");
 }

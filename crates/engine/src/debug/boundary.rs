@@ -43,6 +43,9 @@ pub struct ValueBoundary {
     pub odd_fails: Vec<String>,
     /// How many trials it took.
     pub trials: u32,
+    /// How often the passing value passed here.
+    #[serde(default)]
+    pub passed_times: u32,
     /// The run of the failing value, where it was tried here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_run: Option<RunId>,
@@ -85,6 +88,10 @@ impl ValueBoundary {
     }
 }
 
+/// How often the passing value that is named must have passed: one that fails in half of the runs would have shown with
+/// 97 %, which keeps a boundary from being named within the values where chance decides.
+pub(super) const CONFIRMATIONS: u32 = 5;
+
 /// What all trials of a boundary search share.
 pub(super) struct Setting<'a> {
     pub(super) space: &'a Space,
@@ -97,6 +104,8 @@ pub(super) struct Setting<'a> {
     pub(super) seen: &'a [&'a Run],
     /// How many passing trials make a value pass.
     pub(super) repeats: u32,
+    /// How many make it the one that is named.
+    pub(super) confirmations: u32,
 }
 
 impl Setting<'_> {
@@ -118,7 +127,7 @@ impl Setting<'_> {
                     cause,
                     delta,
                     axis: &axis,
-                    search: Boundary::new(line, self.repeats),
+                    search: Boundary::new(line, self.repeats).confirmed_by(self.confirmations),
                     runs: Vec::new(),
                     unresolved: Vec::new(),
                 };
@@ -197,6 +206,7 @@ impl Values<'_> {
             odd_passes: all(odd_passes),
             odd_fails: all(odd_fails),
             trials: self.search.trials(),
+            passed_times: passes.map_or(0, |place| self.search.passes_at(place)),
             failing_run: run_of(fails),
             passing_run: passes.and_then(run_of),
         }
@@ -270,6 +280,7 @@ mod tests {
             odd_passes: Vec::new(),
             odd_fails: Vec::new(),
             trials: 3,
+            passed_times: 1,
             failing_run: None,
             passing_run: None,
         }

@@ -230,6 +230,8 @@ impl Checker<'_> {
 pub(super) struct Tally {
     pub(super) failed: u32,
     pub(super) tried: u32,
+    /// How often something else failed; these count as tried.
+    other: u32,
     /// All of them, also those that could not be judged.
     seen: u32,
     pub(super) failure: Option<(Run, Signature)>,
@@ -240,8 +242,8 @@ pub(super) struct Tally {
 impl Tally {
     /// How often all deltas failed and passed.
     pub(super) fn judged(&self) -> faultscope_search::Tally {
-        let passed = self.tried - self.failed;
-        faultscope_search::Tally { failed: self.failed, passed, unresolved: 0 }
+        let passed = self.tried - self.failed - self.other;
+        faultscope_search::Tally { failed: self.failed, passed, other: self.other, unresolved: 0 }
     }
 
     fn add(&mut self, session: &Session, run: Run, named: Option<&str>) -> Result<(), Box<Verdict>> {
@@ -256,17 +258,24 @@ impl Tally {
         match &mut self.failure {
             _ if failures.is_empty() => self.tried += 1,
             Some((_, wanted)) if start.is_some() || !looks_for_start => {
-                let [found] = failures.as_slice() else { return Ok(()) };
-                let mut same = wanted.matches_failure(found);
-                if let (false, Some(common)) = (same, wanted.common(found)) {
-                    let text = "what the test says differs from run to run, so only what stays counts".into();
-                    session.events().emit(Event::Note { text });
-                    *wanted = common;
-                    same = true;
-                }
-                // Another failure says nothing about this one.
+                let same = match failures.as_slice() {
+                    [found] if wanted.matches_failure(found) => true,
+                    [found] => match wanted.common(found) {
+                        Some(common) => {
+                            let text =
+                                "what the test says differs from run to run, so only what stays counts";
+                            session.events().emit(Event::Note { text: text.into() });
+                            *wanted = common;
+                            true
+                        }
+                        None => false,
+                    },
+                    _ => false,
+                };
+                // Where something else fails at times, this failure does not always show.
+                self.tried += 1;
                 self.failed += u32::from(same);
-                self.tried += u32::from(same);
+                self.other += u32::from(!same);
             }
             _ => {
                 // A test that fails is what was asked for: starts that had failed before are no evidence then.
@@ -274,8 +283,8 @@ impl Tally {
                     Some(start) => start,
                     None => wanted(&failures, named)?,
                 };
-                self.tried = self.tried - self.failed + 1;
-                self.failed = 1;
+                self.tried = self.tried - self.failed - self.other + 1;
+                (self.failed, self.other) = (1, 0);
                 self.failure = Some((run, wanted));
             }
         }

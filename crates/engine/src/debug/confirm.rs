@@ -31,8 +31,11 @@ pub struct Confirmation {
     pub planned: usize,
     /// How often exactly the deltas of the failing trial failed, trials of the search counted.
     pub failures: u32,
-    /// How often they did not.
+    /// How often they passed.
     pub passes: u32,
+    /// How often they failed in another way.
+    #[serde(default)]
+    pub other_failures: u32,
     /// How many sets with one delta less there are.
     pub smaller: usize,
     /// How often each of them did not fail; the least of all.
@@ -69,6 +72,7 @@ impl Default for Confirmation {
             planned: 0,
             failures: 1,
             passes: 0,
+            other_failures: 0,
             smaller: 0,
             smaller_passes: 0,
             confidence: 0.0,
@@ -104,8 +108,13 @@ impl Confirmation {
                     Some(rate) => format!("a failure rate of {rate} or less would have shown with {percent} %"),
                     None => format!("at the measured rate a failure would have shown with {percent} %"),
                 };
-                let tries = failures + self.passes;
-                format!("Confirmed: failed {failures} of {tries} times, {}; {excluded}", self.describe_smaller())
+                let tries = failures + self.passes + self.other_failures;
+                let otherwise = match self.other_failures {
+                    0 => String::new(),
+                    n => format!(" ({n} more in another way)"),
+                };
+                let smaller = self.describe_smaller();
+                format!("Confirmed: failed {failures} of {tries} times{otherwise}, {smaller}; {excluded}")
             }
             ConfirmationStatus::Skipped => {
                 "Not confirmed: every trial is taken at its word (`--flaky off`)".into()
@@ -172,7 +181,7 @@ impl KnownOutcomes<'_> {
         odd
     }
 
-    /// A set that failed once and passed once.
+    /// A set that failed once, and once did not.
     fn mixed(&self) -> Option<DeltaSet> {
         let sets = self.runs.iter().map(|run| &run.set);
         sets.chain([&self.full]).find(|set| self.tally(set).is_mixed()).cloned()
@@ -250,8 +259,8 @@ fn describe(machine: &Confirm, plan: &ConfirmPlan, (finished, planned): (usize, 
     } else {
         ConfirmationStatus::Unfinished
     };
-    let Tally { failed, passed, .. } = machine.failing();
-    let not_failed = machine.neighbours().map(|(_, tally)| tally.passed + tally.unresolved);
+    let Tally { failed, passed, other, .. } = machine.failing();
+    let not_failed = machine.neighbours().map(|(_, tally)| tally.not_failed());
     let smaller_passes = not_failed.min().unwrap_or(0);
     let stable = plan.rate >= 1.0;
     // The number of passes is bounded, so a rare failure is excluded with less than was asked for.
@@ -262,6 +271,7 @@ fn describe(machine: &Confirm, plan: &ConfirmPlan, (finished, planned): (usize, 
         planned,
         failures: failed,
         passes: passed,
+        other_failures: other,
         smaller: machine.neighbours().count(),
         smaller_passes,
         confidence: if stable { plan.confidence } else { plan.confidence.min(would_show) },
@@ -278,7 +288,7 @@ pub(super) async fn measure_rate(
 ) -> Result<Result<Calibration, Ended>, EngineError> {
     let mut tally = known;
     loop {
-        let tried = tally.failed + tally.passed;
+        let tried = tally.failed + tally.passed + tally.other;
         if let Next::Known(calibration) = calibrate::decide(tally.failed, tried, u32::MAX) {
             let Calibration { failed, tried, rate } = calibration;
             driver.session().events().emit(Event::Calibrated { failed, tried, rate });
@@ -359,6 +369,7 @@ mod tests {
             finished: 16,
             planned: 16,
             failures: 13,
+            other_failures: 0,
             passes: 0,
             smaller: 2,
             smaller_passes: 3,

@@ -6,9 +6,9 @@ use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::outcome::Signature;
 use faultscope_model::{Circumstance, DeltaSet, Outcome, Run, Space, Treatment, TrialRole};
 
-use super::boundary::Setting;
+use super::boundary::{CONFIRMATIONS, Setting};
 use super::input::Reduction;
-use super::{DebugOptions, DebugReport, End, InputReport, Verdict};
+use super::{DebugOptions, DebugReport, End, Flaky, InputReport, Verdict};
 use crate::drive::Tests;
 use crate::driver::{Driver, Ended};
 use crate::error::EngineError;
@@ -54,12 +54,14 @@ impl Ground<'_> {
         let causes: Vec<DeltaSet> = report.causes.iter().map(|cause| self.set_of(&cause.witness)).collect();
         if self.options.boundary {
             let repeats = repeats(self.rate);
+            let confirmations = if self.options.flaky == Flaky::Off { 1 } else { repeats.max(CONFIRMATIONS) };
             let setting = Setting {
                 space: self.space,
                 tests: self.all_tests,
                 judged: self.judged,
                 wanted: self.wanted,
                 repeats,
+                confirmations,
                 seen: self.seen,
             };
             for cause in &causes {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use faultscope_model::perturbation::{Kind, Perturbation};
-use faultscope_model::{DeltaSet, Outcome};
+use faultscope_model::{DeltaSet, Outcome, Run};
 use faultscope_search::resilience::{Candidate, Targets};
 use faultscope_search::{Cause, Fixed, Proof};
 
@@ -47,6 +47,7 @@ impl Explorer<'_> {
             let finished = self.try_each(&sets, tolerant, repeats, tested).await?;
             let passed = finished.runs.iter().filter(|run| run.outcome == Outcome::Pass);
             doubtful.extend(passed.map(|run| (run.treatment.perturbations().to_vec(), run.id.clone())));
+            self.show_alone(&finished.runs, tested).await?;
             if tested.stopped.is_some() {
                 return Ok(None);
             }
@@ -65,6 +66,21 @@ impl Explorer<'_> {
             tested.report.notes.push(note);
         }
         Ok(None)
+    }
+
+    /// Lets repetitions show the defects that so far only a run with more perturbations shows: what else was done in
+    /// that run would be taken for a part of them.
+    async fn show_alone(&self, runs: &[Run], tested: &mut Tested) -> Result<(), EngineError> {
+        let mut defects = std::mem::take(&mut tested.report.defects);
+        for defect in &mut defects {
+            if tested.shown_beside.contains(&defect.perturbations)
+                && self.describe_defect(defect, runs, tested).await?
+            {
+                tested.shown_beside.remove(&defect.perturbations);
+            }
+        }
+        tested.report.defects = defects;
+        Ok(())
     }
 
     /// Runs a test without perturbations; says how often it failed, if it did.

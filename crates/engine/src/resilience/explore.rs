@@ -68,6 +68,8 @@ pub(super) struct Tested {
     pub(super) stopped: Option<Ended>,
     /// The search over perturbations that may change an answer; larger sets may follow.
     grow: Option<Grow>,
+    /// Sets of defects that are shown by a run with more perturbations than these.
+    pub(super) shown_beside: BTreeSet<Vec<Perturbation>>,
 }
 
 impl Explorer<'_> {
@@ -85,6 +87,7 @@ impl Explorer<'_> {
             report: empty(test),
             stopped: None,
             grow: None,
+            shown_beside: BTreeSet::new(),
         };
         let count = &mut tested.report.trials.baseline;
         let repeats = self.options.kinds.contains(&Kind::Outage);
@@ -96,7 +99,13 @@ impl Explorer<'_> {
                 if let Some(flaky) = self.search(&baseline, &mut tested).await? {
                     // Chance may have led the search astray: it is done once more, with more care.
                     let report = TestReport { trials: tested.report.trials, ..empty(test) };
-                    tested = Tested { report, found: TestFindings::default(), grow: None, ..tested };
+                    tested = Tested {
+                        report,
+                        found: TestFindings::default(),
+                        grow: None,
+                        shown_beside: BTreeSet::new(),
+                        ..tested
+                    };
                     baseline.flaky = Some(flaky);
                     self.search(&baseline, &mut tested).await?;
                 }
@@ -169,7 +178,7 @@ impl Explorer<'_> {
                 Some(Ended::OutOfBudget) => SkipReason::OutOfBudget,
                 Some(Ended::Done) | None => SkipReason::Strategy,
             };
-            report.skipped.push(Skipped { why, number, names: Vec::new() });
+            report.skipped.push(Skipped { why, number, names: Vec::new(), unnamed: 0 });
         }
         let missed = found.missed.iter().filter(|(p, _)| !found.applied.contains(p));
         let missed = missed.map(|(p, why)| Missed { perturbation: p.clone(), why: why.clone() });
@@ -403,9 +412,26 @@ impl Explorer<'_> {
         runs: &[Run],
         tested: &mut Tested,
     ) -> Result<(), EngineError> {
-        let run = failing_run(&perturbations, runs);
         let mut defect =
             Defect { perturbations, minimal: cause.proof == Proof::Minimal, ..Defect::default() };
+        let is_exact = self.describe_defect(&mut defect, runs, tested).await?;
+        if !is_exact {
+            tested.shown_beside.insert(defect.perturbations.clone());
+        }
+        tested.report.defects.push(defect);
+        Ok(())
+    }
+
+    /// Describes a defect by the best of some runs; says whether it has no other perturbations.
+    pub(super) async fn describe_defect(
+        &self,
+        defect: &mut Defect,
+        runs: &[Run],
+        tested: &Tested,
+    ) -> Result<bool, EngineError> {
+        let run = failing_run(&defect.perturbations, runs);
+        let is_exact =
+            run.is_some_and(|(run, _)| run.treatment.perturbations().len() == defect.perturbations.len());
         if let Some((run, signature)) = run {
             defect.signature = Some(describe_failure(signature, tested.test.within));
             let perturbed = run.perturbed.as_deref();
@@ -424,8 +450,7 @@ impl Explorer<'_> {
             let messages = tested.found.messages.get(&run.trial).map(Vec::as_slice).unwrap_or_default();
             defect.trace = trace_of(run, &spans, messages);
         }
-        tested.report.defects.push(defect);
-        Ok(())
+        Ok(is_exact)
     }
 }
 

@@ -46,7 +46,7 @@ pub async fn resilience(
     let started = Instant::now();
     let budget = Budget { trials: options.most_trials, time: options.most_time };
     let mut driver = Driver::open(session, &Foundations::new(session, options), budget, stop)?;
-    let (tests, warnings) = explore(&mut driver, options).await?;
+    let Explored { tests, not_begun, warnings } = explore(&mut driver, options).await?;
     let mut tally = Tally::default();
     tests.iter().for_each(|test| tally += test.tally);
     let report = ResilienceReport {
@@ -57,6 +57,7 @@ pub async fn resilience(
         seed: session.options.seed,
         verdict: report::overall(&tests),
         tests,
+        not_begun,
         warnings,
         took: started.elapsed(),
     };
@@ -74,10 +75,15 @@ pub fn unfinished(
     find_unfinished(store, CampaignKind::Resilience, application, named)
 }
 
-async fn explore(
-    driver: &mut Driver,
-    options: &ResilienceOptions,
-) -> Result<(Vec<TestReport>, Vec<String>), EngineError> {
+/// What a campaign found out.
+struct Explored {
+    tests: Vec<TestReport>,
+    /// Tests that it did not come to.
+    not_begun: Vec<String>,
+    warnings: Vec<String>,
+}
+
+async fn explore(driver: &mut Driver, options: &ResilienceOptions) -> Result<Explored, EngineError> {
     let session = driver.session().clone();
     let mut explorer =
         Explorer { session: &session, driver, options, known: ExercisedDeclarations::default() };
@@ -114,14 +120,12 @@ async fn explore(
             }
         }
     }
-    let reports: Vec<TestReport> = explored.into_iter().map(|tested| explorer.finish(tested)).collect();
-    if is_cut_short {
-        return Ok((reports, Vec::new()));
-    }
+    let not_begun = chosen[explored.len()..].iter().map(|test| test.name.clone()).collect();
+    let tests: Vec<TestReport> = explored.into_iter().map(|tested| explorer.finish(tested)).collect();
     // Other tests may exercise what the chosen ones do not.
-    let warnings =
-        if options.tests.is_empty() { explorer.known.warnings(session.application()) } else { Vec::new() };
-    Ok((reports, warnings))
+    let knows_all = options.tests.is_empty() && !is_cut_short;
+    let warnings = if knows_all { explorer.known.warnings(session.application()) } else { Vec::new() };
+    Ok(Explored { tests, not_begun, warnings })
 }
 
 /// Runs a test once with exactly these perturbations, within a time other than its own if one is given; none

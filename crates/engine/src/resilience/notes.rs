@@ -88,7 +88,13 @@ pub(super) fn list_skipped(
     let mut skip = |why: SkipReason, names: Vec<String>, number: usize| {
         if number > 0 {
             let names: BTreeSet<String> = names.into_iter().collect();
-            skipped.push(Skipped { why, number, names: names.into_iter().take(MAX_NAMED).collect() });
+            let unnamed = names.len().saturating_sub(MAX_NAMED);
+            skipped.push(Skipped {
+                why,
+                number,
+                names: names.into_iter().take(MAX_NAMED).collect(),
+                unnamed,
+            });
         }
     };
     if options.kinds.contains(&Kind::Duplicate) && !options.all_deliveries {
@@ -121,6 +127,8 @@ pub(super) fn list_skipped(
     let number = names.len();
     skip(SkipReason::NotHttp, names, number);
     called.extend(&seen.connected);
+    // A connection that was opened before the test may carry its calls, too.
+    called.extend(seen.called.keys());
     if has_calls {
         let silent = application.services.keys().filter(|name| !called.contains(name));
         let names: Vec<String> = silent.map(ToString::to_string).collect();

@@ -32,6 +32,9 @@ pub struct ResilienceReport {
     pub tally: Tally,
     /// Test by test.
     pub tests: Vec<TestReport>,
+    /// Tests that were not begun when it was stopped or the budget was used up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_begun: Vec<String>,
     /// What the file declares and no test exercises.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -250,8 +253,18 @@ impl ResilienceReport {
             Verdict::Defects => format!("{defects} in {of}: {}", self.tally),
             Verdict::FailsAlready => "a test fails without any perturbation".into(),
             Verdict::Unresolved { reason } => reason.to_string(),
-            Verdict::Stopped => format!("stopped: {defects} so far"),
-            Verdict::OutOfBudget => format!("the budget is used up: {defects} so far"),
+            Verdict::Stopped => format!("stopped: {defects} so far{}", self.describe_not_begun()),
+            Verdict::OutOfBudget => {
+                format!("the budget is used up: {defects} so far{}", self.describe_not_begun())
+            }
+        }
+    }
+
+    /// `, 2 tests not begun`, or nothing.
+    fn describe_not_begun(&self) -> String {
+        match self.not_begun.len() {
+            0 => String::new(),
+            n => format!(", {} not begun", count(n, "test")),
         }
     }
 }

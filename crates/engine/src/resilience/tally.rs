@@ -177,6 +177,14 @@ pub struct Skipped {
     /// Operations or services that it concerns; a few, where there are many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
+    /// How many more operations or services there are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unnamed: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference to the field")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// Why something was not tried.

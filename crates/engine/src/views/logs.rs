@@ -74,6 +74,13 @@ impl RunLogs {
         let mut lines: Vec<TimedLine> =
             lines.filter(|line| (from..=to).contains(&line.at_us) && !line.text.trim().is_empty()).collect();
         lines.sort_by_key(|line| line.at_us);
+        // The frames of a stack trace are indented below its message, which says more than they do.
+        let mut n_excess = lines.len().saturating_sub(most);
+        lines.retain(|line| {
+            let is_left_out = n_excess > 0 && line.text.starts_with([' ', '\t']);
+            n_excess -= usize::from(is_left_out);
+            !is_left_out
+        });
         lines.drain(..lines.len().saturating_sub(most));
         lines
     }

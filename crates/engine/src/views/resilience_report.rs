@@ -84,6 +84,7 @@ pub fn describe_skipped(skipped: &Skipped) -> String {
     let number = skipped.number;
     let names = match skipped.names.as_slice() {
         [] => String::new(),
+        names if skipped.unnamed > 0 => format!(": {} and {} more", names.join(", "), skipped.unnamed),
         names => format!(": {}", names.join(", ")),
     };
     let what = match skipped.why {

@@ -17,7 +17,8 @@ const LATELY_US: u64 = 60_000_000;
 pub struct ServiceLine {
     /// The name under which it reports.
     pub service: String,
-    /// The names of its spans, sorted.
+    /// What it offers, sorted: what others call it for, and its own spans that are no calls of others. Names of all its
+    /// spans where that leaves nothing.
     pub operations: Vec<String>,
     /// The services on the other side of its spans, sorted.
     pub calls: Vec<String>,
@@ -80,8 +81,17 @@ pub fn list_services(archive: &Archive) -> Result<Vec<ServiceLine>, ViewError> {
     for line in &mut lines {
         let callers = callers.remove(&line.service.to_lowercase()).unwrap_or_default();
         line.called_by = callers.into_iter().collect();
-        if line.operations.is_empty() {
-            line.operations = archive.spans().called_names(&line.service)?;
+        // Spans of a service are also those of the calls that it makes, whose names are operations of others.
+        let offered: BTreeSet<String> = archive.spans().called_names(&line.service)?.into_iter().collect();
+        let mut asked = BTreeSet::new();
+        for called in &line.calls {
+            asked.extend(archive.spans().called_names(called)?);
+        }
+        let own: BTreeSet<String> =
+            line.operations.iter().filter(|name| !asked.contains(*name)).cloned().collect();
+        let operations: Vec<String> = own.union(&offered).cloned().collect();
+        if !operations.is_empty() {
+            line.operations = operations;
         }
     }
     for (service, callers) in callers {

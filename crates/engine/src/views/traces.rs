@@ -3,7 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 
-use faultscope_model::trace::{ReportedSpan, TraceQuery, TraceTree, has_failed, trace_start_us};
+use faultscope_model::ServiceName;
+use faultscope_model::trace::{
+    ReportedSpan, TraceQuery, TraceTree, has_failed, is_mesh_call, trace_start_us,
+};
 use faultscope_store::interop::query::matches;
 use faultscope_store::interop::{zipkin, zipkin_trace_id};
 use serde::Serialize;
@@ -174,7 +177,13 @@ impl TraceLine {
             .iter()
             .filter_map(|span| Some(span.start_us?.saturating_add(span.duration_us.unwrap_or_default())));
         let starts = spans.iter().filter_map(|span| span.start_us);
-        let services: BTreeSet<_> = spans.iter().filter_map(|span| span.local.service.as_deref()).collect();
+        // A service behind a recorded call need not report anything itself.
+        let called = spans.iter().filter(|span| is_mesh_call(span)).map(|span| &span.remote);
+        let sides = spans.iter().map(|span| &span.local).chain(called);
+        let services: BTreeSet<&str> = sides
+            .filter_map(|side| side.service.as_deref())
+            .filter(|service| *service != ServiceName::TEST)
+            .collect();
         Self {
             id: spans.first().map_or_else(String::new, |span| zipkin_trace_id(span.trace)),
             start_us: trace_start_us(spans),

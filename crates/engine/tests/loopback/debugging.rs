@@ -73,6 +73,43 @@ async fn one_instance_too_many_is_the_cause_and_the_call_is_the_evidence() {
     }
 }
 
+/// The same cause makes another step fail at every other time: this failure shows in half of the runs, and nobody may
+/// be told that it always does.
+#[tokio::test]
+async fn a_cause_that_fails_in_two_ways_is_flaky() {
+    let runs = std::sync::Arc::new(AtomicU32::new(0));
+    let platform = Loopback::new().service("shop", move |call: Call| {
+        let runs = std::sync::Arc::clone(&runs);
+        async move {
+            if call.instance.env("MODE").is_none() {
+                return Reply::from("fine");
+            }
+            let is_first = call.path() == "/one";
+            let number = if is_first {
+                runs.fetch_add(1, Ordering::Relaxed)
+            } else {
+                runs.load(Ordering::Relaxed) - 1
+            };
+            // Two runs with the failure that is met first, then one with the other.
+            let is_broken = if number % 3 == 2 { is_first } else { !is_first };
+            if is_broken { (500, "broken").into() } else { "fine".into() }
+        }
+    });
+    let file = "name: ways
+services: { shop: { command: [shop], ports: [80] } }
+tests: [ { name: both, steps: [ { get: \"http://shop/one\" }, { get: \"http://shop/two\" } ] } ]
+failing: { config: { shop: { env.MODE: other, env.A: \"1\", env.B: \"1\" } } }
+";
+    let report = Bed::new(file, platform).debug(usual()).await;
+    assert_eq!(causes(&report), [["config shop.env.MODE"]], "{report:#?}");
+    let calibration = report.calibration.expect("it was measured");
+    assert!(calibration.rate < 0.9 && calibration.failed < calibration.tried, "{calibration:?}");
+    let confirmation = &report.causes[0].confirmation;
+    assert!(confirmation.other_failures > 0, "{confirmation:?}");
+    let said = confirmation.describe();
+    assert!(said.contains(" more in another way)") && !said.contains("rate of 0.7"), "{said}");
+}
+
 /// `front` asks `back`, which prints what it does, a number that is never the same, and why it fails.
 #[tokio::test]
 async fn what_services_print_when_it_fails_is_evidence() {

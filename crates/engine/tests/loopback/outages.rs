@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use faultscope_engine::resilience::{
@@ -14,7 +15,7 @@ use faultscope_model::Outcome;
 use faultscope_model::perturbation::Kind;
 use faultscope_platform::loopback::{Call, Instance, Loopback, Reply};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -259,4 +260,42 @@ resilience: { outage: { for: 100ms, recovery: 5s } }
     assert_eq!(report.verdict, Verdict::Clean, "{report:#?}");
     let names: Vec<String> = results(&report.tests[0]).into_iter().map(|(name, ..)| name).collect();
     assert!(names.iter().all(|name| name.starts_with("outage ")) && !names.is_empty(), "{report:#?}");
+}
+
+#[tokio::test]
+async fn hosts_outside_that_are_allowed_are_reached_but_not_meanwhile() {
+    let outside = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = outside.local_addr().unwrap().port();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let serving = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = outside.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).await;
+            let _ = stream
+                .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\npaid")
+                .await;
+        }
+    });
+    let file = format!(
+        "name: pay
+services: {{ web: {{ command: [web], ports: [80] }} }}
+external: [ {{ host: localhost, ports: [{{ port: {port}, protocol: http }}], allow: true }} ]
+tests: [ {{ name: pays, http: {{ get: \"http://web/\" }} }} ]
+resilience: {{ outage: {{ how: refuse, for: 100ms, recovery: 5s }} }}
+"
+    );
+    let platform = Loopback::new().service("web", move |call: Call| async move {
+        match call.client().get(&format!("http://localhost:{port}/")).await {
+            Ok(answer) => Reply::from((200, String::from_utf8_lossy(answer.body()).into_owned())),
+            Err(_) => Reply::from((503, "payments are away")),
+        }
+    });
+    let report = Bed::new(&file, platform).resilience(outages()).await;
+    serving.abort();
+    assert_eq!(report.verdict, Verdict::Clean, "{report:#?}");
+    let wanted = [("outage localhost at call 1".to_owned(), Shown::Degraded, true)];
+    assert_eq!(results(&report.tests[0]), wanted, "{report:#?}");
+    assert!(asked.load(Ordering::Relaxed) >= 3, "asked by the baseline and after the outage");
 }

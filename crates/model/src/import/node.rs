@@ -227,9 +227,7 @@ impl<'de> Visitor<'de> for KindVisitor {
 
 fn foreign_options(documents: usize) -> serde_saphyr::Options {
     let mut options = parse_options(MAX_STREAM, MAX_DEPTH, documents);
-    // Compose and Kubernetes read YAML 1.2: `y` and `on` are texts.
-    options.strict_booleans = true;
-    // Both have octal numbers with a leading zero nevertheless: `defaultMode: 0755`.
+    // Compose and Kubernetes have octal numbers with a leading zero nevertheless: `defaultMode: 0755`.
     options.legacy_octal_numbers = true;
     options
 }

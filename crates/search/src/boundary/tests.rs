@@ -9,7 +9,7 @@ fn fail() -> Outcome {
     }
 }
 
-/// Runs a search on so many slots, all trials of a plan ending before the next plan; says how many plans.
+/// Runs a search on some slots, all trials of a plan ending before the next plan; says how many plans.
 fn solve(search: &mut Boundary, slots: usize, fails: impl Fn(i64) -> Option<bool>) -> u32 {
     let mut rounds = 0;
     while !search.is_done() {
@@ -145,4 +145,22 @@ proptest! {
         prop_assert!(found.odd_fails.is_empty() && found.odd_passes.is_empty());
         prop_assert!(search.trials() <= 5 + 16 * slots as u32);
     }
+}
+
+#[test]
+fn a_place_where_chance_decides_is_not_named_as_passing() {
+    // From 60 on everything passes; between 50 and 59 every other trial does.
+    let mut search = Boundary::new(line(10, 100), 1).confirmed_by(5);
+    let mut tries = BTreeMap::<i64, u32>::new();
+    while !search.is_done() {
+        for (trial, place) in search.plan(2).start {
+            let count = tries.entry(place).or_default();
+            *count += 1;
+            let passes = place >= 60 || (place >= 50 && *count % 2 == 1);
+            search.record(trial, &if passes { Outcome::Pass } else { fail() });
+        }
+    }
+    let found = search.found();
+    assert_eq!((found.passes, found.sharp), (Some(60), true), "{found:?}");
+    assert!(search.passes_at(60) >= 5);
 }

@@ -292,7 +292,14 @@ impl PerturbedTests {
                 }
                 let may_repeat = self.unperturbed.repetition == Repetition::Passes;
                 let is_done = run.passed() || !may_repeat || !attempts.next(ends, cancel).await;
-                trace.recovery = Some(run);
+                // Each attempt may add to what the outage left half done, so the first one that fails without an error says
+                // what that is.
+                let adds_up = !run.passed()
+                    && !run.got_error
+                    && trace.recovery.as_ref().is_some_and(|earlier| !earlier.got_error);
+                if !adds_up {
+                    trace.recovery = Some(run);
+                }
                 if is_done {
                     break;
                 }

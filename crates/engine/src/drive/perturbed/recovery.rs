@@ -53,9 +53,9 @@ pub(super) enum Patience {
 /// What the test showed when the outage was over.
 #[derive(Debug, Default)]
 pub(crate) struct RecoveryRun {
-    /// Results of the last attempt.
+    /// Results of the attempt that counts: the last one, or the first of several that fail without an error.
     pub(crate) results: Vec<TestResult>,
-    /// Whether a request of the test itself ended in an error, in the last attempt.
+    /// Whether a request of the test itself ended in an error in it.
     pub(super) got_error: bool,
 }
 

@@ -7,7 +7,7 @@ use faultscope_model::application::{Exclusion, Expectation};
 use faultscope_model::grpc::GrpcCode;
 use serde_json::Value;
 
-use super::values::{Message, Values};
+use super::values::{Keys, Message, Values};
 use crate::html::readable_text;
 
 /// The most characters of a body in a message.
@@ -19,6 +19,16 @@ pub(super) struct Answer {
     /// By lower-case name.
     pub(super) headers: BTreeMap<String, String>,
     pub(super) body: String,
+}
+
+impl Answer {
+    /// How keys of its JSON are named.
+    pub(super) fn keys(&self) -> Keys {
+        match self.status {
+            AnswerStatus::Http(_) => Keys::Exact,
+            AnswerStatus::Grpc { .. } => Keys::Protobuf,
+        }
+    }
 }
 
 /// How an answer says whether the request succeeded.
@@ -111,7 +121,7 @@ pub(super) fn check_answer(
     if !expect.json.is_empty() || !expect.absent.is_empty() {
         let json = answer.json()?;
         for (path, pattern) in &expect.json {
-            let found = values.look_up(&json, path);
+            let found = values.look_up(&json, path, answer.keys());
             let found =
                 found.ok_or_else(|| values.message(|fill| format!("the answer has no `{}`", fill(path))))?;
             let text = text_of(found);
@@ -121,7 +131,7 @@ pub(super) fn check_answer(
             }
         }
         for path in &expect.absent {
-            if let Some(found) = values.look_up(&json, path) {
+            if let Some(found) = values.look_up(&json, path, answer.keys()) {
                 let text = text_of(found);
                 return Err(values.message(|fill| {
                     format!("the answer has `{}`, which must be absent: `{text}`", fill(path))
@@ -164,7 +174,7 @@ fn check_exclusion(not: &Exclusion, answer: &Answer, values: &Values<'_>) -> Res
     }
     let json = answer.json()?;
     for (path, pattern) in &not.json {
-        let Some(found) = values.look_up(&json, path) else { continue };
+        let Some(found) = values.look_up(&json, path, answer.keys()) else { continue };
         let text = text_of(found);
         if values.whole_regex(pattern)?.is_match(&text) {
             return Err(values.message(|fill| {

@@ -89,7 +89,8 @@ impl Client<'_> {
             let json: Option<Value> = serde_json::from_str(&answer.body).ok();
             let mut saved = Vec::new();
             for (key, path) in &step.save {
-                let Some(found) = json.as_ref().and_then(|json| values.look_up(json, path)) else {
+                let Some(found) = json.as_ref().and_then(|json| values.look_up(json, path, answer.keys()))
+                else {
                     let problem =
                         values.message(|fill| format!("the answer has no `{}` to save", fill(path)));
                     return Err(Broken { answer: last, ..broken(problem) });

@@ -56,10 +56,13 @@ impl<'a> Values<'a> {
     }
 
     /// The value at a dotted path; numbers are indexes into a list.
-    pub(super) fn look_up<'j>(&self, json: &'j Value, path: &str) -> Option<&'j Value> {
+    pub(super) fn look_up<'j>(&self, json: &'j Value, path: &str, keys: Keys) -> Option<&'j Value> {
         let segments = fill_path(path, |name| self.value(name));
         segments.iter().try_fold(json, |here, segment| match here {
-            Value::Object(map) => map.get(segment),
+            Value::Object(map) => map.get(segment).or_else(|| match keys {
+                Keys::Exact => None,
+                Keys::Protobuf => map.get(&json_name(segment)),
+            }),
             Value::Array(items) => items.get(segment.parse::<usize>().ok()?),
             _ => None,
         })
@@ -70,6 +73,27 @@ impl<'a> Values<'a> {
     pub(super) fn message(&self, write: impl Fn(&dyn Fn(&str) -> String) -> String) -> Message {
         Message { shown: write(&|text| self.fill(text)), unfilled: write(&|text| text.to_owned()) }
     }
+}
+
+/// How keys of an answer are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// As they are.
+    Exact,
+    /// As protobuf maps them to JSON. The name of the field in its `.proto` file is as good, as in requests.
+    Protobuf,
+}
+
+/// The name in JSON of a field of protobuf: `orderId` for `order_id`.
+fn json_name(field: &str) -> String {
+    let mut parts = field.split('_');
+    let mut name = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut letters = part.chars();
+        name.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        name.push_str(letters.as_str());
+    }
+    name
 }
 
 /// What is wrong with an answer.
@@ -103,9 +127,28 @@ mod tests {
         let filled = values.fill_json(&json!({"${x}": ["${x}", 1], "b": {"c": "-${slot}-"}}));
         assert_eq!(filled, json!({"a.b": ["a.b", 1], "b": {"c": "-3-"}}));
         let json = json!({"list": [{"a.b": 7}]});
-        assert_eq!(values.look_up(&json, "list.0.${x}"), Some(&json!(7)), "a value is one segment");
-        assert_eq!(values.look_up(&json, "list.0.a.b"), None);
+        assert_eq!(
+            values.look_up(&json, "list.0.${x}", Keys::Exact),
+            Some(&json!(7)),
+            "a value is one segment"
+        );
+        assert_eq!(values.look_up(&json, "list.0.a.b", Keys::Exact), None);
         assert!(values.whole_regex("${x}|y").unwrap().is_match("a.b"));
         assert!(!values.whole_regex("${x}").unwrap().is_match("aXb"), "a value is no pattern");
+    }
+
+    #[test]
+    fn fields_of_protobuf_have_two_names() {
+        let expansion = Expansion { program: "/bin/fs".into(), slot: SlotId(3) };
+        let (values, json) = (Values::new(&expansion), json!({"order": {"orderId": 7, "line_2": 8}}));
+        let look_up = |path, keys| values.look_up(&json, path, keys).and_then(Value::as_i64);
+        assert_eq!(look_up("order.order_id", Keys::Protobuf), Some(7));
+        assert_eq!(look_up("order.orderId", Keys::Protobuf), Some(7));
+        assert_eq!(look_up("order.line_2", Keys::Protobuf), Some(8), "a key of a map stays as it is");
+        assert_eq!(
+            look_up("order.order_id", Keys::Exact),
+            None,
+            "another key of an HTTP answer is another key"
+        );
     }
 }
