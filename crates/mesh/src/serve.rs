@@ -96,6 +96,7 @@ async fn take_connections(
         let (tcp, peer) = listener.accept().await?;
         Ok::<_, io::Error>((permit, tcp, peer))
     };
+    let mut is_failing = false;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -109,6 +110,7 @@ async fn take_connections(
         };
         match accepted {
             Ok((permit, tcp, peer)) => {
+                is_failing = false;
                 let origin = Origin::new(Arc::clone(slot), Arc::clone(spec), Some(peer.ip()));
                 let ends = origin.ends();
                 let work = async move {
@@ -119,7 +121,10 @@ async fn take_connections(
             }
             Err(error) => {
                 slot.note_exhaustion(&error);
-                tracing::warn!(callee = %spec.callee, port = spec.port, %error, "cannot accept");
+                if !is_failing {
+                    tracing::warn!(callee = %spec.callee, port = spec.port, %error, "cannot accept");
+                }
+                is_failing = true;
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -128,6 +133,8 @@ async fn take_connections(
 
 /// Sets a socket to what the scene says about its listener.
 pub(crate) fn set_door(slot: &Slot, spec: &ListenerSpec, socket: &TcpListener) -> Door {
+    // The listeners of two trials share a socket for a moment, and what each does depends on what the other did.
+    let _turn = slot.change_doors();
     let scene = slot.scene();
     let is_refusing = scene.refuses(spec);
     match set_listening(socket, !is_refusing) {
@@ -152,6 +159,11 @@ fn set_listening(socket: &TcpListener, is_wanted: bool) -> io::Result<()> {
     // On Linux both hold for all who share the socket, the platform that opened it and keeps it among them.
     if is_wanted {
         return socket.listen(BACKLOG);
+    }
+    // A trial before may have left it so. Linux marks a socket that is shut down while it does not listen, and every
+    // connection that it accepts later begins at its end.
+    if !socket.is_listener()? {
+        return Ok(());
     }
     socket.shutdown(Shutdown::Read)?;
     // A port that the kernel chose is free again, and is taken by name; one that was asked for is still bound.

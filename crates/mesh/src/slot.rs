@@ -52,6 +52,8 @@ pub(crate) struct Slot {
     scene: Mutex<Arc<Scene>>,
     listeners: Mutex<BTreeMap<ListenerKey, Vec<Listener>>>,
     connections: Mutex<HashMap<u64, Connection>>,
+    /// Held while a socket is made to listen or to refuse.
+    doors: Mutex<()>,
     /// Callers whose connections an outage ended and who have not connected again.
     cut: Mutex<BTreeSet<(InstanceId, ServiceName)>>,
     /// Notified when a connection is gone.
@@ -117,6 +119,7 @@ impl MeshSlot {
             scene: Mutex::new(Arc::new(Scene::new(empty_wiring(id)))),
             listeners: Mutex::default(),
             connections: Mutex::default(),
+            doors: Mutex::default(),
             cut: Mutex::default(),
             left: Notify::new(),
             connected: AtomicU64::new(0),
@@ -372,6 +375,11 @@ impl Slot {
         // Within the lock: whoever sees the new number gets at least this scene.
         self.generation.fetch_add(1, Ordering::Release);
         self.changes.send_replace(());
+    }
+
+    /// Keeps others from changing what sockets do.
+    pub(crate) fn change_doors(&self) -> MutexGuard<'_, ()> {
+        lock(&self.doors)
     }
 
     /// Makes one more service be away.

@@ -104,7 +104,9 @@ impl Explorer<'_> {
     ) -> Result<(), EngineError> {
         let found = &tested.found;
         let never = |p: &&Perturbation| {
-            found.missed.contains_key(p) && !found.applied.contains(p) && !found.alone.contains(p)
+            let is_missed = found.missed.contains_key(p) && !found.applied.contains(p);
+            // Services that restart together may miss what each alone would do to the other.
+            (is_missed || p.target.is_whole()) && !found.alone.contains(p)
         };
         let all = targets.candidates.iter().map(|candidate| &candidate.perturbation);
         let sets: Vec<_> = all.filter(never).take(MAX_MISSED).map(|p| vec![p.clone()]).collect();

@@ -152,7 +152,7 @@ async fn a_service_without_instances_refuses() {
     // In the next trial the platform hands over the same socket, and the service is there.
     let mut wiring = world.wiring.clone();
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let shared = socket.try_clone().unwrap();
+    let (again, shared) = (socket.try_clone().unwrap(), socket.try_clone().unwrap());
     let spec = || ListenerSpec {
         callee: service("stock"),
         port: PORT,
@@ -162,6 +162,11 @@ async fn a_service_without_instances_refuses() {
     let place = socket.local_addr().unwrap();
     world.slot.listen(spec(), socket);
     assert!(tokio::net::TcpStream::connect(place).await.is_err_and(refused));
+    // A socket that is shut down twice gives its later connections an end at once.
+    world.slot.configure(wiring.clone());
+    world.slot.listen(spec(), again);
+    assert!(tokio::net::TcpStream::connect(place).await.is_err_and(refused));
+    assert!(world.slot.reports().unrefused.is_empty());
     let endpoint = Endpoint {
         instance: "stock-1".parse().unwrap(),
         node: NodeId(0),
@@ -170,8 +175,10 @@ async fn a_service_without_instances_refuses() {
     wiring.endpoints.insert(service("stock"), vec![endpoint]);
     world.slot.configure(wiring);
     world.slot.listen(spec(), shared);
-    let stream = tokio::net::TcpStream::connect(place).await.unwrap();
-    assert_eq!(Raw::new(stream).get("/").await.text, OK);
+    for _ in 0..3 {
+        let stream = tokio::net::TcpStream::connect(place).await.unwrap();
+        assert_eq!(Raw::new(stream).get("/").await.text, OK);
+    }
 }
 
 #[tokio::test]
