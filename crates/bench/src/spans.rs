@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use faultscope_model::trace::{ReportedSpan, SpanKind};
 use faultscope_model::{SpanId, TraceId};
-use faultscope_store::serve::{ServeOptions, Served, router};
+use faultscope_store::serve::{ConnectionLimits, Connections, ServeOptions, Served, router};
 use faultscope_store::spans::{SpanStore, SpanStoreOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,10 +31,8 @@ pub(crate) async fn serve(state: &Path) -> Result<(), BenchError> {
     let served = Served::new(SpanStore::open(state, SpanStoreOptions::default())?, ServeOptions::default());
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
     print_line(&listener.local_addr().map_err(failed)?.to_string());
-    axum::serve(listener, router(&served))
-        .with_graceful_shutdown(until_stdin_ends())
-        .await
-        .map_err(failed)?;
+    let connections = Connections::new(ConnectionLimits::default());
+    faultscope_store::serve::serve(listener, router(&served), connections, until_stdin_ends()).await;
     let counts = served.store().counts();
     let kept = Kept { recorded: counts.stored, dropped: counts.refused + counts.lost };
     print_line(&serde_json::to_string(&kept).unwrap_or_default());

@@ -10,6 +10,8 @@ use faultscope_model::compare::{CompareError, compare};
 use faultscope_model::import::looks_like_manifest;
 use faultscope_model::mount::MountSource;
 
+use faultscope_engine::{MAX_APPLICATION_FILE, read_bounded, read_text_bounded};
+
 use crate::commands::init;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -100,7 +102,7 @@ fn is_foreign(file: &Path) -> bool {
         return true;
     }
     // An application file with mistakes is reported as one.
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let text = read_text_bounded(file, MAX_APPLICATION_FILE).unwrap_or_default();
     looks_like_compose(&text) || looks_like_manifest(&text)
 }
 
@@ -236,7 +238,7 @@ fn listing(root: &Path, ignored: &[PathBuf], left: &mut u64) -> Option<BTreeMap<
             }
             let content = if meta.is_file() {
                 *left = left.checked_sub(meta.len())?;
-                std::fs::read(&path).ok()?
+                read_bounded(&path, meta.len()).ok()?
             } else {
                 std::fs::read_link(&path).ok()?.to_string_lossy().into_owned().into_bytes()
             };

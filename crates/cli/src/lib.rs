@@ -123,9 +123,21 @@ fn start_logging(verbose: u8) {
     };
     let filter =
         tracing_subscriber::EnvFilter::try_from_env("FAULTSCOPE_LOG").unwrap_or_else(|_| default.into());
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .try_init();
+    let _ =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| LogOutput).without_time().try_init();
+}
+
+/// Where log lines go: to stderr, as long as that can be written. Log lines come from threads that must go on, and a full
+/// disk or a closed pipe (`2>&1 | head -1`) is no reason to end them.
+struct LogOutput;
+
+impl std::io::Write for LogOutput {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

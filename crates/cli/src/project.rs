@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use faultscope_engine::{Cases, SessionOptions};
+use faultscope_engine::{Cases, MAX_APPLICATION_FILE, SessionOptions, read_text_bounded};
 use faultscope_model::application::{HardcodedHost, IsolationChoice, Service, TestBody, TestCase, nearest};
 use faultscope_model::circumstance::Order;
 use faultscope_model::series::CallName;
@@ -51,7 +51,7 @@ impl Project {
     /// Reads an application file, given its path or its folder.
     pub(crate) fn read(path: &Path) -> Result<Self, CommandError> {
         let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_owned() };
-        let text = std::fs::read_to_string(&file).map_err(|e| {
+        let text = read_text_bounded(&file, MAX_APPLICATION_FILE).map_err(|e| {
             let error = CommandError::new(Exit::Spec, format!("cannot read {}", file.display()));
             let error = if e.kind() == std::io::ErrorKind::NotFound {
                 error.hint("`faultscope init` writes one from a Compose file or a Procfile; `faultscope demo` needs none")
@@ -64,7 +64,7 @@ impl Project {
         let files = std::cell::RefCell::new(vec![file.clone()]);
         let load = |base: &str, path: &str| {
             let next = Path::new(base).parent().unwrap_or(Path::new("")).join(path);
-            let text = std::fs::read_to_string(&next).map_err(|e| e.to_string())?;
+            let text = read_text_bounded(&next, MAX_APPLICATION_FILE).map_err(|e| e.to_string())?;
             files.borrow_mut().push(next.clone());
             Ok((text, next.to_string_lossy().into_owned()))
         };
@@ -167,8 +167,7 @@ impl Project {
         }
         let read = |path: &str| {
             let path = self.root.join(path);
-            let is_small = std::fs::metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= MAX_PROGRAM);
-            is_small.then(|| std::fs::read_to_string(path).ok())?
+            read_text_bounded(&path, MAX_PROGRAM).ok()
         };
         for HardcodedHost { service, host, place } in self.application.hardcoded_hosts(read) {
             let host = crate::render::waterfall::plain(&host);

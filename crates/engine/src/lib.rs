@@ -5,6 +5,7 @@
 //! the driver is the one loop that runs requested trials; views read what is stored.
 //! Each capability is a module beside them.
 
+mod bounded_file;
 pub mod debug;
 mod drive;
 mod driver;
@@ -23,6 +24,7 @@ pub mod testing;
 mod trial;
 pub mod views;
 
+pub use bounded_file::{MAX_APPLICATION_FILE, read_bounded, read_text_bounded};
 pub use drive::{
     CaseError, Cases, People, PerturbedTests, Published, PublishedPort, Tests, TrialTrace, Unperturbed,
     find_cases,

@@ -1,7 +1,6 @@
 //! Loads the files that `protos` of an application names.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use faultscope_model::Application;
@@ -141,13 +140,7 @@ fn list_sources(place: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 fn read_bounded(place: &Path, limit: u64) -> Result<Vec<u8>, String> {
-    let file = std::fs::File::open(place).map_err(|e| e.to_string())?;
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
-    if bytes.len() as u64 > limit {
-        return Err(format!("it is larger than {} MiB", limit >> 20));
-    }
-    Ok(bytes)
+    crate::bounded_file::read_bounded(place, limit).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

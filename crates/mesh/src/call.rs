@@ -68,6 +68,27 @@ pub(crate) enum Part {
 /// How long an answer is held back for the sake of a rule, once it has begun: one that goes on is a stream.
 pub(crate) const HOLD_WITHIN: Duration = Duration::from_secs(2);
 
+/// The most interim answers of a call, and the most bytes of their heads. Servers send one to ask for the body and a
+/// few hints; without a bound a callee could keep a call, its caller and the memory of both busy for ever.
+const MAX_INTERIM: usize = 64;
+const MAX_INTERIM_BYTES: usize = 64 * 1024;
+
+/// Counts the interim answers (1xx) of a call.
+#[derive(Debug, Default)]
+pub(crate) struct Interim {
+    answers: usize,
+    bytes: usize,
+}
+
+impl Interim {
+    /// Counts one more; false if there are too many.
+    pub(crate) fn count(&mut self, bytes: usize) -> bool {
+        self.answers += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.answers <= MAX_INTERIM && self.bytes <= MAX_INTERIM_BYTES
+    }
+}
+
 /// Bounds of recorded headers.
 const MAX_HEADERS: usize = 64;
 const LONGEST_VALUE: usize = 1024;

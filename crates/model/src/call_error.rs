@@ -32,6 +32,8 @@ pub enum CallError {
     MalformedRequest,
     /// What the callee sent is not a valid response.
     MalformedAnswer,
+    /// The callee sent interim answers (1xx) without end instead of a response.
+    EndlessInterimAnswers,
     /// The request head exceeds the limit of bytes or headers.
     HeadTooLarge,
     /// A rule dropped the request.
@@ -57,7 +59,7 @@ pub enum CallError {
 
 impl CallError {
     /// Everything that the mesh can say today.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::ConnectRefused,
         Self::ConnectFailed,
         Self::TimedOut,
@@ -69,6 +71,7 @@ impl CallError {
         Self::ConnectionDropped,
         Self::MalformedRequest,
         Self::MalformedAnswer,
+        Self::EndlessInterimAnswers,
         Self::HeadTooLarge,
         Self::DroppedByRule,
         Self::AnswerLostByRule,
@@ -101,6 +104,7 @@ impl CallError {
             Self::ConnectionDropped => "connection dropped",
             Self::MalformedRequest => "malformed request",
             Self::MalformedAnswer => "malformed answer",
+            Self::EndlessInterimAnswers => "interim answers without end",
             Self::HeadTooLarge => "head too large",
             Self::DroppedByRule => "dropped by a rule",
             Self::AnswerLostByRule => "answer lost by a rule",

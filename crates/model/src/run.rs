@@ -172,6 +172,9 @@ pub struct Evidence {
     /// Spans that were dropped because the store was too slow.
     #[serde(default)]
     pub spans_dropped: u64,
+    /// Calls, reported spans and points that were not kept, because the trial had its most.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
     /// Instances that ended by themselves, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exits: Vec<InstanceExit>,

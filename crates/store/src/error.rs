@@ -41,6 +41,8 @@ pub enum StoreErrorKind {
     InUse,
     /// The writer of the campaign has ended.
     Closed,
+    /// Other readers have the memory for it at the moment.
+    NoRoom,
     /// Any other error of the operating system or the database.
     Other,
 }

@@ -7,11 +7,13 @@
 //! | [`interop`] | wire formats of tracers and of Prometheus: bytes in, data out, and back |
 //! | [`secrets`] | redacts before anything is written, and seals secrets for a replay |
 //! | [`serve`] | HTTP routes that accept spans and metrics and answer queries |
+//! | `budget` | the memory of all bodies, queues and answers together |
 //! | `writer` | the queue between many recorders and the one writer of a database |
 //!
 //! This crate owns the formats of these files. Readers block on the disk, so async callers read on a blocking
 //! thread.
 
+mod budget;
 mod error;
 mod files;
 mod format;
@@ -19,6 +21,7 @@ mod lock;
 mod numbered_names;
 mod series_table;
 mod sqlite;
+mod weight;
 mod writer;
 
 pub mod campaigns;
@@ -27,6 +30,7 @@ pub mod secrets;
 pub mod serve;
 pub mod spans;
 
+pub use budget::{Budget, Hold};
 pub use campaigns::{
     Campaign, CampaignMeta, CampaignOptions, Edge, EventLog, Events, LoggedEvent, Reader, Retention,
     RunRecord, SampleWriter, SpanSink, Store, StoredCampaign, StoredReport, StoredRun, joined,

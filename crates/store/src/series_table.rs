@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 
 use faultscope_model::metrics::TimeSeries;
 use rusqlite::Connection;
@@ -14,22 +15,26 @@ const MAX_SERIES: usize = 20_000;
 const MAX_POINTS: usize = 500_000;
 
 /// The writer's map from series to numbers.
+///
+/// It has digests instead of the series themselves: their labels come from outside, and thousands of long ones would
+/// fill the memory. The digests are keyed, so nobody can make two series collide.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesNumbers {
-    numbers: HashMap<TimeSeries, i64>,
+    numbers: HashMap<u128, i64>,
+    keys: (RandomState, RandomState),
 }
 
 impl SeriesNumbers {
     pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Self> {
-        let mut numbers = HashMap::new();
+        let mut known = Self::default();
         let mut statement = connection.prepare("SELECT id, text FROM series")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            if let Ok(series) = serde_json::from_str(row.get_ref(1)?.as_str()?) {
-                numbers.insert(series, row.get(0)?);
+            if let Ok(series) = serde_json::from_str::<TimeSeries>(row.get_ref(1)?.as_str()?) {
+                known.numbers.insert(known.digest(&series), row.get(0)?);
             }
         }
-        Ok(Self { numbers })
+        Ok(known)
     }
 
     /// The number of a series, assigned if it is new; none if there are too many.
@@ -38,7 +43,8 @@ impl SeriesNumbers {
         connection: &Connection,
         series: &TimeSeries,
     ) -> rusqlite::Result<Option<i64>> {
-        if let Some(number) = self.numbers.get(series) {
+        let digest = self.digest(series);
+        if let Some(number) = self.numbers.get(&digest) {
             return Ok(Some(*number));
         }
         if self.numbers.len() >= MAX_SERIES {
@@ -52,8 +58,13 @@ impl SeriesNumbers {
             &series.service,
             text,
         ))?;
-        self.numbers.insert(series.clone(), number);
+        self.numbers.insert(digest, number);
         Ok(Some(number))
+    }
+
+    fn digest(&self, series: &TimeSeries) -> u128 {
+        let (high, low) = (self.keys.0.hash_one(series), self.keys.1.hash_one(series));
+        u128::from(high) << 64 | u128::from(low)
     }
 
     /// Whether the database has no series.

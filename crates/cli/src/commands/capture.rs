@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use faultscope_engine::views::{self, CommandLine};
+use faultscope_engine::{MAX_APPLICATION_FILE, read_text_bounded};
 use faultscope_model::Application;
 use faultscope_model::capture::{self, Captured};
 use faultscope_model::units::count;
@@ -58,7 +59,7 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
     for note in &captured.notes {
         printer.warn(note);
     }
-    let before = std::fs::read_to_string(&file)
+    let before = read_text_bounded(&file, MAX_APPLICATION_FILE)
         .map_err(|e| CommandError::new(Exit::Spec, format!("cannot read {}", file.display())).because(e))?;
     let text = capture::write(&before, &captured).map_err(|e| {
         CommandError::new(Exit::Spec, e.to_string())
@@ -148,7 +149,7 @@ async fn capture_circumstance(
 fn read_back(file: &Path, text: &str) -> Result<Application, CommandError> {
     let load = |base: &str, path: &str| {
         let next = Path::new(base).parent().unwrap_or(Path::new("")).join(path);
-        let text = std::fs::read_to_string(&next).map_err(|e| e.to_string())?;
+        let text = read_text_bounded(&next, MAX_APPLICATION_FILE).map_err(|e| e.to_string())?;
         Ok((text, next.to_string_lossy().into_owned()))
     };
     Application::read(text, &file.to_string_lossy(), &load)

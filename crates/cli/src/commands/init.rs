@@ -12,6 +12,8 @@ use faultscope_model::import::{
 use faultscope_model::units::count;
 use serde::Serialize;
 
+use faultscope_engine::read_text_bounded;
+
 use crate::args::InitArgs;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -270,16 +272,11 @@ fn read_env_files(folder: &Path, asked: &[PathBuf]) -> Result<Vec<(String, Strin
 /// The text of a file, or of standard input for `-`. Refuses what has no end, such as a device or a pipe that
 /// a foreign file names.
 fn read_bounded(path: &Path) -> std::io::Result<String> {
+    if path != Path::new("-") {
+        return read_text_bounded(path, MAX_BYTES);
+    }
     let mut text = String::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().lock().take(MAX_BYTES + 1).read_to_string(&mut text)?
-    } else {
-        let file = std::fs::File::open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        file.take(MAX_BYTES + 1).read_to_string(&mut text)?
-    };
+    let read = std::io::stdin().lock().take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if read as u64 > MAX_BYTES {
         let message = format!("it has more than {} MiB", MAX_BYTES >> 20);
         return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message));

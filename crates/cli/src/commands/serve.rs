@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use faultscope_model::units::{self, ByteSize, count};
 use faultscope_store::serve::{
-    Access, Forward, ForwardCounts, ForwardOptions, ServeOptions, Served, otlp_router, router,
+    Access, ConnectionLimits, Connections, Forward, ForwardCounts, ForwardOptions, ServeOptions, Served,
+    otlp_router, router, serve,
 };
 use faultscope_store::spans::{SpanRetention, SpanStore, SpanStoreOptions};
 use hyper::header::HeaderName;
@@ -134,13 +135,12 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
     };
     let stop = crate::campaign::interrupted();
     let mut servers = JoinSet::new();
+    let connections = Connections::new(ConnectionLimits::default());
     let (all, collector) = (router(&served), otlp_router(&served));
     for (listener, routes) in [(Some(listener), all), (otlp, collector.clone()), (grpc, collector)] {
         let Some(listener) = listener else { continue };
         let stop = stop.clone();
-        servers.spawn(async move {
-            axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await
-        });
+        servers.spawn(serve(listener, routes, Arc::clone(&connections), stop.cancelled_owned()));
     }
     let handing_on = forward.clone().map(|forward| tokio::spawn(async move { forward.run().await }));
     print_addresses(&listening, printer)?;

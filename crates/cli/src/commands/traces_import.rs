@@ -195,7 +195,7 @@ fn read(file: &Path) -> Result<Vec<u8>, CommandError> {
 
 /// Files may be larger than request bodies.
 fn limits() -> Limits {
-    Limits { body_bytes: 1 << 30, items: 10_000_000, ..Limits::default() }
+    Limits { body_bytes: 1 << 30, items: 10_000_000, decoded_bytes: 8 << 30, ..Limits::default() }
 }
 
 /// Detects the format by content; file names are not reliable.

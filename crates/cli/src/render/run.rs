@@ -142,6 +142,12 @@ pub(crate) fn evidence(run: &Run, printer: &Printer) {
             count(evidence.spans_dropped, "call")
         ));
     }
+    if evidence.left_out > 0 {
+        printer.line(format!(
+            "  {} not kept, because a trial keeps 1 GiB of calls and 512 MiB of reports at most",
+            count(evidence.left_out, "call or reported span")
+        ));
+    }
     let circumstance = &run.circumstance;
     if circumstance.nodes > 1 || !circumstance.instances.is_empty() || !circumstance.config.is_empty() {
         let instances =

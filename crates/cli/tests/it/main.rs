@@ -2,6 +2,7 @@
 
 mod beside;
 mod booking;
+mod bounds;
 mod bundles;
 mod campaigns;
 mod capture;

@@ -22,6 +22,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
+use crate::bounded_file::{MAX_APPLICATION_FILE, read_bounded};
 use crate::views::quote;
 use files::{Collected, Collector, Files, MAX_BYTES, MAX_FILES, largest_folders};
 use rules::Rules;
@@ -257,7 +258,7 @@ fn pack(
     }
     for name in files.keys() {
         let path = root.join(name);
-        let data = fs::read(&path).map_err(io_error("read", &path))?;
+        let data = read_bounded(&path, MAX_BYTES).map_err(io_error("read", &path))?;
         let mode = if is_executable(&path) { 0o755 } else { 0o644 };
         add(&mut archive, &Path::new(APPLICATION).join(name), &data, mode)?;
     }
@@ -288,7 +289,7 @@ fn describe(root: &Path, manifest: &Manifest, reduced: &Reduced<'_>) -> Result<D
     let mut first = None;
     for file in &files {
         let Ok(below) = file.strip_prefix(&from) else { continue };
-        let text = fs::read(file).map_err(io_error("read", file))?;
+        let text = read_bounded(file, MAX_APPLICATION_FILE).map_err(io_error("read", file))?;
         first.get_or_insert_with(|| {
             if are_inside { below.to_owned() } else { Path::new("..").join(folder).join(below) }
         });

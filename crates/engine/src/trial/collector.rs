@@ -139,6 +139,11 @@ impl SlotCollector {
         Ok(())
     }
 
+    /// Reported spans and points of the trial that were not kept, because it had its most.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.collector.left_out()
+    }
+
     /// Stops listening.
     pub(crate) fn close(&self) {
         let listeners = std::mem::take(&mut *self.listeners.lock().unwrap_or_else(PoisonError::into_inner));

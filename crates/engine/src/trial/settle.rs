@@ -47,6 +47,8 @@ impl Session {
         exits::collect(news, &mut evidence.exits);
         evidence.spans = lease.recorder.recorded();
         evidence.spans_dropped = self.campaign.dropped();
+        let reported = lease.collector.as_ref().map_or(0, |collector| collector.left_out());
+        evidence.left_out = lease.recorder.left_out() + reported;
         Ok(reports)
     }
 }

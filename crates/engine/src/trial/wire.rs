@@ -74,6 +74,10 @@ pub(crate) struct SlotRecorder {
     slot: SlotId,
     trial: AtomicU64,
     recorded: AtomicU64,
+    /// Bytes of the calls that the trial keeps on disk.
+    stored_bytes: AtomicU64,
+    /// Calls that it does not keep, because it had its most.
+    left_out: AtomicU64,
     broken: AtomicBool,
     carried: Mutex<HashMap<InstanceId, Carried>>,
     /// The calls of the trial, if they are kept in memory.
@@ -87,6 +91,13 @@ const MAX_GRPC_SERVICES: usize = 200;
 
 /// The most calls of a trial that are kept in memory.
 const MAX_KEPT: usize = 100_000;
+
+/// The most bytes of the calls before which calls are kept in memory.
+const MAX_KEPT_BYTES: u64 = 256 << 20;
+
+/// The most bytes of calls that a trial keeps on disk. A service that calls in a circle must not fill it; at 500 bytes
+/// for a call without its body, these are two million calls.
+const MAX_STORED_BYTES: u64 = 1 << 30;
 
 /// Bytes that the mesh carried for an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -102,6 +113,8 @@ impl SlotRecorder {
             slot,
             trial: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
+            stored_bytes: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             carried: Mutex::default(),
             kept: Mutex::default(),
@@ -113,6 +126,8 @@ impl SlotRecorder {
     pub(crate) fn begin(&self, trial: TrialId) {
         self.trial.store(trial.key(), Ordering::Relaxed);
         self.recorded.store(0, Ordering::Relaxed);
+        self.stored_bytes.store(0, Ordering::Relaxed);
+        self.left_out.store(0, Ordering::Relaxed);
         self.broken.store(false, Ordering::Relaxed);
         self.all_carried().clear();
         self.all_grpc().clear();
@@ -184,6 +199,11 @@ impl SlotRecorder {
         self.broken.load(Ordering::Relaxed)
     }
 
+    /// Calls since the trial began that are not on disk, because the trial had its most.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
     /// Number of spans since the trial began.
     pub(crate) fn recorded(&self) -> u64 {
         self.recorded.load(Ordering::Relaxed)
@@ -204,13 +224,31 @@ impl Recorder for SlotRecorder {
         self.note_grpc(&span);
         if let Some(kept) = &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner)
             && kept.len() < MAX_KEPT
+            && self.stored_bytes.load(Ordering::Relaxed) < MAX_KEPT_BYTES
         {
             kept.push(span.clone());
+        }
+        let bytes = span_bytes(&span);
+        if self.stored_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_STORED_BYTES {
+            self.stored_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+            return;
         }
         // Every key comes from a trial.
         let trial = TrialId::from_key(self.trial.load(Ordering::Relaxed)).unwrap_or(TrialId::chosen(0));
         self.sink.record(trial, self.slot, span);
     }
+}
+
+/// About how many bytes a call takes on disk.
+fn span_bytes(span: &Span) -> u64 {
+    const FIXED: usize = 200;
+    let payload = span.payload.as_deref().map_or(0, |payload| {
+        let headers = payload.request_headers.iter().chain(&payload.response_headers);
+        let headers: usize = headers.map(|(name, value)| name.len() + value.len()).sum();
+        headers + payload.request_body.len() + payload.response_body.len()
+    });
+    (FIXED + span.path.len() + payload) as u64
 }
 
 /// The wiring of a plan.

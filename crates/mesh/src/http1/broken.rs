@@ -11,6 +11,7 @@ pub(super) enum Broken {
     CalleeClosed,
     BadRequest,
     BadAnswer,
+    EndlessInterim,
 }
 
 impl Broken {
@@ -22,6 +23,7 @@ impl Broken {
             Self::CalleeClosed => CallError::ClosedByCallee,
             Self::BadRequest => CallError::MalformedRequest,
             Self::BadAnswer => CallError::MalformedAnswer,
+            Self::EndlessInterim => CallError::EndlessInterimAnswers,
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::io::AsyncWrite;
 use super::broken::Broken;
 use super::framing::Framing;
 use super::head::{self, LONGEST_HEAD, MAX_HEADERS, Signs};
-use crate::call::Call;
+use crate::call::{Call, Interim};
 use crate::rules::Headers;
 use crate::tunnel::{Pace, Side};
 
@@ -35,6 +35,7 @@ pub(super) struct Exchange<'a> {
     pub(super) callee_deaf: bool,
     half_closed: bool,
     is_unparsed: bool,
+    interim: Interim,
     broken: Option<Broken>,
 }
 
@@ -113,6 +114,7 @@ impl<'a> Exchange<'a> {
             callee_deaf: false,
             half_closed: false,
             is_unparsed,
+            interim: Interim::default(),
             broken: None,
         }
     }
@@ -238,7 +240,7 @@ impl<'a> Exchange<'a> {
     fn poll_answer(&mut self, cx: &mut Context<'_>, goal: Goal) -> Result<bool, Broken> {
         let mut moved = false;
         if self.answer.is_none() {
-            // Interim answers can come without end, and wait for the caller like any others.
+            // Interim answers wait for the caller like any others.
             while self.is_unparsed && self.answer.is_none() && self.to_down.len() < self.room() {
                 self.is_unparsed = self.take_head()?;
                 moved = true;
@@ -335,7 +337,11 @@ impl<'a> Exchange<'a> {
             head::pass_answer(self.to_down, &self.up.input[..length], response.headers, &signs);
         }
         let is_interim = (100..200).contains(&status) && status != 101;
-        if !is_interim {
+        if is_interim {
+            if !self.interim.count(length) {
+                return Err(Broken::EndlessInterim);
+            }
+        } else {
             self.call.answer_is(Some(status), None);
             self.call.response_headers(Headers::Http1(response.headers));
             let is_upgrade = status == 101 || (self.asked.tunnel && (200..300).contains(&status));

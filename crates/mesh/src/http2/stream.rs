@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use super::again::{self, Copy, MAX_COPIED};
 use super::pump::{Pump, PumpEnd, Rest, Shape};
 use super::ups::Ups;
-use crate::call::{Call, HOLD_WITHIN};
+use crate::call::{Call, HOLD_WITHIN, Interim};
 use crate::context;
 use crate::dial;
 use crate::rules::{Effects, Headers, Refusal};
@@ -154,6 +154,12 @@ async fn exchange(
             respond.send_reset(Reason::INTERNAL_ERROR);
             End::Carried
         }
+        Err(Broken::EndlessInterim) => {
+            call.finish(Some(CallError::EndlessInterimAnswers));
+            to_up.send_reset(Reason::ENHANCE_YOUR_CALM);
+            respond.send_reset(Reason::INTERNAL_ERROR);
+            End::Carried
+        }
         Err(Broken::Caller(reason)) => {
             // Whoever listens to a stream ends it by going.
             let is_left = call.is_stream
@@ -185,6 +191,8 @@ enum Broken {
     Callee(h2::Error),
     /// A rule lost the answer.
     Lost,
+    /// The callee sends interim answers and no other.
+    EndlessInterim,
 }
 
 async fn send(
@@ -215,11 +223,12 @@ async fn send(
 }
 
 async fn receive(
-    answering: ResponseFuture,
+    mut answering: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
     call: &Shared,
     way: &Again<'_>,
 ) -> Result<(), Broken> {
+    pass_interim(&mut answering, respond).await?;
     let answer = tokio::select! {
         answer = answering => answer.map_err(Broken::Callee)?,
         reason = poll_fn(|cx| respond.poll_reset(cx)) => return Err(Broken::Caller(reason.ok())),
@@ -291,6 +300,27 @@ async fn receive(
     }
     interfere(call, &effects, way).await;
     pump.finish(trailers).await.map_err(broken)
+}
+
+/// Passes interim answers on until the answer itself is here.
+async fn pass_interim(
+    answering: &mut ResponseFuture,
+    respond: &mut SendResponse<Bytes>,
+) -> Result<(), Broken> {
+    let mut interim = Interim::default();
+    loop {
+        let next = tokio::select! {
+            next = poll_fn(|cx| answering.poll_informational(cx)) => next,
+            reason = poll_fn(|cx| respond.poll_reset(cx)) => return Err(Broken::Caller(reason.ok())),
+        };
+        // An error shows again where the answer is waited for.
+        let Some(Ok(head)) = next else { return Ok(()) };
+        let texts = head.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+        if !interim.count(texts.sum()) {
+            return Err(Broken::EndlessInterim);
+        }
+        respond.send_informational(head).map_err(|error| Broken::Caller(error.reason()))?;
+    }
 }
 
 /// What is done between the callee's answer and its caller.

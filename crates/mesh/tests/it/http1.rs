@@ -114,6 +114,31 @@ async fn interim_answers_come_before_the_body_is_asked_for() {
 }
 
 #[tokio::test]
+async fn interim_answers_without_end_end_the_call() {
+    for head in [
+        "HTTP/1.1 100 Continue\r\n\r\n".to_owned(),
+        format!("HTTP/1.1 103 x\r\nA: {}\r\n\r\n", "x".repeat(4000)),
+    ] {
+        let address = callee(move |mut raw| {
+            let head = head.clone();
+            async move {
+                raw.read_to("\r\n\r\n").await;
+                // Until the mesh has had enough.
+                while raw.stream.write_all(head.as_bytes()).await.is_ok() {}
+            }
+        })
+        .await;
+        let world = world().service("stock", &[address]).start();
+        let mut raw = world.connect("stock").await;
+        raw.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let rest = raw.rest().await;
+        assert!(rest.text.len() <= 64 * 1024, "{} bytes were passed on", rest.text.len());
+        let span = &world.spans(1).await[0];
+        assert_eq!((span.error.as_ref(), span.status), (Some(&CallError::EndlessInterimAnswers), None));
+    }
+}
+
+#[tokio::test]
 async fn a_close_of_the_callee_is_one_for_the_caller() {
     let address = callee(|mut raw| async move {
         raw.message().await;

@@ -79,6 +79,45 @@ pub(crate) fn echo(
     })
 }
 
+/// Answers with hints: a few before the answer, or without end.
+fn hint(
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) -> futures_util::future::BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let is_endless = request.uri().path() == "/endless";
+        for number in 0_u64.. {
+            if number == 3 && !is_endless {
+                break;
+            }
+            let hint = Response::builder().status(103).header("link", "</a>").body(()).unwrap();
+            if respond.send_informational(hint).is_err() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        respond.send_response(Response::new(()), true).unwrap();
+    })
+}
+
+#[tokio::test]
+async fn interim_answers_are_passed_on_and_bounded() {
+    let callee = http2_callee(hint).await;
+    let world = world().service("stock", &[callee.address]).start();
+    let mut sender = caller(&world).await;
+    let (mut answering, _) = sender.send_request(post("/few"), true).unwrap();
+    let mut hints = 0;
+    while let Some(hint) = soon(std::future::poll_fn(|cx| answering.poll_informational(cx))).await {
+        assert_eq!(hint.unwrap().headers()["link"], "</a>");
+        hints += 1;
+    }
+    assert_eq!((hints, soon(answering).await.unwrap().status().as_u16()), (3, 200));
+    let (answering, _) = sender.send_request(post("/endless"), true).unwrap();
+    assert_eq!(soon(answering).await.unwrap_err().reason(), Some(Reason::INTERNAL_ERROR));
+    let spans = world.spans(2).await;
+    assert_eq!(spans[1].error, Some(CallError::EndlessInterimAnswers));
+}
+
 pub(crate) async fn client<S>(stream: S) -> SendRequest<Bytes>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -20,11 +20,15 @@ use super::meta::{CampaignFile, CampaignMeta};
 use super::metrics_database::SampleWriter;
 use super::reader::Reader;
 use super::schema::{DATABASE, open_writer};
+use crate::budget::{Budget, Hold};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LOCK;
 use crate::secrets::{Redactor, Sealer, SecretOptions};
 use crate::writer::{Queue, Writer, write_batches};
 use crate::{FORMAT, files};
+
+/// The most bytes of reported spans and metrics in memory, from the body to the commit.
+const REPORTED_BYTES: usize = 96 << 20;
 
 /// How much a campaign may hold in memory before it drops spans, and what is secret.
 #[derive(Debug, Clone)]
@@ -52,6 +56,8 @@ pub struct Campaign {
     events: EventLog,
     samples: Arc<SampleWriter>,
     redactor: Redactor,
+    /// The memory of what instances of all slots report.
+    budget: Budget,
     /// Held while the campaign is written; the operating system releases it when the process dies.
     _lock: File,
 }
@@ -111,7 +117,8 @@ impl Campaign {
             move |queue| write_batches(queue, CampaignWriter::new(&connection, &database, redactor, sealer))
         });
         let writer = writer.map_err(StoreError::io("start the writer of", &folder))?;
-        Ok(Self { file, folder, writer, events, samples, redactor, _lock: lock })
+        let budget = Budget::new(REPORTED_BYTES);
+        Ok(Self { file, folder, writer, events, samples, redactor, budget, _lock: lock })
     }
 
     /// The id of the campaign.
@@ -126,7 +133,7 @@ impl Campaign {
 
     /// A handle for recording spans.
     pub fn sink(&self) -> SpanSink {
-        SpanSink { queue: self.writer.queue() }
+        SpanSink { queue: self.writer.queue(), budget: self.budget.clone() }
     }
 
     /// The event log.
@@ -238,6 +245,7 @@ impl Campaign {
 #[derive(Debug, Clone)]
 pub struct SpanSink {
     queue: Arc<Queue<Entry>>,
+    budget: Budget,
 }
 
 impl SpanSink {
@@ -248,20 +256,25 @@ impl SpanSink {
     }
 
     /// Stores spans that an instance reported and waits until they are committed; false if the writer is behind,
-    /// and the sender should try again.
+    /// and the sender should try again. Their memory is held until then.
     pub async fn report(
         &self,
         trial: TrialId,
         slot: SlotId,
         instance: Option<InstanceId>,
         spans: Vec<ReportedSpan>,
+        hold: Option<Hold>,
     ) -> bool {
         let weight = weigh_reports(&spans);
-        let Ok(ack) = self.queue.submit(Entry::Reported { trial, slot, instance, spans }, weight) else {
-            return false;
-        };
+        let entry = Entry::Reported { trial, slot, instance, spans };
+        let Ok(ack) = self.queue.submit(entry, weight, hold) else { return false };
         self.queue.hurry();
         ack.committed().await.is_ok()
+    }
+
+    /// The memory of what instances report, shared by all slots.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Spans recorded so far, by all handles of the campaign.

@@ -99,6 +99,11 @@ impl Commit for CampaignWriter<'_> {
             StoreError::sqlite("write", &self.path)(error)
         })
     }
+
+    fn recover(&mut self) {
+        self.known = None;
+        let _ = self.connection.execute_batch("ROLLBACK");
+    }
 }
 
 /// Redacts everything that is about to be written; returns the sealed secrets of each call and of each

@@ -7,7 +7,7 @@ use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{InstanceId, Span, TraceId, TrialId};
 use rusqlite::OptionalExtension;
 
-use super::call_row::{COLUMNS, read_span};
+use super::call_row::{COLUMNS, payload_size, read_span};
 use super::reader::{Reader, segments_with};
 use crate::error::StoreError;
 use crate::secrets::{Key, restore, restore_reported, unseal};
@@ -93,22 +93,47 @@ impl Reader {
         Ok(trials)
     }
 
-    /// The latest calls and reported spans, at most `most` of each, in the order of arrival.
-    pub(crate) fn latest(&self, most: usize) -> Result<(Vec<Span>, Vec<StoredReport>), StoreError> {
+    /// The latest calls and reported spans, at most `most` of each and so many that each fit into `bytes`, in the
+    /// order of arrival.
+    pub(crate) fn latest(
+        &self,
+        most: usize,
+        bytes: usize,
+    ) -> Result<(Vec<Span>, Vec<StoredReport>), StoreError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let mut calls = Vec::new();
+        let mut left = bytes;
         self.read(|connection, names| {
             let sql = format!("SELECT {COLUMNS} FROM spans ORDER BY id DESC LIMIT ?1");
             let mut statement = connection.prepare_cached(&sql)?;
             let mut rows = statement.query([most])?;
             while let Some(row) = rows.next()? {
-                calls.push(read_span(row, names).map_err(damaged_row)?);
+                let call = read_span(row, names).map_err(damaged_row)?;
+                let weight = size_of::<Span>() + call.payload.as_deref().map_or(0, payload_size);
+                let Some(rest) = left.checked_sub(weight) else { break };
+                left = rest;
+                calls.push(call);
             }
             Ok(())
         })?;
         calls.reverse();
-        let last = "id > (SELECT coalesce(max(id), 0) FROM reported) - ?1";
-        Ok((calls, self.reports(last, &[most], None)?))
+        let first = self.first_report(most, bytes).map_err(StoreError::sqlite("read", &self.path))?;
+        Ok((calls, self.reports("id >= ?1", &[first], None)?))
+    }
+
+    /// The first of the latest reported spans that are no more than `most` and fit into `bytes`.
+    fn first_report(&self, most: i64, bytes: usize) -> rusqlite::Result<i64> {
+        let connection = self.lock();
+        let sql = "SELECT id, length(json) FROM reported ORDER BY id DESC LIMIT ?1";
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query([most])?;
+        let (mut first, mut left) = (i64::MAX, bytes);
+        while let Some(row) = rows.next()? {
+            let length = usize::try_from(row.get::<_, i64>(1)?).unwrap_or(usize::MAX);
+            let Some(rest) = left.checked_sub(length) else { break };
+            (first, left) = (row.get(0)?, rest);
+        }
+        Ok(first)
     }
 
     fn reports(&self, which: &str, ids: &[i64], key: Option<&Key>) -> Result<Vec<StoredReport>, StoreError> {

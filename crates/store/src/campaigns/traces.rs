@@ -19,6 +19,9 @@ const MAX_CAMPAIGNS: usize = 50;
 /// How many calls of one campaign are searched, the latest first.
 const MAX_SPANS: usize = 20_000;
 
+/// How many bytes of the payloads of calls, and of reported spans, are read of one campaign.
+const MAX_BYTES: usize = 24 << 20;
+
 /// The campaigns of a `.faultscope` folder.
 #[derive(Debug)]
 pub(crate) struct CampaignTraces {
@@ -51,14 +54,20 @@ impl CampaignTraces {
         Ok(spans)
     }
 
-    /// The traces of recent campaigns that began before a moment, each in the order of arrival.
-    pub(crate) fn traces(&self, until_us: u64) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
-        let mut all = Vec::new();
+    /// Passes on the traces of recent campaigns that began before a moment, each in the order of arrival. One campaign
+    /// at a time is in memory.
+    pub(crate) fn visit_traces(
+        &self,
+        until_us: u64,
+        visit: &mut dyn FnMut(Vec<ReportedSpan>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         for reader in self.readers(until_us)? {
-            let (calls, reports) = reader.latest(MAX_SPANS)?;
-            all.extend(group_by_trace(joined(&calls, reports), true));
+            let (calls, reports) = reader.latest(MAX_SPANS, MAX_BYTES)?;
+            let joined = joined(&calls, reports);
+            drop(calls);
+            group_by_trace(joined, true).into_iter().try_for_each(&mut *visit)?;
         }
-        Ok(all)
+        Ok(())
     }
 
     /// Readers of campaigns that began before a moment, the newest first.

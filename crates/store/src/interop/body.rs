@@ -175,9 +175,14 @@ fn read_bounded<'a>(
         if !room(STEP) {
             return Err(DecodeError::NoRoom);
         }
-        let step = u64::try_from(STEP).unwrap_or(u64::MAX);
-        let read = reader.by_ref().take(step).read_to_end(&mut out);
-        if read.map_err(|error| DecodeError::malformed(format, error.to_string()))? < STEP {
+        let before = out.len();
+        // Exactly what was counted: a list that grows by itself doubles.
+        out.reserve_exact(STEP);
+        out.resize(before + STEP, 0);
+        let read = read_full(&mut reader, out.get_mut(before..).unwrap_or_default());
+        let read = read.map_err(|error| DecodeError::malformed(format, error.to_string()))?;
+        out.truncate(before + read);
+        if read < STEP {
             break;
         }
     }
@@ -185,6 +190,20 @@ fn read_bounded<'a>(
         return Err(DecodeError::TooLarge { what: "the decompressed body", limit: limits.body_bytes });
     }
     Ok(Cow::Owned(out))
+}
+
+/// Reads until the buffer is full or nothing more comes; returns how much came.
+fn read_full(reader: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match reader.read(rest) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }
 
 fn media_type(content_type: Option<&str>) -> String {

@@ -19,6 +19,20 @@ pub fn v1_traces<T: AsRef<[ReportedSpan]>>(traces: &[T]) -> Vec<u8> {
     v1_answer(traces.iter().filter_map(|spans| Trace::new(spans)).collect())
 }
 
+/// One trace of `/api/traces`; none without spans.
+pub(crate) fn v1_trace(spans: Vec<ReportedSpan>) -> Option<Vec<u8>> {
+    let spans = separate_shared_ids(spans);
+    Trace::new(&spans).map(|trace| written(&trace))
+}
+
+/// The resources of a trace as `/api/v3/traces` lists them, separated by commas; none without spans.
+pub(crate) fn v3_resources(spans: Vec<ReportedSpan>) -> Option<Vec<u8>> {
+    let separated: Vec<_> = group_by_trace(spans, true).into_iter().flat_map(separate_shared_ids).collect();
+    let text = written(&to_data(&separated).resource_spans);
+    // Without the brackets of their list.
+    text.get(1..text.len().saturating_sub(1)).filter(|list| !list.is_empty()).map(<[u8]>::to_vec)
+}
+
 /// Wraps names, links and the like as all older responses are.
 pub fn v1_answer<T: Serialize>(data: Vec<T>) -> Vec<u8> {
     #[derive(Serialize)]

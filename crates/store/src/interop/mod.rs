@@ -28,6 +28,8 @@ mod tests;
 
 use faultscope_model::trace::ReportedSpan;
 
+use crate::weight::weigh_span;
+
 pub use body::{MetricFormat, Room, SpanFormat, grpc_message, inflate, inflate_within};
 pub use draft::{read_span_id, read_trace_id, zipkin_trace_id};
 pub use exposition::{ScrapeSource, read_exposition};
@@ -47,6 +49,9 @@ pub struct Limits {
     pub annotations: usize,
     /// The most bytes of one name, key or value; longer ones are cut.
     pub text_bytes: usize,
+    /// The most bytes that what is decoded from one body may take in memory. A resource is sent once but belongs to
+    /// each of its spans, so this can be much more than the body.
+    pub decoded_bytes: usize,
 }
 
 impl Default for Limits {
@@ -58,6 +63,7 @@ impl Default for Limits {
             tags: 1_024,
             annotations: 1_024,
             text_bytes: 256 << 10,
+            decoded_bytes: 64 << 20,
         }
     }
 }
@@ -74,6 +80,20 @@ pub struct Batch<T> {
     pub rejected: Vec<Rejected>,
     /// The number of rejected items.
     pub n_rejected: usize,
+    /// About how many bytes the items take in memory.
+    pub bytes: usize,
+}
+
+/// What a decoder yields: its memory is counted as it is gathered.
+pub trait Weigh {
+    /// About how many bytes it takes in memory.
+    fn weigh(&self) -> usize;
+}
+
+impl Weigh for ReportedSpan {
+    fn weigh(&self) -> usize {
+        weigh_span(self)
+    }
 }
 
 /// The spans of a body.
@@ -90,7 +110,7 @@ pub struct Rejected {
 
 impl<T> Default for Batch<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), rejected: Vec::new(), n_rejected: 0 }
+        Self { items: Vec::new(), rejected: Vec::new(), n_rejected: 0, bytes: 0 }
     }
 }
 
@@ -110,11 +130,28 @@ impl<T> Batch<T> {
         }
     }
 
-    fn take(&mut self, index: usize, item: Result<T, String>) {
+    /// Counts memory; an error if all of it together is too much.
+    fn count_bytes(&mut self, bytes: usize, limits: &Limits) -> Result<(), DecodeError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > limits.decoded_bytes {
+            let limit = limits.decoded_bytes;
+            return Err(DecodeError::TooLarge { what: "what the body holds when decoded", limit });
+        }
+        Ok(())
+    }
+}
+
+impl<T: Weigh> Batch<T> {
+    /// Adds a valid item, or the reason why there is none.
+    fn add(&mut self, index: usize, item: Result<T, String>, limits: &Limits) -> Result<(), DecodeError> {
         match item {
-            Ok(item) => self.items.push(item),
+            Ok(item) => {
+                self.count_bytes(item.weigh(), limits)?;
+                self.items.push(item);
+            }
             Err(reason) => self.reject(index, reason),
         }
+        Ok(())
     }
 }
 

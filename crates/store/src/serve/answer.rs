@@ -88,6 +88,9 @@ impl From<Refused> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
+        if error.kind == StoreErrorKind::NoRoom {
+            return Self::unavailable("other queries have the memory for it; try again");
+        }
         tracing::warn!(%error, cause = %error.source, "the store failed");
         // Paths are not shown to other machines.
         match error.kind {

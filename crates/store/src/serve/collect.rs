@@ -9,7 +9,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -22,20 +21,28 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::answer::Failure;
-use super::body::{Intake, Whole};
+use super::body::{BodyTime, Intake, Whole};
+use super::connections::{self, ConnectionLimits, Connections};
 use super::grpc;
 use super::ingest::{self, Ingested};
+use crate::budget::Hold;
 use crate::campaigns::SampleWriter;
 use crate::campaigns::SpanSink;
 use crate::interop::otlp::MetricPoint;
 use crate::interop::otlp::points_of;
-use crate::interop::{Batch, DecodeError, Decoded, Limits, MetricFormat, Room, SpanFormat};
+use crate::interop::{Batch, DecodeError, Decoded, Limits, MetricFormat, SpanFormat};
 use faultscope_model::metrics::Point;
 
-/// The most bytes of all bodies in memory; there are several slots.
-const BODIES_BYTES: usize = 64 << 20;
-/// How long a body may take to arrive.
-const BODY_TIME: Duration = Duration::from_secs(30);
+/// The most bytes of what is decoded from one body; all slots share one budget.
+const MAX_DECODED: usize = 32 << 20;
+/// The most bytes of reported spans that a trial keeps; later ones are rejected and counted.
+const MAX_TRIAL_BYTES: u64 = 512 << 20;
+/// The most points of metrics that a trial keeps; later ones are rejected and counted.
+const MAX_TRIAL_POINTS: u64 = 5_000_000;
+/// How many metrics are turned into points together; a histogram has up to 68 of them.
+const METRICS_TOGETHER: usize = 8;
+/// Connections of all instances of a slot.
+const MAX_CONNECTIONS: usize = 128;
 /// Exports of metrics that may wait to be written.
 const MAX_WRITING: usize = 8;
 /// The label that names the instance.
@@ -50,8 +57,18 @@ pub struct Collector {
     slot: SlotId,
     intake: Intake,
     writing: Arc<Semaphore>,
+    connections: Arc<Connections>,
     now: Mutex<Now>,
-    heard: AtomicU64,
+    kept: Kept,
+}
+
+/// What the current trial has kept of reports, and what it has not.
+#[derive(Debug, Default)]
+struct Kept {
+    spans: AtomicU64,
+    bytes: AtomicU64,
+    points: AtomicU64,
+    left_out: AtomicU64,
 }
 
 /// What runs in the slot.
@@ -69,16 +86,18 @@ impl Collector {
     pub fn new(sink: SpanSink, samples: Option<Arc<SampleWriter>>, slot: SlotId) -> Arc<Self> {
         // Nothing can send before the first trial begins.
         let now = Mutex::new(Now { trial: TrialId::chosen(0), callers: HashMap::new() });
-        let heard = AtomicU64::new(0);
-        let intake = Intake::new(Limits::default(), BODY_TIME, BODIES_BYTES);
+        let limits = Limits { decoded_bytes: MAX_DECODED, ..Limits::default() };
+        let intake = Intake::new(limits, BodyTime::default(), sink.budget().clone());
         let writing = Arc::new(Semaphore::new(MAX_WRITING));
-        Arc::new(Self { sink, samples, slot, intake, writing, now, heard })
+        let connections = Connections::new(ConnectionLimits { open: MAX_CONNECTIONS, ..Default::default() });
+        Arc::new(Self { sink, samples, slot, intake, writing, connections, now, kept: Kept::default() })
     }
 
     /// Assigns spans from now on to this trial; instances are recognized by their addresses.
     pub fn begin(&self, trial: TrialId, callers: impl IntoIterator<Item = (IpAddr, InstanceId)>) {
         *self.lock() = Now { trial, callers: callers.into_iter().collect() };
-        self.heard.store(0, Ordering::Relaxed);
+        let Kept { spans, bytes, points, left_out } = &self.kept;
+        [spans, bytes, points, left_out].iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
     }
 
     /// Serves a listener of one instance, or of all.
@@ -95,58 +114,81 @@ impl Collector {
             .route(grpc::TRACES, post(over_grpc))
             .route("/v1/metrics", post(otlp_metrics))
             .route(grpc::METRICS, post(metrics_over_grpc))
-            .with_state((Arc::clone(self), caller))
-            .into_make_service_with_connect_info::<SocketAddr>();
-        Ok(tokio::spawn(async move {
-            if let Err(error) = axum::serve(socket, routes).await {
-                tracing::warn!(%error, "the collector of a slot has stopped");
-            }
-        }))
+            .with_state((Arc::clone(self), caller));
+        let connections = Arc::clone(&self.connections);
+        Ok(tokio::spawn(connections::serve(socket, routes, connections, std::future::pending())))
     }
 
     /// Spans received since the trial began.
     pub fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
+        self.kept.spans.load(Ordering::Relaxed)
     }
 
-    async fn take(
+    /// Spans and points that came since the trial began but were not kept, because the trial had its most.
+    pub fn left_out(&self) -> u64 {
+        self.kept.left_out.load(Ordering::Relaxed)
+    }
+
+    async fn keep_spans(
         &self,
         caller: Option<InstanceId>,
         from: SocketAddr,
-        decoded: Decoded,
+        (decoded, hold): (Decoded, Hold),
     ) -> Result<Ingested, Failure> {
         let taken = Ingested::from_batch(&decoded);
         if decoded.items.is_empty() {
             return Ok(taken);
         }
-        let (trial, instance) = self.identify_sender(caller, from);
         let count = decoded.items.len() as u64;
-        if !self.sink.report(trial, self.slot, instance, decoded.items).await {
+        let bytes = decoded.bytes as u64;
+        // Counted first: several senders at once must not pass the limit together.
+        if self.kept.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_TRIAL_BYTES {
+            self.kept.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Ok(self.leave_out(count, "this trial has as many spans as a trial may keep"));
+        }
+        let (trial, instance) = self.identify_sender(caller, from);
+        if !self.sink.report(trial, self.slot, instance, decoded.items, Some(hold)).await {
+            self.kept.bytes.fetch_sub(bytes, Ordering::Relaxed);
             return Err(Failure::busy());
         }
-        self.heard.fetch_add(count, Ordering::Relaxed);
+        self.kept.spans.fetch_add(count, Ordering::Relaxed);
         Ok(taken)
     }
 
-    async fn take_metrics(
+    fn leave_out(&self, count: u64, why: &str) -> Ingested {
+        self.kept.left_out.fetch_add(count, Ordering::Relaxed);
+        Ingested::rejected(usize::try_from(count).unwrap_or(usize::MAX), why)
+    }
+
+    async fn keep_metrics(
         &self,
         caller: Option<InstanceId>,
         from: SocketAddr,
-        decoded: Batch<MetricPoint>,
+        (decoded, hold): (Batch<MetricPoint>, Hold),
     ) -> Result<Ingested, Failure> {
         let taken = Ingested::from_batch(&decoded);
         let Some(samples) = self.samples.clone().filter(|_| !decoded.items.is_empty()) else {
             return Ok(taken);
         };
+        let count = decoded.items.len() as u64;
+        if self.kept.points.fetch_add(count, Ordering::Relaxed) + count > MAX_TRIAL_POINTS {
+            self.kept.points.fetch_sub(count, Ordering::Relaxed);
+            return Ok(self.leave_out(count, "this trial has as many points as a trial may keep"));
+        }
         let Ok(turn) = Arc::clone(&self.writing).try_acquire_owned() else { return Err(Failure::busy()) };
         let ((trial, instance), slot) = (self.identify_sender(caller, from), self.slot);
         let writing = tokio::task::spawn_blocking(move || {
-            let mut points: Vec<Point> = decoded.items.iter().flat_map(points_of).collect();
-            if let Some(instance) = &instance {
-                points.iter_mut().for_each(|point| sign(point, instance));
-            }
-            let written = samples.write(trial, slot, &[], &points);
-            drop(turn);
+            // A histogram becomes 68 points that repeat all its labels, so few are made at a time. What was
+            // written before an error is written again when the sender tries again, and replaces itself.
+            let write = |metrics: &[MetricPoint]| {
+                let mut points: Vec<Point> = metrics.iter().flat_map(points_of).collect();
+                if let Some(instance) = &instance {
+                    points.iter_mut().for_each(|point| sign(point, instance));
+                }
+                samples.write(trial, slot, &[], &points)
+            };
+            let written = decoded.items.chunks(METRICS_TOGETHER).try_for_each(write);
+            drop((turn, hold));
             written
         });
         match writing.await {
@@ -212,9 +254,9 @@ async fn over_grpc(
     body: Body,
 ) -> Response {
     let take = async {
-        let whole = Whole::read(&collector.intake, &headers, body).await?;
-        let decoded = whole.decode(&collector.intake, grpc::message_of(&headers)).await?;
-        collector.take(caller, from, decoded).await
+        let whole = Whole::read_grpc(&collector.intake, &headers, body).await?;
+        let decoded = whole.decode(&collector.intake, grpc::decode_spans).await?;
+        collector.keep_spans(caller, from, decoded).await
     };
     grpc::answer(take.await)
 }
@@ -231,8 +273,8 @@ async fn otlp_metrics(
     let take = async {
         let format = format?;
         let whole = Whole::read(&collector.intake, &headers, body).await?;
-        let read = move |body: &[u8], limits: &Limits, _: Room<'_>| format.decode(body, limits);
-        collector.take_metrics(caller, from, whole.decode(&collector.intake, read).await?).await
+        let read = move |body: &[u8], limits: &Limits| format.decode(body, limits);
+        collector.keep_metrics(caller, from, whole.decode(&collector.intake, read).await?).await
     };
     ingest::otlp(is_json, "rejectedDataPoints", take.await)
 }
@@ -244,9 +286,9 @@ async fn metrics_over_grpc(
     body: Body,
 ) -> Response {
     let take = async {
-        let whole = Whole::read(&collector.intake, &headers, body).await?;
-        let decoded = whole.decode(&collector.intake, grpc::metrics_of(&headers)).await?;
-        collector.take_metrics(caller, from, decoded).await
+        let whole = Whole::read_grpc(&collector.intake, &headers, body).await?;
+        let decoded = whole.decode(&collector.intake, grpc::decode_metrics).await?;
+        collector.keep_metrics(caller, from, decoded).await
     };
     grpc::answer(take.await)
 }
@@ -268,6 +310,6 @@ async fn spans(
 ) -> Result<Ingested, Failure> {
     let format = format?;
     let whole = Whole::read(&collector.intake, headers, body).await?;
-    let decoded = whole.decode(&collector.intake, move |body, limits, _| format.decode(body, limits)).await?;
-    collector.take(caller, from, decoded).await
+    let read = move |body: &[u8], limits: &Limits| format.decode(body, limits);
+    collector.keep_spans(caller, from, whole.decode(&collector.intake, read).await?).await
 }

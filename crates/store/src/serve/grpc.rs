@@ -14,7 +14,7 @@ use super::body::Whole;
 use super::ingest::{self, Ingested};
 use super::{Served, add};
 use crate::interop::otlp::MetricPoint;
-use crate::interop::{Batch, DecodeError, Decoded, Limits, MetricFormat, Room, SpanFormat, grpc_message};
+use crate::interop::{Batch, DecodeError, Decoded, Limits, MetricFormat, SpanFormat};
 
 /// The method that receives traces.
 pub(super) const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -30,7 +30,8 @@ pub(super) const ENCODING: &str = "grpc-encoding";
 pub(super) async fn traces(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
     let take = async {
         let whole = read(&served, &headers, body).await?;
-        ingest::put_spans(&served, whole.decode(&served.intake, message_of(&headers)).await?).await
+        let (decoded, hold) = whole.decode(&served.intake, decode_spans).await?;
+        ingest::put_spans(&served, decoded, hold).await
     };
     answer(ingest::count(&served, take.await))
 }
@@ -39,29 +40,20 @@ pub(super) async fn traces(State(served): State<Arc<Served>>, headers: HeaderMap
 pub(super) async fn metrics(State(served): State<Arc<Served>>, headers: HeaderMap, body: Body) -> Response {
     let take = async {
         let whole = read(&served, &headers, body).await?;
-        ingest::put_points(&served, &whole.decode(&served.intake, metrics_of(&headers)).await?).await
+        let (decoded, hold) = whole.decode(&served.intake, decode_metrics).await?;
+        ingest::put_metrics(&served, decoded, hold).await
     };
     answer(ingest::count(&served, take.await))
 }
 
-/// Decodes the only message of a request.
-pub(super) fn message_of(
-    headers: &HeaderMap,
-) -> impl FnOnce(&[u8], &Limits, Room<'_>) -> Result<Decoded, DecodeError> + Send + use<> {
-    let encoding = encoding(headers);
-    move |body, limits, room| {
-        SpanFormat::OtlpProto.decode(&grpc_message(body, &encoding, limits, room)?, limits)
-    }
+/// Decodes the spans of a message.
+pub(super) fn decode_spans(message: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
+    SpanFormat::OtlpProto.decode(message, limits)
 }
 
-/// As [`message_of`], for metrics.
-pub(super) fn metrics_of(
-    headers: &HeaderMap,
-) -> impl FnOnce(&[u8], &Limits, Room<'_>) -> Result<Batch<MetricPoint>, DecodeError> + Send + use<> {
-    let encoding = encoding(headers);
-    move |body, limits, room| {
-        MetricFormat::OtlpProto.decode(&grpc_message(body, &encoding, limits, room)?, limits)
-    }
+/// Decodes the metrics of a message.
+pub(super) fn decode_metrics(message: &[u8], limits: &Limits) -> Result<Batch<MetricPoint>, DecodeError> {
+    MetricFormat::OtlpProto.decode(message, limits)
 }
 
 async fn read(served: &Served, headers: &HeaderMap, body: Body) -> Result<Whole, Failure> {
@@ -69,14 +61,9 @@ async fn read(served: &Served, headers: &HeaderMap, body: Body) -> Result<Whole,
     if !content_type.starts_with(GRPC) {
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only gRPC is spoken here"));
     }
-    let whole = Whole::read(&served.intake, headers, body).await?;
+    let whole = Whole::read_grpc(&served.intake, headers, body).await?;
     add(&served.counts.bytes, whole.len());
     Ok(whole)
-}
-
-fn encoding(headers: &HeaderMap) -> String {
-    let encoding = headers.get(ENCODING).and_then(|value| value.to_str().ok());
-    encoding.unwrap_or("identity").to_owned()
 }
 
 pub(super) fn answer(taken: Result<Ingested, Failure>) -> Response {
@@ -92,7 +79,7 @@ pub(super) fn answer(taken: Result<Ingested, Failure>) -> Response {
             response
         }
         Err(failure) => {
-            // Exporters retry on "unavailable" only.
+            // OTLP asks for "unavailable" when a server is behind; exporters retry on no other code.
             let code = if failure.may_come_again() { 14 } else { ingest::code(failure.status) };
             let mut response = StatusCode::OK.into_response();
             let headers = response.headers_mut();

@@ -12,9 +12,9 @@ use serde_json::json;
 use super::answer::{Failure, JSON, typed};
 use super::body::Whole;
 use super::{Served, add};
+use crate::budget::Hold;
 use crate::interop::otlp::MetricPoint;
-use crate::interop::otlp::points_of;
-use crate::interop::{Batch, DecodeError, Decoded, MetricFormat, SpanFormat};
+use crate::interop::{Batch, DecodeError, Decoded, Limits, MetricFormat, SpanFormat};
 
 const PROTOBUF: &str = "application/x-protobuf";
 
@@ -33,6 +33,11 @@ impl Ingested {
     /// A batch whose valid items are accepted.
     pub(super) fn from_batch<T>(batch: &Batch<T>) -> Self {
         Self { rejected: batch.n_rejected, complaint: batch.complaint() }
+    }
+
+    /// A batch that is rejected as a whole, for good.
+    pub(super) fn rejected(count: usize, why: &str) -> Self {
+        Self { rejected: count, complaint: Some(why.to_owned()) }
     }
 
     /// What was wrong with rejected items.
@@ -100,29 +105,37 @@ async fn spans(
         let format = format?;
         let whole = Whole::read(&served.intake, headers, body).await?;
         add(&served.counts.bytes, whole.len());
-        let decoded =
-            whole.decode(&served.intake, move |body, limits, _| format.decode(body, limits)).await?;
-        put_spans(served, decoded).await
+        let decode = move |body: &[u8], limits: &Limits| format.decode(body, limits);
+        let (decoded, hold) = whole.decode(&served.intake, decode).await?;
+        put_spans(served, decoded, hold).await
     };
     count(served, take.await)
 }
 
 /// Stores the valid spans of a batch.
-pub(super) async fn put_spans(served: &Served, decoded: Decoded) -> Result<Ingested, Failure> {
+pub(super) async fn put_spans(served: &Served, decoded: Decoded, hold: Hold) -> Result<Ingested, Failure> {
     let taken = Ingested::from_batch(&decoded);
     add(&served.counts.spans, decoded.items.len());
     if decoded.items.is_empty() {
         return Ok(taken);
     }
     let Some(forward) = &served.options.forward else {
-        served.store.put(decoded.items)?.committed().await?;
+        served.store.put_held(decoded.items, hold)?.committed().await?;
         return Ok(taken);
     };
-    served.store.put(decoded.items.clone())?.committed().await?;
+    let mut copy = served.intake.budget.hold_nothing();
+    if !copy.grow(decoded.bytes) {
+        return Err(Failure::busy());
+    }
+    served.store.put_held(decoded.items.clone(), copy)?.committed().await?;
     // After storing: what is not stored is sent again, and would be forwarded twice.
     if decoded.items.len() > MANY {
         let forward = Arc::clone(forward);
-        let _ = tokio::task::spawn_blocking(move || forward.offer(decoded.items)).await;
+        let work = move || {
+            forward.offer(decoded.items);
+            drop(hold);
+        };
+        let _ = tokio::task::spawn_blocking(work).await;
     } else {
         forward.offer(decoded.items);
     }
@@ -130,11 +143,14 @@ pub(super) async fn put_spans(served: &Served, decoded: Decoded) -> Result<Inges
 }
 
 /// Stores the valid points of a batch.
-pub(super) async fn put_points(served: &Served, decoded: &Batch<MetricPoint>) -> Result<Ingested, Failure> {
-    let taken = Ingested::from_batch(decoded);
-    let points: Vec<_> = decoded.items.iter().flat_map(points_of).collect();
-    if !points.is_empty() {
-        served.store.put_points(points)?.committed().await?;
+pub(super) async fn put_metrics(
+    served: &Served,
+    decoded: Batch<MetricPoint>,
+    hold: Hold,
+) -> Result<Ingested, Failure> {
+    let taken = Ingested::from_batch(&decoded);
+    if !decoded.items.is_empty() {
+        served.store.put_metrics(decoded.items, hold)?.committed().await?;
     }
     Ok(taken)
 }
@@ -149,9 +165,9 @@ async fn metrics(
         let format = format?;
         let whole = Whole::read(&served.intake, headers, body).await?;
         add(&served.counts.bytes, whole.len());
-        let decoded =
-            whole.decode(&served.intake, move |body, limits, _| format.decode(body, limits)).await?;
-        put_points(served, &decoded).await
+        let decode = move |body: &[u8], limits: &Limits| format.decode(body, limits);
+        let (decoded, hold) = whole.decode(&served.intake, decode).await?;
+        put_metrics(served, decoded, hold).await
     };
     count(served, take.await)
 }

@@ -1,18 +1,27 @@
 //! Jaeger's query APIs: the older one, which its clients still use, and version 3.
 
+use std::io::Write;
+use std::mem;
 use std::sync::Arc;
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use faultscope_model::TraceId;
 use faultscope_model::trace::{DependencyLink, ReportedSpan};
 use serde_json::json;
 
 use super::answer::{Failure, JSON, json, to_json};
+use super::stream::{Chunks, StreamError};
 use super::zipkin::{parameters, required};
 use super::{Served, ingest, now_us};
+use crate::error::StoreError;
 use crate::interop::query::{self, jaeger_v1, jaeger_v3, zipkin_dependencies};
 use crate::interop::{jaeger, read_trace_id};
+use crate::spans::{SpanReader, TraceMemory, Visit};
+
+/// A trace, the tree that separates shared ids with a second copy, and the text.
+const COPIES: usize = 4;
 
 /// An error in the format of the older API.
 #[derive(Debug)]
@@ -85,12 +94,16 @@ pub(super) async fn traces(
     if !ids.is_empty() {
         let ids: Result<Vec<_>, _> = ids.into_iter().collect();
         let ids = ids.map_err(|reason| Failure::bad(format!("traceID {reason}")))?;
-        let traces = served.query(move |reader| reader.traces(&ids)).await?;
-        return Ok(json(jaeger::v1_traces(&traces)));
+        let work = move |reader: &SpanReader, memory: &mut TraceMemory, out: &mut Chunks| {
+            v1_list(out, |visit| reader.visit_traces(&ids, memory, visit))
+        };
+        return Ok(served.stream(COPIES, work).await?);
     }
     let query = jaeger_v1(&parameters, now_us())?;
-    let traces = served.query(move |reader| reader.search(&query, query::matches_one_span)).await?;
-    Ok(json(jaeger::v1_traces(&traces)))
+    let work = move |reader: &SpanReader, memory: &mut TraceMemory, out: &mut Chunks| {
+        v1_list(out, |visit| reader.visit_search(&query, &query::matches_one_span, memory, visit))
+    };
+    Ok(served.stream(COPIES, work).await?)
 }
 
 /// `GET /api/traces/{id}`
@@ -98,7 +111,15 @@ pub(super) async fn trace(
     State(served): State<Arc<Served>>,
     Path(id): Path<String>,
 ) -> Result<Response, Old> {
-    Ok(json(jaeger::v1_traces(&[one(&served, &id).await?])))
+    let id = parse_id(&id)?;
+    let work = move |reader: &SpanReader, memory: &mut TraceMemory, out: &mut Chunks| {
+        let spans = load(reader, id, memory)?;
+        v1_list(out, |visit| {
+            visit(spans);
+            Ok(())
+        })
+    };
+    Ok(served.stream(COPIES, work).await?)
 }
 
 /// `GET /api/dependencies`
@@ -134,8 +155,10 @@ pub(super) async fn v3_traces(
     RawQuery(query): RawQuery,
 ) -> Result<Response, New> {
     let query = jaeger_v3(&parameters(query))?;
-    let traces = served.query(move |reader| reader.search(&query, query::matches_one_span)).await?;
-    Ok(json(jaeger::v3_traces(&traces.concat())))
+    let work = move |reader: &SpanReader, memory: &mut TraceMemory, out: &mut Chunks| {
+        v3_list(out, |visit| reader.visit_search(&query, &query::matches_one_span, memory, visit))
+    };
+    Ok(served.stream(COPIES, work).await?)
 }
 
 /// `GET /api/v3/traces/{id}`
@@ -143,14 +166,72 @@ pub(super) async fn v3_trace(
     State(served): State<Arc<Served>>,
     Path(id): Path<String>,
 ) -> Result<Response, New> {
-    Ok(json(jaeger::v3_traces(&one(&served, &id).await?)))
+    let id = parse_id(&id)?;
+    let work = move |reader: &SpanReader, memory: &mut TraceMemory, out: &mut Chunks| {
+        let spans = load(reader, id, memory)?;
+        v3_list(out, |visit| {
+            visit(spans);
+            Ok(())
+        })
+    };
+    Ok(served.stream(COPIES, work).await?)
 }
 
-async fn one(served: &Served, id: &str) -> Result<Vec<ReportedSpan>, Failure> {
-    let id = read_trace_id(id).map_err(|reason| Failure::bad(format!("the trace id {reason}")))?;
-    let spans = served.query(move |reader| reader.trace(id)).await?;
+/// Writes the answer of the older API, trace by trace.
+fn v1_list(
+    out: &mut Chunks,
+    visit_all: impl FnOnce(Visit<'_>) -> Result<(), StoreError>,
+) -> Result<(), StreamError> {
+    let mut total = 0;
+    write_list(out, br#"{"data":["#, visit_all, |spans| {
+        let trace = jaeger::v1_trace(spans);
+        total += usize::from(trace.is_some());
+        trace
+    })?;
+    Ok(write!(out, r#"],"total":{total},"limit":0,"offset":0,"errors":null}}"#)?)
+}
+
+/// Writes the answer of the newer API, trace by trace.
+fn v3_list(
+    out: &mut Chunks,
+    visit_all: impl FnOnce(Visit<'_>) -> Result<(), StoreError>,
+) -> Result<(), StreamError> {
+    write_list(out, br#"{"result":{"resourceSpans":["#, visit_all, jaeger::v3_resources)?;
+    Ok(out.write_all(b"]}}")?)
+}
+
+/// Writes what `encode` makes of each trace, separated by commas.
+fn write_list(
+    out: &mut Chunks,
+    head: &[u8],
+    visit_all: impl FnOnce(Visit<'_>) -> Result<(), StoreError>,
+    mut encode: impl FnMut(Vec<ReportedSpan>) -> Option<Vec<u8>>,
+) -> Result<(), StreamError> {
+    out.write_all(head)?;
+    let mut written = Ok(());
+    let mut is_first = true;
+    visit_all(&mut |spans| {
+        if let Some(text) = encode(spans) {
+            let comma: &[u8] = if mem::replace(&mut is_first, false) { b"" } else { b"," };
+            written = out.write_all(comma).and_then(|()| out.write_all(&text));
+        }
+        written.is_ok()
+    })?;
+    Ok(written?)
+}
+
+fn parse_id(id: &str) -> Result<TraceId, Failure> {
+    read_trace_id(id).map_err(|reason| Failure::bad(format!("the trace id {reason}")))
+}
+
+fn load(
+    reader: &SpanReader,
+    id: TraceId,
+    memory: &mut TraceMemory,
+) -> Result<Vec<ReportedSpan>, StreamError> {
+    let spans = reader.load_trace(id, memory)?;
     if spans.is_empty() {
-        return Err(Failure::new(StatusCode::NOT_FOUND, "trace not found"));
+        return Err(Failure::new(StatusCode::NOT_FOUND, "trace not found").into());
     }
     Ok(spans)
 }

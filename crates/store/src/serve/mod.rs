@@ -16,34 +16,39 @@
 mod answer;
 mod body;
 mod collect;
+mod connections;
 mod forward;
 mod grpc;
 mod guard;
 mod ingest;
 mod jaeger;
 mod status;
+mod stream;
 mod zipkin;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
 use tokio::sync::Semaphore;
 
+use crate::budget::Budget;
 use crate::error::StoreError;
 use crate::interop::Limits;
 use crate::spans::{SpanReader, SpanStore};
 use answer::Failure;
 use body::Intake;
 
+pub use body::BodyTime;
 pub use collect::Collector;
+pub use connections::{ConnectionLimits, Connections, serve};
 pub use forward::{Forward, ForwardCounts, ForwardOptions};
 pub use guard::Access;
 
-/// How many queries run at the same time; each holds slices in memory.
+/// How many queries run at the same time; each holds a trace in memory.
 const READERS: usize = 4;
 
 /// Options of the server.
@@ -53,10 +58,10 @@ pub struct ServeOptions {
     pub strict: bool,
     /// The limits of request bodies.
     pub limits: Limits,
-    /// The most bytes of all bodies in memory.
-    pub bodies_bytes: usize,
+    /// The most bytes of bodies, of what waits to be written and of answers together.
+    pub memory_bytes: usize,
     /// How long a body may take to arrive.
-    pub body_time: Duration,
+    pub body_time: BodyTime,
     /// Tags whose values are offered for autocompletion.
     pub tag_values: Vec<String>,
     /// Who may send requests.
@@ -70,8 +75,8 @@ impl Default for ServeOptions {
         Self {
             strict: true,
             limits: Limits::default(),
-            bodies_bytes: 256 << 20,
-            body_time: Duration::from_secs(30),
+            memory_bytes: 192 << 20,
+            body_time: BodyTime::default(),
             tag_values: Vec::new(),
             access: Access::default(),
             forward: None,
@@ -86,7 +91,7 @@ pub struct Served {
     reader: Arc<SpanReader>,
     options: ServeOptions,
     intake: Intake,
-    readers: Semaphore,
+    readers: Arc<Semaphore>,
     counts: Counts,
 }
 
@@ -107,8 +112,9 @@ impl Served {
     /// Serves an open store.
     pub fn new(store: SpanStore, options: ServeOptions) -> Arc<Self> {
         let reader = Arc::new(SpanReader::open(store.state(), options.strict));
-        let intake = Intake::new(options.limits.clone(), options.body_time, options.bodies_bytes);
-        let readers = Semaphore::new(READERS);
+        let budget = Budget::new(options.memory_bytes);
+        let intake = Intake::new(options.limits.clone(), options.body_time, budget);
+        let readers = Arc::new(Semaphore::new(READERS));
         Arc::new(Self { store, reader, options, intake, readers, counts: Counts::default() })
     }
 

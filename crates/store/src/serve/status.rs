@@ -11,7 +11,9 @@ use serde_json::json;
 
 use super::Served;
 use super::answer::{Failure, JSON, TEXT, to_json, typed};
+use crate::StoreErrorKind;
 use crate::interop::query::DEFAULT_LOOKBACK_MS;
+use crate::spans::WriterHealth;
 
 /// `GET /`
 pub(super) async fn welcome() -> Response {
@@ -25,11 +27,21 @@ pub(super) async fn welcome() -> Response {
 }
 
 /// `GET /health`
+///
+/// It does not wait behind queries: a server that is busy is still up.
 pub(super) async fn health(State(served): State<Arc<Served>>) -> Response {
-    match served.query(|reader| reader.slices().map(|slices| slices.len())).await {
-        Ok(_) => to_json(&json!({"status": "UP", "zipkin": {"status": "UP"}})),
-        Err(failure) => {
-            let answer = json!({"status": "DOWN", "zipkin": {"status": "DOWN", "error": failure.message}});
+    let trouble = match served.store.health() {
+        WriterHealth::Well => None,
+        WriterHealth::Ended => Some("spans are no longer stored; start the server again"),
+        WriterHealth::Failing { kind: StoreErrorKind::DiskFull } => {
+            Some("no space is left to store spans; it goes on when there is")
+        }
+        WriterHealth::Failing { .. } => Some("the last spans could not be stored; see the log of the server"),
+    };
+    match trouble {
+        None => to_json(&json!({"status": "UP", "zipkin": {"status": "UP"}})),
+        Some(trouble) => {
+            let answer = json!({"status": "DOWN", "zipkin": {"status": "DOWN", "error": trouble}});
             Failure::unavailable("").with(JSON, answer.to_string())
         }
     }

@@ -1,13 +1,17 @@
 //! Zipkin's query API, version 2.
 
+use std::io::{self, Write};
+use std::mem;
 use std::sync::Arc;
 
 use axum::extract::{Path, RawQuery, State};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use faultscope_model::trace::ReportedSpan;
 
-use super::answer::{Failure, json, to_json};
+use super::answer::{Failure, to_json};
+use super::stream::{Chunks, StreamError};
 use super::{Served, now_us};
 use crate::interop::query::{
     self, Parameters, QueryError, zipkin_dependencies, zipkin_trace_ids, zipkin_traces,
@@ -16,31 +20,74 @@ use crate::interop::{read_trace_id, zipkin};
 
 type Answer = Result<Response, Failure>;
 
+/// Spans are written one by one.
+const ONE_COPY: usize = 1;
+
 /// With more names than this, clients may cache lists for a while.
 const FEW: usize = 3;
 
 /// `GET /api/v2/traces`
 pub(super) async fn traces(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
     let query = zipkin_traces(&parameters(query), now_us())?;
-    let traces = served.query(move |reader| reader.search(&query, query::matches)).await?;
-    Ok(json(zipkin::traces_to_json(&traces)))
+    served
+        .stream(ONE_COPY, move |reader, memory, out| {
+            let mut list = TraceList::begin(out)?;
+            reader.visit_search(&query, &query::matches, memory, &mut |spans| list.add(&spans))?;
+            list.end()
+        })
+        .await
 }
 
 /// `GET /api/v2/trace/{id}`
 pub(super) async fn trace(State(served): State<Arc<Served>>, Path(id): Path<String>) -> Answer {
     let known = read_trace_id(&id).map_err(|reason| Failure::bad(format!("the trace id {reason}")))?;
-    let spans = served.query(move |reader| reader.trace(known)).await?;
-    if spans.is_empty() {
-        return Err(Failure::new(StatusCode::NOT_FOUND, format!("{id} not found")));
-    }
-    Ok(json(zipkin::to_json(&spans)))
+    served
+        .stream(ONE_COPY, move |reader, memory, out| {
+            let spans = reader.load_trace(known, memory)?;
+            if spans.is_empty() {
+                return Err(Failure::new(StatusCode::NOT_FOUND, format!("{id} not found")).into());
+            }
+            Ok(zipkin::write_json(&spans, out)?)
+        })
+        .await
 }
 
 /// `GET /api/v2/traceMany`
 pub(super) async fn trace_many(State(served): State<Arc<Served>>, RawQuery(query): RawQuery) -> Answer {
     let ids = zipkin_trace_ids(&parameters(query))?;
-    let traces = served.query(move |reader| reader.traces(&ids)).await?;
-    Ok(json(zipkin::traces_to_json(&traces)))
+    served
+        .stream(ONE_COPY, move |reader, memory, out| {
+            let mut list = TraceList::begin(out)?;
+            reader.visit_traces(&ids, memory, &mut |spans| list.add(&spans))?;
+            list.end()
+        })
+        .await
+}
+
+/// A list of traces while it is written.
+struct TraceList<'o> {
+    out: &'o mut Chunks,
+    is_empty: bool,
+    written: io::Result<()>,
+}
+
+impl<'o> TraceList<'o> {
+    fn begin(out: &'o mut Chunks) -> io::Result<Self> {
+        out.write_all(b"[")?;
+        Ok(Self { out, is_empty: true, written: Ok(()) })
+    }
+
+    /// Adds a trace; returns whether more can be written.
+    fn add(&mut self, spans: &[ReportedSpan]) -> bool {
+        let comma: &[u8] = if mem::replace(&mut self.is_empty, false) { b"" } else { b"," };
+        self.written = self.out.write_all(comma).and_then(|()| zipkin::write_json(spans, self.out));
+        self.written.is_ok()
+    }
+
+    fn end(self) -> Result<(), StreamError> {
+        self.written?;
+        Ok(self.out.write_all(b"]")?)
+    }
 }
 
 /// `GET /api/v2/services`

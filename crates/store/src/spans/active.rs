@@ -20,6 +20,9 @@ use crate::sqlite::damaged_row;
 /// The most rows of `seen`; later names are not offered for autocompletion, but still found.
 const MAX_SEEN: usize = 20_000;
 
+/// The most bytes of a name that is offered for autocompletion.
+const MAX_SUGGESTION: usize = 256;
+
 /// The slice that is being written.
 pub(super) struct Active {
     path: PathBuf,
@@ -48,15 +51,15 @@ impl Active {
         Ok(Self { path, connection, known })
     }
 
-    /// Writes batches in one transaction; on an error nothing of them is kept.
+    /// Writes batches in one transaction; on an error nothing of them is kept. Returns how many points were written.
     pub(super) fn commit(
         &mut self,
         batches: &[Batch],
         keys: &[String],
         redactor: &Redactor,
         sealer: &mut Sealer,
-    ) -> Result<(), StoreError> {
-        let mut write = |known: &mut DatabaseState, connection: &Connection| -> rusqlite::Result<()> {
+    ) -> Result<u64, StoreError> {
+        let mut write = |known: &mut DatabaseState, connection: &Connection| -> rusqlite::Result<u64> {
             connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             let mut insert = connection.prepare_cached(row::INSERT)?;
             let mut insert_name = connection.prepare_cached("INSERT INTO names VALUES (?1, ?2)")?;
@@ -72,15 +75,16 @@ impl Active {
                 }
                 known.write(connection, &mut insert, &mut insert_name, span, keys)?;
             }
-            let mut left_out = 0_u64;
-            for point in batches.iter().flat_map(|batch| &batch.points) {
-                left_out += u64::from(!points::write(&mut known.series, connection, point)?);
+            let (mut written, mut left_out) = (0_u64, 0_u64);
+            for point in batches.iter().flat_map(Batch::points) {
+                let has_room = points::write(&mut known.series, connection, &point)?;
+                *(if has_room { &mut written } else { &mut left_out }) += 1;
             }
             if left_out > 0 {
                 tracing::warn!(left_out, "there are too many time series; points of new ones are dropped");
             }
             connection.prepare_cached("COMMIT")?.execute([])?;
-            Ok(())
+            Ok(written)
         };
         write(&mut self.known, &self.connection).map_err(|error| self.roll_back(error))
     }
@@ -248,6 +252,10 @@ impl DatabaseState {
         text: &str,
     ) -> rusqlite::Result<()> {
         let numbered = memo.1 != UNNUMBERED && memo.2 != UNNUMBERED;
+        // Long names are still found, but nobody picks them from a list, and all lists are held in memory.
+        if service.len().max(text.len()) > MAX_SUGGESTION {
+            return Ok(());
+        }
         if self.n_seen >= MAX_SEEN || numbered && !self.seen.insert(memo) {
             return Ok(());
         }

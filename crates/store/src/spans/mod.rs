@@ -26,12 +26,15 @@ mod segment;
 mod slice;
 mod slice_writer;
 mod store;
+mod trace_memory;
 
-pub use crate::writer::{Ack, Refused};
+pub use crate::writer::{Ack, Refused, WriterHealth};
 pub use catalogue::{SliceEntry, SpanRetention};
 pub use points::SeriesEntry;
 pub use reader::SpanReader;
+pub(crate) use reader::Visit;
 pub use store::{SpanCounts, SpanStore, SpanStoreOptions};
+pub(crate) use trace_memory::TraceMemory;
 
 pub use crate::series_table::{SeriesFound, SeriesQuery};
 

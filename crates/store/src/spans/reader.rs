@@ -16,8 +16,9 @@ use super::scan::{Part, Scan};
 use super::search::search;
 use super::seen;
 use super::slice::{Piece, Slice, TIMELESS, is_gone};
+use super::trace_memory::{NoRoom, TraceMemory, TraceSpans};
 use crate::campaigns::CampaignTraces;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::secrets::Key;
 use crate::series_table::{SeriesFound, SeriesQuery};
 
@@ -28,7 +29,10 @@ const MAX_OPEN: usize = 48;
 const MAX_LINKED: usize = 200_000;
 
 /// Whether a trace matches a query; Zipkin and Jaeger differ in this.
-pub(super) type Matching<'m> = &'m dyn Fn(&TraceQuery, &[ReportedSpan]) -> bool;
+pub(crate) type Matching<'m> = &'m dyn Fn(&TraceQuery, &[ReportedSpan]) -> bool;
+
+/// Called with each trace of an answer; returns whether more are wanted.
+pub(crate) type Visit<'v> = &'v mut dyn FnMut(Vec<ReportedSpan>) -> bool;
 
 /// Reads the committed spans of a folder, even while another process writes. Its functions block on
 /// the disk.
@@ -54,11 +58,38 @@ impl SpanReader {
 
     /// All reports about the spans of a trace in the order of arrival; empty if it is unknown.
     pub fn trace(&self, id: TraceId) -> Result<Vec<ReportedSpan>, StoreError> {
-        let mut spans = self.snapshot()?.spans_of(id.0 as u64)?;
-        spans.extend(self.campaigns.trace(id)?);
-        let is_it =
-            |trace: &Vec<ReportedSpan>| trace.first().is_some_and(|span| self.is_same(span.trace, id));
+        self.load_trace(id, &mut TraceMemory::unlimited())
+    }
+
+    /// As [`Self::trace`], within the memory of a query.
+    pub(crate) fn load_trace(
+        &self,
+        id: TraceId,
+        memory: &mut TraceMemory,
+    ) -> Result<Vec<ReportedSpan>, StoreError> {
+        self.load_from(&self.snapshot()?, id, memory)
+    }
+
+    fn load_from(
+        &self,
+        snapshot: &Snapshot,
+        id: TraceId,
+        memory: &mut TraceMemory,
+    ) -> Result<Vec<ReportedSpan>, StoreError> {
+        let mut trace = memory.begin();
+        snapshot.read_spans(id.0 as u64, &mut trace)?;
+        for span in self.campaigns.trace(id)? {
+            if !trace.add(span) {
+                break;
+            }
+        }
+        let spans = trace.finish().map_err(|NoRoom| self.no_room())?;
+        let is_it = |trace: &Vec<ReportedSpan>| trace.iter().any(|span| self.is_same(span.trace, id));
         Ok(group_by_trace(spans, self.strict).into_iter().find(is_it).unwrap_or_default())
+    }
+
+    fn no_room(&self) -> StoreError {
+        StoreError::new(StoreErrorKind::NoRoom, "read", &self.folder, "other queries have the memory for it")
     }
 
     /// The spans of a trace with secrets restored, for a replay on this machine. Discarded secrets stay
@@ -74,20 +105,29 @@ impl SpanReader {
 
     /// Several traces; unknown ones are left out.
     pub fn traces(&self, ids: &[TraceId]) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
+        collect(|visit| self.visit_traces(ids, &mut TraceMemory::unlimited(), visit))
+    }
+
+    /// As [`Self::traces`], one after the other.
+    pub(crate) fn visit_traces(
+        &self,
+        ids: &[TraceId],
+        memory: &mut TraceMemory,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
         let snapshot = self.snapshot()?;
-        let mut found = Vec::new();
         let mut done = HashSet::new();
         for id in ids {
             let key = if self.strict { id.0 } else { u128::from(id.0 as u64) };
-            if done.insert(key) {
-                let mut spans = snapshot.spans_of(id.0 as u64)?;
-                spans.extend(self.campaigns.trace(*id)?);
-                let traces = group_by_trace(spans, self.strict);
-                let is_it = |trace: &Vec<ReportedSpan>| trace.iter().any(|s| self.is_same(s.trace, *id));
-                found.extend(traces.into_iter().find(is_it));
+            if !done.insert(key) {
+                continue;
+            }
+            let spans = self.load_from(&snapshot, *id, memory)?;
+            if !spans.is_empty() && !visit(spans) {
+                break;
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// The traces that match a query, the latest first. The query finds the candidates, and `matching` decides.
@@ -96,28 +136,45 @@ impl SpanReader {
         query: &TraceQuery,
         matching: impl Fn(&TraceQuery, &[ReportedSpan]) -> bool,
     ) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
+        collect(|visit| self.visit_search(query, &matching, &mut TraceMemory::unlimited(), visit))
+    }
+
+    /// As [`Self::search`], one trace after the other. Large traces are read a second time for this, so that never
+    /// more than one of them is in memory.
+    pub(crate) fn visit_search(
+        &self,
+        query: &TraceQuery,
+        matching: Matching<'_>,
+        memory: &mut TraceMemory,
+        visit: Visit<'_>,
+    ) -> Result<(), StoreError> {
         let snapshot = self.snapshot()?;
-        let mut found = search(&snapshot, self.strict, query, &matching)?;
-        let seen = self.campaigns.traces(query.end_us)?;
-        if seen.is_empty() {
-            return Ok(found);
-        }
-        // A trace may have spans in both: a result always has all of them.
-        let id_of = |spans: &[ReportedSpan]| spans.first().map(|span| span.trace);
-        let ids: HashSet<_> = seen.iter().filter_map(|spans| id_of(spans)).collect();
-        found.retain(|spans| id_of(spans).is_none_or(|id| !ids.contains(&id)));
-        for mut spans in seen {
-            if let Some(id) = id_of(&spans) {
-                let ingested = snapshot.spans_of(id.0 as u64)?;
-                spans.extend(ingested.into_iter().filter(|span| self.is_same(span.trace, id)));
-            }
+        let mut best =
+            search(&snapshot, self.strict, query, matching, memory)?.ok_or_else(|| self.no_room())?;
+        self.campaigns.visit_traces(query.end_us, &mut |mut spans| {
+            let Some(id) = spans.first().map(|span| span.trace) else { return Ok(()) };
+            // A trace may have spans in both: a result always has all of them.
+            best.remove(id);
+            let mut ingested = memory.begin();
+            snapshot.read_spans(id.0 as u64, &mut ingested)?;
+            let ingested = ingested.finish().map_err(|NoRoom| self.no_room())?;
+            spans.extend(ingested.into_iter().filter(|span| self.is_same(span.trace, id)));
             if matching(query, &spans) {
-                found.push(spans);
+                best.add(spans, memory);
+            }
+            Ok(())
+        })?;
+        for (id, kept) in best.into_latest_first() {
+            let spans = match kept {
+                Some(spans) => spans,
+                None => self.load_from(&snapshot, id, memory)?,
+            };
+            // Retention may have been faster.
+            if !spans.is_empty() && !visit(spans) {
+                break;
             }
         }
-        found.sort_by_key(|spans| std::cmp::Reverse(trace_start_us(spans)));
-        found.truncate(query.limit);
-        Ok(found)
+        Ok(())
     }
 
     /// All services, sorted.
@@ -177,21 +234,24 @@ impl SpanReader {
         let in_time = |spans: &[ReportedSpan]| {
             trace_start_us(spans).is_some_and(|start| (from_us..=end_us).contains(&start))
         };
-        for mut spans in self.campaigns.traces(end_us)? {
-            let Some(id) = spans.first().map(|span| span.trace) else { continue };
+        let mut memory = TraceMemory::unlimited();
+        self.campaigns.visit_traces(end_us, &mut |mut spans| {
+            let Some(id) = spans.first().map(|span| span.trace) else { return Ok(()) };
             seen.insert(id.0 as u64);
-            let ingested = snapshot.spans_of(id.0 as u64)?;
+            let ingested = snapshot.spans_of(id.0 as u64, &mut memory)?.unwrap_or_default();
             spans.extend(ingested.into_iter().filter(|span| self.is_same(span.trace, id)));
             if in_time(&spans) {
                 linker.add(&TraceTree::new(spans));
             }
-        }
+            Ok(())
+        })?;
         for (slice, scan, piece) in snapshot.pieces(scan)? {
             for (start_us, trace_low) in slice.search(&scan, piece)? {
                 if start_us == TIMELESS || seen.len() >= MAX_LINKED || !seen.insert(trace_low) {
                     continue;
                 }
-                for spans in group_by_trace(snapshot.spans_of(trace_low)?, self.strict) {
+                let spans = snapshot.spans_of(trace_low, &mut memory)?.unwrap_or_default();
+                for spans in group_by_trace(spans, self.strict) {
                     if in_time(&spans) {
                         linker.add(&TraceTree::new(spans));
                     }
@@ -286,10 +346,10 @@ impl SpanReader {
         all: &mut BTreeSet<String>,
         text: impl Fn(&ReportedSpan) -> Option<&str>,
     ) -> Result<(), StoreError> {
-        for span in self.campaigns.traces(0)?.iter().flatten() {
-            all.extend(text(span).filter(|text| !text.is_empty()).map(str::to_owned));
-        }
-        Ok(())
+        self.campaigns.visit_traces(0, &mut |spans| {
+            all.extend(spans.iter().filter_map(&text).filter(|text| !text.is_empty()).map(str::to_owned));
+            Ok(())
+        })
     }
 
     /// Opens new slices, drops removed ones, and reads what was committed since.
@@ -322,19 +382,38 @@ impl SpanReader {
     }
 }
 
+fn collect(
+    visit_all: impl FnOnce(Visit<'_>) -> Result<(), StoreError>,
+) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
+    let mut all = Vec::new();
+    visit_all(&mut |spans| {
+        all.push(spans);
+        true
+    })?;
+    Ok(all)
+}
+
 /// Whether a span is reported by a service, ignoring case.
 fn is_of(span: &ReportedSpan, service: &str) -> bool {
     span.local.service.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(service))
 }
 
 impl Snapshot {
-    /// The spans of all traces whose id has this lower half, in the order of arrival.
-    pub(super) fn spans_of(&self, trace_low: u64) -> Result<Vec<ReportedSpan>, StoreError> {
-        let mut spans = Vec::new();
-        for (_, slice) in self.0.iter().rev() {
-            slice.spans_of(trace_low, &mut spans)?;
-        }
-        Ok(spans)
+    /// The spans of all traces whose id has this lower half, in the order of arrival; none if there is no memory for
+    /// them now.
+    pub(super) fn spans_of(
+        &self,
+        trace_low: u64,
+        memory: &mut TraceMemory,
+    ) -> Result<Option<Vec<ReportedSpan>>, StoreError> {
+        let mut trace = memory.begin();
+        self.read_spans(trace_low, &mut trace)?;
+        Ok(trace.finish().ok())
+    }
+
+    /// Adds the spans of all traces whose id has this lower half, in the order of arrival.
+    fn read_spans(&self, trace_low: u64, trace: &mut TraceSpans<'_>) -> Result<(), StoreError> {
+        self.0.iter().rev().try_for_each(|(_, slice)| slice.spans_of(trace_low, trace))
     }
 
     /// All segments of all slices that may match, those with the latest spans first.

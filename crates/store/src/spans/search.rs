@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use faultscope_model::TraceId;
 use faultscope_model::trace::{ReportedSpan, TraceQuery, group_by_trace, trace_start_us};
 
 use super::reader::{Matching, Snapshot};
 use super::scan::{Answer, Numbered, Part, Scan};
 use super::slice::{Slice, TIMELESS};
+use super::trace_memory::TraceMemory;
 use crate::error::StoreError;
+use crate::weight::weigh_span;
 
 /// How many rows are sampled to estimate which condition is the most selective.
 const SAMPLE: i64 = 256;
@@ -25,13 +28,17 @@ const MAX_SEEN: usize = 200_000;
 /// How many spans without a start one search checks: the rest of their trace decides.
 const MAX_TIMELESS: usize = 1000;
 
-/// Finds the traces that match a query, the latest first.
+/// The most bytes of found traces that are kept for the answer; others are read again for it.
+const MAX_KEPT: usize = 4 << 20;
+
+/// Finds the latest traces that match a query; none if other queries have the memory for it.
 pub(super) fn search(
     snapshot: &Snapshot,
     strict: bool,
     query: &TraceQuery,
     matching: Matching<'_>,
-) -> Result<Vec<Vec<ReportedSpan>>, StoreError> {
+    memory: &mut TraceMemory,
+) -> Result<Option<Best>, StoreError> {
     let scan = Scan {
         service: query.service.as_deref(),
         part: cheapest(snapshot, query)?,
@@ -39,18 +46,22 @@ pub(super) fn search(
         to_us: query.end_us,
     };
     let others = Others::new(snapshot, query, scan.part);
-    let mut best = Best { limit: query.limit, traces: BTreeMap::new() };
+    let mut best = Best { limit: query.limit, traces: BTreeMap::new(), kept: 0 };
     let mut seen = HashSet::new();
     let mut timeless = 0;
-    let mut look = |trace_low: u64, best: &mut Best| -> Result<(), StoreError> {
+    let mut look = |trace_low: u64, best: &mut Best| -> Result<bool, StoreError> {
         if seen.len() < MAX_SEEN && seen.insert(trace_low) && others.may_hold(trace_low)? {
-            let traces = group_by_trace(snapshot.spans_of(trace_low)?, strict);
-            traces.into_iter().filter(|spans| matching(query, spans)).for_each(|spans| best.add(spans));
+            let Some(spans) = snapshot.spans_of(trace_low, memory)? else { return Ok(false) };
+            for spans in group_by_trace(spans, strict).into_iter().filter(|spans| matching(query, spans)) {
+                best.add(spans, memory);
+            }
         }
-        Ok(())
+        Ok(true)
     };
     for trace_low in across_the_end(snapshot, scan)? {
-        look(trace_low, &mut best)?;
+        if !look(trace_low, &mut best)? {
+            return Ok(None);
+        }
     }
     for (slice, scan, piece) in snapshot.pieces(scan)? {
         // A trace starts no later than any of its spans, so no remaining one can be among the latest.
@@ -62,12 +73,12 @@ pub(super) fn search(
                 break;
             }
             timeless += usize::from(start_us == TIMELESS);
-            if start_us != TIMELESS || timeless <= MAX_TIMELESS {
-                look(trace_low, &mut best)?;
+            if (start_us != TIMELESS || timeless <= MAX_TIMELESS) && !look(trace_low, &mut best)? {
+                return Ok(None);
             }
         }
     }
-    Ok(best.traces.into_values().rev().collect())
+    Ok(Some(best))
 }
 
 /// Traces with a span before the end of the time window and a match soon after it.
@@ -159,9 +170,18 @@ impl<'q> Others<'q> {
 }
 
 /// The latest traces so far, by start and id.
-struct Best {
+pub(super) struct Best {
     limit: usize,
-    traces: BTreeMap<(u64, u128), Vec<ReportedSpan>>,
+    traces: BTreeMap<(u64, u128), Candidate>,
+    /// The bytes of all spans in it.
+    kept: usize,
+}
+
+/// A trace of the answer.
+struct Candidate {
+    /// None if there was no room to keep them: they are read again.
+    spans: Option<Vec<ReportedSpan>>,
+    bytes: usize,
 }
 
 impl Best {
@@ -173,12 +193,34 @@ impl Best {
         self.traces.keys().next().map_or(u64::MAX, |(start, _)| *start)
     }
 
-    fn add(&mut self, spans: Vec<ReportedSpan>) {
+    /// Adds a trace that was just read.
+    pub(super) fn add(&mut self, spans: Vec<ReportedSpan>, memory: &mut TraceMemory) {
         let start = trace_start_us(&spans).unwrap_or_default();
         let id = spans.first().map_or(0, |span| span.trace.0);
-        self.traces.insert((start, id), spans);
-        if self.traces.len() > self.limit {
-            self.traces.pop_first();
+        let bytes = spans.iter().map(weigh_span).sum();
+        let fits = self.kept + bytes <= MAX_KEPT;
+        let candidate = Candidate { spans: fits.then_some(spans), bytes: if fits { bytes } else { 0 } };
+        self.kept += candidate.bytes;
+        if let Some(earlier) = self.traces.insert((start, id), candidate) {
+            self.kept -= earlier.bytes;
         }
+        if self.traces.len() > self.limit
+            && let Some((_, last)) = self.traces.pop_first()
+        {
+            self.kept -= last.bytes;
+        }
+        memory.keep(self.kept);
+    }
+
+    /// Removes a trace.
+    pub(super) fn remove(&mut self, id: TraceId) {
+        for (_, gone) in self.traces.extract_if(.., |(_, known), _| *known == id.0) {
+            self.kept -= gone.bytes;
+        }
+    }
+
+    /// The traces, with their spans if they were kept.
+    pub(super) fn into_latest_first(self) -> impl Iterator<Item = (TraceId, Option<Vec<ReportedSpan>>)> {
+        self.traces.into_iter().rev().map(|((_, id), candidate)| (TraceId(id), candidate.spans))
     }
 }

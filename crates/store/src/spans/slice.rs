@@ -13,6 +13,7 @@ use super::intern::NameList;
 use super::row::{self, Numbers, UNNUMBERED};
 use super::scan::{Answer, Numbered, Part, Scan};
 use super::segment::{self, Described, Entry, contains, entries, entries_of, rows_of, trace_key};
+use super::trace_memory::TraceSpans;
 use super::{schema, seen};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::secrets::{Key, restore_reported, unseal};
@@ -97,12 +98,15 @@ impl Slice {
     }
 
     /// The spans of all traces whose id has this lower half, in the order of their arrival.
-    pub(super) fn spans_of(&self, trace_low: u64, out: &mut Vec<ReportedSpan>) -> Result<(), StoreError> {
+    pub(super) fn spans_of(&self, trace_low: u64, out: &mut TraceSpans<'_>) -> Result<(), StoreError> {
         let inner = self.lock();
         let mut read = || -> rusqlite::Result<()> {
-            let rows = inner.rows_of(trace_low)?;
-            for row in rows {
-                out.extend(inner.span(row)?);
+            for row in inner.rows_of(trace_low)? {
+                if let Some(span) = inner.span(row)?
+                    && !out.add(span)
+                {
+                    break;
+                }
             }
             Ok(())
         };

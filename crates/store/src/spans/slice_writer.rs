@@ -1,6 +1,7 @@
 //! What commits spans and points: it writes to the last slice, closes slices that are large enough and removes
 //! old ones.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,10 @@ use super::SpanStoreOptions;
 use super::active::Active;
 use super::catalogue::{Catalogue, SliceEntry};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::interop::Weigh;
+use crate::interop::otlp::{MetricPoint, points_of};
 use crate::secrets::{Redactor, Sealer};
+use crate::weight::{weigh_point, weigh_span};
 use crate::writer::{Bounds, Commit, Weight};
 
 /// How long batches are gathered: their senders wait, so this is what they wait longer than they must.
@@ -23,10 +27,13 @@ const GATHER: Duration = Duration::from_millis(4);
 const ENOUGH: usize = 2000;
 
 /// Spans and points that came together and are acknowledged together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) spans: Vec<ReportedSpan>,
     pub(super) points: Vec<Point>,
+    /// Metrics as they were sent: a histogram becomes its points only when it is written, because each of them
+    /// repeats all labels.
+    pub(super) metrics: Vec<MetricPoint>,
 }
 
 /// What was committed so far.
@@ -44,8 +51,16 @@ pub(super) fn bounds(options: &SpanStoreOptions) -> Bounds {
 impl Batch {
     /// What it counts in the queue.
     pub(super) fn weigh(&self) -> Weight {
-        let bytes = self.spans.iter().map(size).chain(self.points.iter().map(point_size)).sum();
-        Weight { items: self.spans.len() + self.points.len(), bytes }
+        let spans = self.spans.iter().map(weigh_span);
+        let bytes =
+            spans.chain(self.points.iter().map(weigh_point)).chain(self.metrics.iter().map(Weigh::weigh));
+        Weight { items: self.spans.len() + self.points.len() + self.metrics.len(), bytes: bytes.sum() }
+    }
+
+    /// Its points, made as they are needed.
+    pub(super) fn points(&self) -> impl Iterator<Item = Cow<'_, Point>> {
+        let made = self.metrics.iter().flat_map(points_of).map(Cow::Owned);
+        self.points.iter().map(Cow::Borrowed).chain(made)
     }
 }
 
@@ -151,11 +166,16 @@ impl Commit for SliceWriter {
         let Some(active) = &mut self.active else {
             return Err(StoreError::new(StoreErrorKind::Closed, "write", &self.folder, "no slice is open"));
         };
-        active.commit(batches, &self.options.tag_values, &self.redactor, &mut self.sealer)?;
-        let count = |len: fn(&Batch) -> usize| batches.iter().map(len).sum::<usize>() as u64;
-        self.stored.spans.fetch_add(count(|batch| batch.spans.len()), Ordering::Relaxed);
-        self.stored.points.fetch_add(count(|batch| batch.points.len()), Ordering::Relaxed);
+        let points = active.commit(batches, &self.options.tag_values, &self.redactor, &mut self.sealer)?;
+        let spans: usize = batches.iter().map(|batch| batch.spans.len()).sum();
+        self.stored.spans.fetch_add(spans as u64, Ordering::Relaxed);
+        self.stored.points.fetch_add(points, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn recover(&mut self) {
+        // Closing the connection rolls back what it began.
+        self.active = None;
     }
 
     fn maintain(&mut self) {
@@ -163,19 +183,6 @@ impl Commit for SliceWriter {
             tracing::warn!(%error, cause = %error.source, "slices could not be turned over");
         }
     }
-}
-
-/// About how many bytes a span takes in memory.
-fn size(span: &ReportedSpan) -> usize {
-    let tags: usize = span.tags.iter().map(|(key, value)| key.len() + value.len() + 48).sum();
-    let annotations: usize = span.annotations.iter().map(|(_, text)| text.len() + 32).sum();
-    size_of::<ReportedSpan>() + span.name.len() + tags + annotations
-}
-
-/// About how many bytes a point takes in memory.
-fn point_size(point: &Point) -> usize {
-    let about: usize = point.series.about.iter().map(|(key, value)| key.len() + value.len() + 48).sum();
-    size_of::<Point>() + point.series.name.len() + point.series.service.len() + about
 }
 
 /// Microseconds since 1970.

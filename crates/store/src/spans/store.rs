@@ -12,11 +12,13 @@ use faultscope_model::trace::ReportedSpan;
 
 use super::catalogue::SpanRetention;
 use super::slice_writer::{self, Batch, SliceWriter, Stored};
+use crate::budget::Hold;
 use crate::campaigns::Store;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::interop::otlp::MetricPoint;
 use crate::lock::LOCK;
 use crate::secrets::SecretOptions;
-use crate::writer::{Ack, Queue, Refused, Writer, write_batches};
+use crate::writer::{Ack, Queue, Refused, Writer, WriterHealth, write_batches};
 
 /// How spans are kept.
 #[derive(Debug, Clone)]
@@ -110,12 +112,27 @@ impl SpanStore {
 
     /// Takes spans to be written together; never blocks.
     pub fn put(&self, spans: Vec<ReportedSpan>) -> Result<Ack, Refused> {
-        self.submit(spans, Vec::new())
+        self.submit(Batch { spans, ..Batch::default() }, None)
+    }
+
+    /// As [`Self::put`]; their memory is held until they are written.
+    pub(crate) fn put_held(&self, spans: Vec<ReportedSpan>, hold: Hold) -> Result<Ack, Refused> {
+        self.submit(Batch { spans, ..Batch::default() }, Some(hold))
     }
 
     /// Takes points of metrics to be written together; never blocks.
     pub fn put_points(&self, points: Vec<Point>) -> Result<Ack, Refused> {
-        self.submit(Vec::new(), points)
+        self.submit(Batch { points, ..Batch::default() }, None)
+    }
+
+    /// As [`Self::put_points`], for metrics as they were sent; their memory is held until they are written.
+    pub(crate) fn put_metrics(&self, metrics: Vec<MetricPoint>, hold: Hold) -> Result<Ack, Refused> {
+        self.submit(Batch { metrics, ..Batch::default() }, Some(hold))
+    }
+
+    /// How the writer is.
+    pub fn health(&self) -> WriterHealth {
+        self.writer.health()
     }
 
     /// What happened so far.
@@ -130,10 +147,9 @@ impl SpanStore {
         }
     }
 
-    fn submit(&self, spans: Vec<ReportedSpan>, points: Vec<Point>) -> Result<Ack, Refused> {
-        let batch = Batch { spans, points };
+    fn submit(&self, batch: Batch, hold: Option<Hold>) -> Result<Ack, Refused> {
         let weight = batch.weigh();
-        self.writer.submit(batch, weight)
+        self.writer.submit(batch, weight, hold)
     }
 }
 

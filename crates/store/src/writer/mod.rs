@@ -9,13 +9,14 @@ mod queue;
 
 use std::io;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-pub use queue::{Ack, Refused};
+pub use queue::{Ack, Refused, WriterHealth};
 pub(crate) use queue::{Batch, Bounds, Queue, Weight};
 
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 
 /// What writes batches to a database.
 pub(crate) trait Commit {
@@ -24,6 +25,9 @@ pub(crate) trait Commit {
 
     /// Writes entries in one transaction; on an error nothing of them is kept.
     fn commit(&mut self, entries: &mut [Self::Entry]) -> Result<(), StoreError>;
+
+    /// Forgets what it knows of the database, which is read again: a commit broke off at an unknown place.
+    fn recover(&mut self) {}
 
     /// Tidies up after each batch, when those who waited were told, and now and then when nothing comes.
     fn maintain(&mut self) {}
@@ -85,22 +89,39 @@ pub(crate) fn write_batches<C: Commit>(queue: &Queue<C::Entry>, mut database: C)
     // Of entries that nobody waited for; whoever flushes next is told.
     let mut untold: Option<StoreError> = None;
     while queue.take(&mut batch) {
-        let written = if batch.entries.is_empty() { Ok(()) } else { database.commit(&mut batch.entries) };
-        match &written {
-            Ok(()) => queue.count_commit(batch.entries.len()),
-            Err(error) => {
-                tracing::warn!(%error, cause = %error.source, items = batch.items, "a batch could not be stored");
-                queue.count_lost(batch.items);
-                untold.get_or_insert_with(|| error.again());
-            }
+        let written = if batch.entries.is_empty() {
+            Ok(())
+        } else {
+            // One batch that nobody expected must not end the writing of all others.
+            let committed = caught(|| database.commit(&mut batch.entries));
+            committed.unwrap_or_else(|| {
+                let _ = caught(|| database.recover());
+                Err(StoreError::new(StoreErrorKind::Other, "write", queue.folder(), "the writer panicked"))
+            })
+        };
+        queue.note_commit(&written, batch.entries.len(), batch.items);
+        if let Err(error) = &written {
+            untold.get_or_insert_with(|| error.again());
         }
         batch.answer_acks(&written);
         if batch.is_flushed() {
             batch.answer_flushes(&untold.take().map_or(Ok(()), Err));
         }
-        // After the answers: who waits for this batch need not wait for the next slice.
-        database.maintain();
+        // After all answers: a log that cannot be written must not keep anybody waiting.
+        let _ = caught(|| {
+            if let Err(error) = &written {
+                tracing::warn!(%error, cause = %error.source, items = batch.items, "a batch could not be stored");
+            }
+            // Whoever waits for this batch need not wait for the next slice.
+            database.maintain();
+        });
     }
+}
+
+/// Runs something that may panic; none if it does.
+fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+    // What a panic leaves behind is read again, see `Commit::recover`.
+    catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 struct AbandonOnDrop<'q, E>(&'q Queue<E>);

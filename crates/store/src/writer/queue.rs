@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::budget::Hold;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// How often a writer that has nothing to do looks whether something is due, such as a slice that is too old.
@@ -49,6 +50,20 @@ pub struct Ack {
     folder: PathBuf,
 }
 
+/// How a writer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriterHealth {
+    /// The last batch was written.
+    Well,
+    /// The last batch could not be written; the next one is tried all the same.
+    Failing {
+        /// Why not.
+        kind: StoreErrorKind,
+    },
+    /// It writes no more.
+    Ended,
+}
+
 /// The queue between recorders and the writer of a folder.
 #[derive(Debug)]
 pub(crate) struct Queue<E> {
@@ -60,6 +75,8 @@ pub(crate) struct Queue<E> {
     refused: AtomicU64,
     lost: AtomicU64,
     commits: AtomicU64,
+    /// Why the last batch could not be written.
+    failure: Mutex<Option<StoreError>>,
 }
 
 /// What is committed together, and who is told.
@@ -72,6 +89,8 @@ pub(crate) struct Batch<E> {
     acks: Vec<Answer>,
     /// Those who wait for all that was recorded before.
     flushes: Vec<Answer>,
+    /// The memory of entries that came from outside.
+    holds: Vec<Hold>,
 }
 
 type Answer = oneshot::Sender<Result<(), StoreError>>;
@@ -99,6 +118,7 @@ impl<E> Queue<E> {
             refused: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            failure: Mutex::default(),
         }
     }
 
@@ -117,7 +137,9 @@ impl<E> Queue<E> {
     }
 
     /// Takes an entry whose sender waits for its commit, or refuses and counts it when the writer is behind.
-    pub(crate) fn submit(&self, entry: E, weight: Weight) -> Result<Ack, Refused> {
+    ///
+    /// The memory that it stands for is held until it is written.
+    pub(crate) fn submit(&self, entry: E, weight: Weight, hold: Option<Hold>) -> Result<Ack, Refused> {
         let mut state = self.lock();
         if state.is_closed {
             return Err(Refused::Closed);
@@ -130,6 +152,7 @@ impl<E> Queue<E> {
         }
         let (sender, ack) = self.ack();
         state.batch.acks.push(sender);
+        state.batch.holds.extend(hold);
         self.add(state, entry, weight);
         Ok(ack)
     }
@@ -200,11 +223,36 @@ impl<E> Queue<E> {
         true
     }
 
-    pub(super) fn count_commit(&self, entries: usize) {
-        self.commits.fetch_add(u64::from(entries > 0), Ordering::Relaxed);
+    /// Notes how a batch was written, for those who ask how the writer is.
+    pub(super) fn note_commit(&self, written: &Result<(), StoreError>, entries: usize, items: usize) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        match written {
+            Ok(()) if entries > 0 => {
+                self.commits.fetch_add(1, Ordering::Relaxed);
+                *failure = None;
+            }
+            Ok(()) => {}
+            Err(error) => {
+                self.count_lost(items);
+                *failure = Some(error.again());
+            }
+        }
     }
 
-    pub(super) fn count_lost(&self, items: usize) {
+    /// How the writer is.
+    pub(crate) fn health(&self) -> WriterHealth {
+        if self.lock().is_closed {
+            return WriterHealth::Ended;
+        }
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.as_ref().map_or(WriterHealth::Well, |error| WriterHealth::Failing { kind: error.kind })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn count_lost(&self, items: usize) {
         self.lost.fetch_add(items as u64, Ordering::Relaxed);
     }
 
@@ -267,7 +315,7 @@ impl<E> Queue<E> {
 
 impl<E> Default for Batch<E> {
     fn default() -> Self {
-        Self { entries: Vec::new(), items: 0, acks: Vec::new(), flushes: Vec::new() }
+        Self { entries: Vec::new(), items: 0, acks: Vec::new(), flushes: Vec::new(), holds: Vec::new() }
     }
 }
 
@@ -294,6 +342,7 @@ impl<E> Batch<E> {
         self.entries.clear();
         self.acks.clear();
         self.flushes.clear();
+        self.holds.clear();
         self.items = 0;
     }
 }

@@ -49,14 +49,14 @@ fn kind(ack: Ack) -> Result<(), StoreErrorKind> {
 fn closing_writes_what_is_queued() {
     let queue = queue(10, 1000);
     (1..=3).for_each(|number| queue.record(number, ONE));
-    let ack = queue.submit(4, ONE).unwrap();
+    let ack = queue.submit(4, ONE, None).unwrap();
     assert_eq!(queue.waiting(), 4);
     assert_eq!(finish(&queue), [[1, 2, 3, 4]]);
     assert_eq!(kind(ack), Ok(()));
     assert_eq!((queue.recorded(), queue.commits(), queue.lost(), queue.refused()), (3, 1, 0, 0));
     queue.record(5, ONE);
     assert_eq!(queue.refused(), 1, "what comes later is counted");
-    assert_eq!(queue.submit(5, ONE).unwrap_err(), Refused::Closed);
+    assert_eq!(queue.submit(5, ONE, None).unwrap_err(), Refused::Closed);
     assert_eq!(queue.push(5).unwrap_err().kind, StoreErrorKind::Closed);
     assert_eq!(queue.flush().unwrap_err().kind, StoreErrorKind::Closed);
 }
@@ -65,7 +65,7 @@ fn closing_writes_what_is_queued() {
 fn what_finds_no_room_is_refused_and_counted() {
     for queue in [queue(2, 1000), queue(10, 25)] {
         (1..=3).for_each(|number| queue.record(number, ONE));
-        assert_eq!(queue.submit(4, ONE).unwrap_err(), Refused::Busy);
+        assert_eq!(queue.submit(4, ONE, None).unwrap_err(), Refused::Busy);
         queue.push(5).unwrap();
         assert_eq!((queue.recorded(), queue.refused()), (2, 2));
         assert_eq!(finish(&queue), [[1, 2, 5]], "what must not be lost is taken all the same");
@@ -78,8 +78,8 @@ fn what_is_larger_than_all_room_is_taken_alone_when_its_sender_waits() {
     let queue = queue(10, 1000);
     queue.record(1, large);
     assert_eq!((queue.recorded(), queue.refused()), (0, 1));
-    let ack = queue.submit(2, large).unwrap();
-    assert_eq!(queue.submit(3, ONE).unwrap_err(), Refused::Busy);
+    let ack = queue.submit(2, large, None).unwrap();
+    assert_eq!(queue.submit(3, ONE, None).unwrap_err(), Refused::Busy);
     assert_eq!(finish(&queue), [[2]]);
     assert_eq!(kind(ack), Ok(()));
 }
@@ -88,7 +88,7 @@ fn what_is_larger_than_all_room_is_taken_alone_when_its_sender_waits() {
 fn every_waiter_learns_of_a_lost_batch() {
     let queue = queue(10, 1000);
     queue.record(13, ONE);
-    let acks = [queue.submit(1, ONE).unwrap(), queue.submit(2, ONE).unwrap()];
+    let acks = [queue.submit(1, ONE, None).unwrap(), queue.submit(2, ONE, None).unwrap()];
     let flushes = [queue.flush().unwrap(), queue.flush().unwrap()];
     assert_eq!(finish(&queue), [[0; 0]; 0]);
     for ack in acks.into_iter().chain(flushes) {
@@ -108,10 +108,10 @@ fn an_unawaited_lost_batch_is_reported_at_the_next_flush() {
     .unwrap();
     // The sender of the failed batch is told; that says nothing to those who recorded beside it.
     writer.record(13, ONE);
-    let ack = writer.submit(1, ONE).unwrap();
+    let ack = writer.submit(1, ONE, None).unwrap();
     ready.send(()).unwrap();
     assert_eq!(kind(ack), Err(StoreErrorKind::DiskFull));
-    let ack = writer.submit(2, ONE).unwrap();
+    let ack = writer.submit(2, ONE, None).unwrap();
     assert_eq!(kind(ack), Ok(()), "an earlier loss is not this sender's");
     assert_eq!(kind(writer.flush().unwrap()), Err(StoreErrorKind::DiskFull));
     assert_eq!(kind(writer.flush().unwrap()), Ok(()), "it is told once");
@@ -130,14 +130,52 @@ fn a_writer_that_panics_leaves_nobody_waiting() {
         let _ = (&mut Numbers::default()).commit(&mut batch.entries);
     })
     .unwrap();
-    let first = writer.submit(99, ONE).unwrap();
+    let first = writer.submit(99, ONE, None).unwrap();
     seen.recv().unwrap();
     // It comes while the writer is on its way to the panic.
-    let second = writer.submit(1, ONE).unwrap();
+    let second = writer.submit(1, ONE, None).unwrap();
     let flush = writer.flush().unwrap();
     ready.send(()).unwrap();
     for ack in [first, second, flush] {
         assert_eq!(kind(ack), Err(StoreErrorKind::Closed));
     }
-    assert_eq!(writer.submit(2, ONE).unwrap_err(), Refused::Closed);
+    assert_eq!(writer.submit(2, ONE, None).unwrap_err(), Refused::Closed);
+}
+
+#[test]
+fn a_panic_loses_a_batch_and_not_the_writer() {
+    let bounds = Bounds { items: 10, bytes: 1000, gather: Duration::ZERO, enough: 1 };
+    let writer = Writer::start("test", Queue::new(Path::new("x"), bounds), |queue| {
+        write_batches(queue, &mut Numbers::default());
+    })
+    .unwrap();
+    for (number, expected, health) in [
+        (1, Ok(()), WriterHealth::Well),
+        (99, Err(StoreErrorKind::Other), WriterHealth::Failing { kind: StoreErrorKind::Other }),
+        (13, Err(StoreErrorKind::DiskFull), WriterHealth::Failing { kind: StoreErrorKind::DiskFull }),
+        (2, Ok(()), WriterHealth::Well),
+    ] {
+        assert_eq!(kind(writer.submit(number, ONE, None).unwrap()), expected);
+        assert_eq!(writer.health(), health, "after {number}");
+    }
+    writer.close();
+    assert_eq!(writer.health(), WriterHealth::Ended);
+}
+
+#[test]
+fn memory_is_held_until_the_batch_is_written() {
+    let budget = crate::Budget::new(10 << 10);
+    let hold = || {
+        let mut hold = budget.hold_nothing();
+        assert!(hold.grow(4 << 10));
+        Some(hold)
+    };
+    let queue = queue(10, 1000);
+    let ack = queue.submit(1, ONE, hold()).unwrap();
+    // Whoever waited is gone, but the entry is not.
+    drop(ack);
+    let _ack = queue.submit(2, ONE, hold()).unwrap();
+    assert_eq!(budget.free(), 2 << 10);
+    finish(&queue);
+    assert_eq!(budget.free(), 10 << 10);
 }

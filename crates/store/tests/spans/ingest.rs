@@ -147,7 +147,7 @@ fn invalid_spans_are_reported_and_valid_ones_kept() {
 #[test]
 fn bodies_are_bounded_before_and_after_decompression() {
     let limits = Limits { body_bytes: 100_000, ..Limits::default() };
-    let options = ServeOptions { limits, bodies_bytes: 300_000, ..ServeOptions::default() };
+    let options = ServeOptions { limits, memory_bytes: 4 << 20, ..ServeOptions::default() };
     let server = Server::with(SpanStoreOptions::default(), options);
     let large = vec![b' '; 200_000];
     assert_eq!(server.post("/api/v2/spans", JSON, &large).status, 413);

@@ -6,6 +6,7 @@ use faultscope_model::{SpanId, TraceId};
 mod contract;
 mod ingest;
 mod kill;
+mod memory;
 mod query;
 mod server;
 mod store;

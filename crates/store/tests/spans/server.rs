@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use faultscope_store::serve::{ServeOptions, Served, router};
+use faultscope_store::serve::{ConnectionLimits, Connections, ServeOptions, Served, router, serve};
 use faultscope_store::spans::{SpanStore, SpanStoreOptions};
 use serde_json::Value;
 
@@ -51,7 +51,8 @@ impl Server {
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let routes = router(&Served::new(store, options));
-        runtime.spawn(async move { axum::serve(listener, routes).await });
+        let connections = Connections::new(ConnectionLimits::default());
+        runtime.spawn(serve(listener, routes, connections, std::future::pending()));
         Self { address, folder, _runtime: runtime }
     }
 

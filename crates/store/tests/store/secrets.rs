@@ -61,7 +61,7 @@ async fn calls_are_written_without_their_secrets_and_restored_with_the_key() {
     campaign.sink().record(TrialId::chosen(1), SlotId(0), span(2));
     let mut reported = ReportedSpan::new(telling(1).trace, SpanId(9));
     reported.tags.push(("http.request.header.authorization".into(), "Bearer QSECRET-8-abcdef".into()));
-    assert!(campaign.sink().report(TrialId::chosen(1), SlotId(0), None, vec![reported.clone()]).await);
+    assert!(campaign.sink().report(TrialId::chosen(1), SlotId(0), None, vec![reported.clone()], None).await);
     campaign
         .put_log(
             TrialId::chosen(1),

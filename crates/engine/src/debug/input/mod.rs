@@ -14,6 +14,7 @@ use faultscope_model::{Circumstance, DeltaSet, Outcome, TrialRole};
 use faultscope_search::{Bayes, BayesOptions, Fixed, Problem, Proof, Search};
 use serde::{Deserialize, Serialize};
 
+use crate::bounded_file::read_text_bounded;
 use crate::driver::{Driver, Ended, SearchAsks};
 use crate::error::EngineError;
 use crate::session::Session;
@@ -21,6 +22,8 @@ use parts::Parts;
 
 /// Further rounds over all stages hardly make an input smaller; after these it stays as it is.
 const MAX_ROUNDS: u32 = 4;
+/// The most bytes of an input file, which is held in memory as a tree.
+const MAX_INPUT: u64 = 64 << 20;
 /// Characters of the answer that reports hold; the file has all of it.
 const SHOWN: usize = 2_000;
 /// Lines of it that are shown.
@@ -201,7 +204,7 @@ impl Reduction<'_> {
             }),
             (_, Some(given)) => {
                 let path = session.options.root.join(&given.file);
-                let read = std::fs::read_to_string(&path).map_err(|e| e.to_string());
+                let read = read_text_bounded(&path, MAX_INPUT).map_err(|e| e.to_string());
                 Some(Source {
                     from: given.file.clone(),
                     format: Some(given.format),

@@ -8,6 +8,7 @@ use faultscope_model::perturbation::{
 };
 use faultscope_model::{CampaignId, SlotId};
 
+use crate::bounded_file;
 use crate::drive::tests::{REPORTS, Report, report_folder};
 
 /// The largest trace file that is read.
@@ -49,14 +50,10 @@ impl ProcessFiles {
 
     /// The messages that the process recorded; empty if it has no adapter.
     pub(super) fn read_messages(&self) -> Result<Vec<Event>, String> {
-        let size = match std::fs::metadata(&self.trace.0) {
+        let bytes = match bounded_file::read_bounded(&self.trace.0, MAX_TRACE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            found => found.map_err(|e| e.to_string())?.len(),
+            read => read.map_err(|e| e.to_string())?,
         };
-        if size > MAX_TRACE {
-            return Err(format!("it has {size} bytes, more than {MAX_TRACE}"));
-        }
-        let bytes = std::fs::read(&self.trace.0).map_err(|e| e.to_string())?;
         let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
         read_trace(&text).map(|(_, events)| events).map_err(|e| e.to_string())
     }

@@ -77,7 +77,10 @@ async fn one_trace_of_a_run_with_or_without_reports() {
         let span = served(0xab, 10 + u64::from(number), Some(1), "front");
         let instance = Some(super::instance("front"));
         assert!(
-            campaign.sink().report(trial(number), faultscope_model::SlotId(0), instance, vec![span]).await
+            campaign
+                .sink()
+                .report(trial(number), faultscope_model::SlotId(0), instance, vec![span], None)
+                .await
         );
     }
     let joined = shown(&trace).unwrap();

@@ -36,7 +36,7 @@ pub fn read_v1(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
                 budget = budget.checked_sub(weight).ok_or("the tags of its process are too large")?;
                 span.read(process, limits)
             });
-            out.take(index, span);
+            out.add(index, span, limits)?;
             index += 1;
         }
     }
@@ -58,6 +58,7 @@ pub fn read_v3(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
         if out.items.len() + part.items.len() > limits.items {
             return Err(DecodeError::TooLarge { what: "the number of spans", limit: limits.items });
         }
+        out.count_bytes(part.bytes, limits)?;
         out.items.append(&mut part.items);
         // Includes rejections that were not listed.
         out.n_rejected += part.n_rejected - part.rejected.len();

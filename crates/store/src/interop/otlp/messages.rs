@@ -115,7 +115,7 @@ pub(in crate::interop) struct Status {
 #[serde(rename_all = "camelCase")]
 pub(in crate::interop) struct TracesData {
     #[prost(message, repeated, tag = "1")]
-    pub(super) resource_spans: Vec<ResourceSpans>,
+    pub(in crate::interop) resource_spans: Vec<ResourceSpans>,
 }
 
 /// The spans of one reporter.

@@ -1,5 +1,6 @@
 //! Decodes OTLP metrics into points.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::buckets;
@@ -7,10 +8,22 @@ use super::containers::{Item, Sink, walk_json, walk_proto};
 use super::messages::{KeyValue, Resource, Scope};
 use super::metric_messages::{Metric, NumberPoint};
 use crate::interop::draft::cut;
-use crate::interop::{Batch, DecodeError, Limits};
+use crate::interop::protobuf::Fields;
+use crate::interop::{Batch, DecodeError, Limits, Weigh};
+use crate::weight::weigh_pairs;
 
 /// A metric holds many points, so it may be larger than a span.
-const LARGER_THAN_A_SPAN: usize = 8;
+const LARGER_THAN_A_SPAN: usize = 4;
+
+/// The most bytes of a metric's name, and of a label's name or value; longer ones are cut. Labels are names to group
+/// by, not texts, and each of a histogram's buckets is a time series that repeats all of them.
+const MAX_LABEL_BYTES: usize = 1024;
+
+/// The most labels of a point, its own and those of its resource; later ones are left out.
+const MAX_LABELS: usize = 128;
+
+/// The most bytes of a point's own labels, and of its resource's; later ones are left out.
+const MAX_LABELS_BYTES: usize = 8 << 10;
 
 /// The most quantiles of a point.
 const QUANTILES: usize = 64;
@@ -130,7 +143,7 @@ impl Sink for Reading<'_> {
     }
 
     fn resource(&mut self, resource: Resource) {
-        self.resource = texts(&resource.attributes, self.limits).into();
+        self.resource = labels(&resource.attributes, self.limits).into();
     }
 
     fn scope(&mut self, _: Scope) {}
@@ -138,6 +151,11 @@ impl Sink for Reading<'_> {
     fn item(&mut self, item: Item<'_>) -> Result<(), DecodeError> {
         let index = self.index;
         self.index += 1;
+        // Empty messages of two bytes take a hundred and more when they are decoded.
+        if count_messages(item) > self.limits.items.saturating_mul(2) {
+            self.out.reject(index, "it has too many points and attributes");
+            return Ok(());
+        }
         match item.decode::<Metric>(self.limits.item_bytes.saturating_mul(LARGER_THAN_A_SPAN)) {
             Ok(metric) if metric.name.is_empty() => self.out.reject(index, "it has no name"),
             Ok(metric) => self.read(metric)?,
@@ -149,8 +167,8 @@ impl Sink for Reading<'_> {
 
 impl Reading<'_> {
     fn read(&mut self, metric: Metric) -> Result<(), DecodeError> {
-        let name: Arc<str> = cut(metric.name.into(), self.limits).into();
-        let unit: Arc<str> = cut(metric.unit.into(), self.limits).into();
+        let name: Arc<str> = short(metric.name.into(), self.limits).into();
+        let unit: Arc<str> = short(metric.unit.into(), self.limits).into();
         let number = |point: &NumberPoint| point.as_double.or(point.as_int.map(|number| number as f64));
         for point in metric.gauge.unwrap_or_default().data_points {
             let value = number(&point).map(MetricValue::Gauge);
@@ -209,15 +227,19 @@ impl Reading<'_> {
         }
         // A point without a value marks the end of the series.
         let Some(value) = value.filter(|_| common.flags & NO_RECORDED_VALUE == 0) else { return Ok(()) };
-        self.out.items.push(MetricPoint {
+        let mut attributes = labels(&common.attributes, self.limits);
+        attributes.truncate(MAX_LABELS.saturating_sub(self.resource.len()));
+        let point = MetricPoint {
             name: name.clone(),
             unit: unit.clone(),
-            attributes: texts(&common.attributes, self.limits),
+            attributes,
             resource: self.resource.clone(),
             start_us: Some(common.start_ns / 1_000).filter(|us| *us > 0),
             time_us: common.time_ns / 1_000,
             value,
-        });
+        };
+        self.out.count_bytes(point.weigh(), self.limits)?;
+        self.out.items.push(point);
         Ok(())
     }
 }
@@ -243,7 +265,47 @@ impl From<i32> for Temporality {
     }
 }
 
-fn texts(attributes: &[KeyValue], limits: &Limits) -> Vec<(String, String)> {
-    let text = |attribute: &KeyValue| (attribute.key.clone(), cut(attribute.text(), limits).into_owned());
-    attributes.iter().take(limits.tags).map(text).collect()
+impl Weigh for MetricPoint {
+    /// Its resource is shared with all other points, and no larger than the body.
+    fn weigh(&self) -> usize {
+        let value = match &self.value {
+            MetricValue::Histogram { buckets, .. } => size_of_val(buckets.as_slice()),
+            MetricValue::Summary { quantiles, .. } => size_of_val(quantiles.as_slice()),
+            MetricValue::Gauge(_) | MetricValue::Sum { .. } => 0,
+        };
+        size_of::<Self>() + weigh_pairs(&self.attributes) + value
+    }
+}
+
+/// Attributes as the labels of a time series.
+fn labels(attributes: &[KeyValue], limits: &Limits) -> Vec<(String, String)> {
+    let label = |attribute: &KeyValue| {
+        let key = short(Cow::Borrowed(attribute.key.as_str()), limits);
+        (key.into_owned(), short(attribute.text(), limits).into_owned())
+    };
+    let mut bytes = 0;
+    let fits = |(key, value): &(String, String)| {
+        bytes += key.len() + value.len();
+        bytes <= MAX_LABELS_BYTES
+    };
+    attributes.iter().take(limits.tags.min(MAX_LABELS)).map(label).take_while(fits).collect()
+}
+
+fn short<'t>(text: Cow<'t, str>, limits: &Limits) -> Cow<'t, str> {
+    let limits = Limits { text_bytes: limits.text_bytes.min(MAX_LABEL_BYTES), ..limits.clone() };
+    cut(text, &limits)
+}
+
+/// At least as many as there are points and attributes in a metric.
+fn count_messages(item: Item<'_>) -> usize {
+    let fields = |message| Fields::new(message).map_while(Result::ok).filter(|field| field.is_bytes);
+    match item {
+        // A metric has kinds of points, those have points, and those have attributes.
+        Item::Proto(metric) => {
+            let points = || fields(metric).flat_map(|kind| fields(kind.bytes));
+            points().count() + points().flat_map(|point| fields(point.bytes)).count()
+        }
+        Item::Json(text) => text.bytes().filter(|byte| *byte == b'{').count(),
+        Item::Wrong(_) => 0,
+    }
 }

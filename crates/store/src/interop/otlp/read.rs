@@ -46,10 +46,6 @@ struct Reading<'l> {
     service: Option<String>,
     resource: Vec<(String, String)>,
     scope: Vec<(String, String)>,
-    /// Bytes that the current resource and scope add to each span.
-    shared_bytes: usize,
-    /// How many such bytes may still be added.
-    budget: usize,
 }
 
 impl<'l> Reading<'l> {
@@ -61,15 +57,7 @@ impl<'l> Reading<'l> {
             service: None,
             resource: Vec::new(),
             scope: Vec::new(),
-            shared_bytes: 0,
-            // A resource is sent once but stored with each span: without a budget, tiny spans could multiply it.
-            budget: limits.body_bytes.saturating_mul(4),
         }
-    }
-
-    fn weigh(&mut self) {
-        let tags = self.resource.iter().chain(&self.scope);
-        self.shared_bytes = tags.map(|(key, value)| key.len() + value.len()).sum();
     }
 }
 
@@ -90,7 +78,6 @@ impl Sink for Reading<'_> {
                 self.resource.push((attribute.key.clone(), text.into_owned()));
             }
         }
-        self.weigh();
     }
 
     fn scope(&mut self, scope: Scope) {
@@ -100,7 +87,6 @@ impl Sink for Reading<'_> {
                 self.scope.push((key.to_owned(), cut(Cow::Owned(value), self.limits).into_owned()));
             }
         }
-        self.weigh();
     }
 
     fn item(&mut self, item: Item<'_>) -> Result<(), DecodeError> {
@@ -109,13 +95,8 @@ impl Sink for Reading<'_> {
         if index >= self.limits.items {
             return Err(DecodeError::TooLarge { what: "the number of spans", limit: self.limits.items });
         }
-        self.budget = self.budget.checked_sub(self.shared_bytes).ok_or(DecodeError::TooLarge {
-            what: "what a resource adds to its spans",
-            limit: self.limits.body_bytes.saturating_mul(4),
-        })?;
         let span = item.decode::<Span>(self.limits.item_bytes).and_then(|span| self.read(span));
-        self.out.take(index, span);
-        Ok(())
+        self.out.add(index, span, self.limits)
     }
 }
 

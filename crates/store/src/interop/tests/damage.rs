@@ -203,6 +203,7 @@ fn damaged_bodies_do_no_harm() {
         tags: 4,
         annotations: 3,
         text_bytes: 16,
+        decoded_bytes: 1 << 20,
     };
     for (number, (decoder, (_, good))) in DECODERS.iter().zip(&bodies).enumerate() {
         let mut body = good.clone();

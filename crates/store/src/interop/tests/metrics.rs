@@ -94,3 +94,61 @@ fn points_are_bounded() {
     let limits = Limits { items: 10, ..Limits::default() };
     assert_eq!(metrics_json(body.to_string().as_bytes(), &limits).unwrap_err().status(), 413);
 }
+
+#[test]
+fn labels_are_short_and_few() {
+    let long = "ä".repeat(20_000);
+    let attributes: Vec<_> =
+        (0..90).map(|n| json!({ "key": format!("{n}"), "value": { "stringValue": long } })).collect();
+    let point = json!({ "timeUnixNano": "2000", "asInt": "1", "attributes": attributes });
+    let batch = read(&json!([{ "name": long, "gauge": { "dataPoints": [point] } }]));
+    let point = &batch.items[0];
+    assert_eq!(point.name.len(), 1024);
+    assert_eq!(point.attributes.len(), 7, "eight KiB");
+    assert!(point.attributes.iter().all(|(_, value)| value.len() == 1024));
+    assert!((8_000..20_000).contains(&batch.bytes), "{}", batch.bytes);
+}
+
+#[test]
+fn empty_points_are_counted_before_they_are_decoded() {
+    let limits = Limits { items: 100, ..Limits::default() };
+    // Two bytes each: field 1 of a gauge, without content.
+    let points = |n: usize| {
+        let gauge = [0x0a, 0x00].repeat(n);
+        let mut metric = vec![0x0a, 1, b'm', 0x2a];
+        prost::encode_length_delimiter(gauge.len(), &mut metric).unwrap();
+        metric.extend(gauge);
+        let mut body = metric;
+        for number in [0x12, 0x12, 0x0a] {
+            let mut outer = vec![number];
+            prost::encode_length_delimiter(body.len(), &mut outer).unwrap();
+            outer.extend(body);
+            body = outer;
+        }
+        metrics_proto(&body, &limits)
+    };
+    assert_eq!(points(90).unwrap().n_rejected, 0);
+    assert_eq!(points(5_000).unwrap().n_rejected, 1);
+    let text = format!(
+        r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"m","gauge":{{"dataPoints":[{}]}}}}]}}]}}]}}"#,
+        ["{}"; 5_000].join(",")
+    );
+    assert_eq!(metrics_json(text.as_bytes(), &limits).unwrap().n_rejected, 1);
+}
+
+#[test]
+fn what_is_decoded_is_bounded() {
+    use crate::interop::{DecodeError, SpanFormat};
+    let limits = Limits { decoded_bytes: 100_000, ..Limits::default() };
+    let spans: Vec<_> =
+        (1..=100).map(|n| json!({ "traceId": format!("{n:032x}"), "spanId": format!("{n:016x}") })).collect();
+    let resource = json!({ "attributes": [{ "key": "k", "value": { "stringValue": "x".repeat(5_000) } }] });
+    let body = json!({ "resourceSpans": [{ "resource": resource, "scopeSpans": [{ "spans": spans }] }] });
+    let decoded = SpanFormat::OtlpJson.decode(body.to_string().as_bytes(), &limits);
+    assert!(matches!(decoded, Err(DecodeError::TooLarge { limit: 100_000, .. })), "{decoded:?}");
+    let spans: Vec<_> = (1..=100)
+        .map(|n| json!({ "traceId": "1", "id": format!("{n}"), "tags": { "k": "x".repeat(2_000) } }))
+        .collect();
+    let decoded = SpanFormat::ZipkinV2Json.decode(json!(spans).to_string().as_bytes(), &limits);
+    assert!(matches!(decoded, Err(DecodeError::TooLarge { limit: 100_000, .. })));
+}

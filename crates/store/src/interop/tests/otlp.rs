@@ -243,7 +243,7 @@ fn the_order_of_fields_does_not_matter() {
 fn a_large_resource_cannot_be_multiplied() {
     let resource = json!({ "attributes": [text("big", &"x".repeat(100_000))] });
     let span = json!({ "traceId": TRACE, "spanId": "0000000000000001" });
-    let limits = Limits { body_bytes: 200_000, ..Limits::default() };
+    let limits = Limits { decoded_bytes: 750_000, ..Limits::default() };
     let ok = body(&resource, &json!({}), &json!(vec![span.clone(); 7]));
     assert_eq!(otlp::traces_json(&ok, &limits).unwrap().items.len(), 7);
     let bomb = body(&resource, &json!({}), &json!(vec![span; 8]));

@@ -12,6 +12,7 @@ pub use thrift::v1_thrift;
 pub use v1_json::v1_json;
 pub use v2_json::{v2_json, v2_lines, v2_traces};
 pub use v2_proto::{to_proto, v2_proto};
+pub(crate) use write::write_json;
 pub use write::{to_json, to_lines, traces_to_json};
 
 use super::{DecodeError, Limits};

@@ -41,7 +41,7 @@ pub fn v1_thrift(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
         // Structs have no length: after a broken one the next cannot be found.
         match reader.span().map_err(malformed)?.convert(limits) {
             Ok(spans) if out.items.len() + spans.len() > limits.items => return Err(too_many(limits)),
-            Ok(mut spans) => out.items.append(&mut spans),
+            Ok(spans) => spans.into_iter().try_for_each(|span| out.add(index, Ok(span), limits))?,
             Err(reason) => out.reject(index, reason),
         }
     }

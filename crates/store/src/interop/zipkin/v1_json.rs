@@ -27,7 +27,7 @@ pub fn v1_json(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
                 out.reject(index, "it is a Zipkin v2 span");
             }
             Ok(SpanRead { span, .. }) => match span.convert(limits) {
-                Ok(mut spans) => out.items.append(&mut spans),
+                Ok(spans) => spans.into_iter().try_for_each(|span| out.add(index, Ok(span), limits))?,
                 Err(reason) => out.reject(index, reason),
             },
             Err(reason) => out.reject(index, reason),

@@ -84,7 +84,7 @@ impl Reading {
                 self.n_v1 += 1;
                 self.out.reject(index, "it is a Zipkin v1 span");
             }
-            Ok(SpanRead { span, .. }) => self.out.take(index, span),
+            Ok(SpanRead { span, .. }) => self.out.add(index, span, limits)?,
             Err(reason) => self.out.reject(index, reason),
         }
         Ok(())

@@ -28,7 +28,7 @@ pub fn v2_proto(body: &[u8], limits: &Limits) -> Result<Decoded, DecodeError> {
             out.reject(index, format!("it is over the limit of {} bytes", limits.item_bytes));
         } else {
             let span = Span::decode(field.bytes).map_err(|error| error.to_string());
-            out.take(index, span.and_then(|span| span.read(limits)));
+            out.add(index, span.and_then(|span| span.read(limits)), limits)?;
         }
         index += 1;
     }

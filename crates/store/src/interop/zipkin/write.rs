@@ -1,6 +1,7 @@
 //! Writes Zipkin v2 JSON.
 
 use std::borrow::Cow;
+use std::io;
 use std::net::IpAddr;
 
 use faultscope_model::SpanId;
@@ -12,6 +13,11 @@ use crate::interop::draft::{lower, zipkin_trace_id};
 /// The spans as one list.
 pub fn to_json(spans: &[ReportedSpan]) -> Vec<u8> {
     written(&SpanList(spans))
+}
+
+/// Writes the spans as one list.
+pub(crate) fn write_json(spans: &[ReportedSpan], out: &mut impl io::Write) -> io::Result<()> {
+    Ok(serde_json::to_writer(out, &SpanList(spans))?)
 }
 
 /// Traces as a list of lists.
