@@ -54,6 +54,8 @@ pub(crate) enum Request {
     Layer { lower: PathBuf, upper: PathBuf, work: PathBuf, target: PathBuf, user: bool },
     /// Mounts a file system in memory, for disks that do not support overlays.
     Memory { target: PathBuf },
+    /// Ends everything, and the agent; it has no answer but the end of the socket.
+    Leave,
 }
 
 /// A network to create.

@@ -76,7 +76,8 @@ impl Slot {
         if let Some(authority) = &spec.authority {
             fs::write(folder.join(AUTHORITY), authority).map_err(|e| trouble(action(), e))?;
         }
-        let agent = AgentProcess::start(&spec.program, &spec.label, isolated)
+        let groups = shared.limiter.agent_groups(&spec.label).map_err(|e| trouble(action(), e))?;
+        let agent = AgentProcess::start(&spec.program, &spec.label, isolated, &groups)
             .await
             .map_err(|e| trouble(action(), e))?;
         let slot = Arc::new(Self {
@@ -229,8 +230,9 @@ impl Slot {
             self.discard(life.own.clone());
         }
         self.empty_volumes(std::iter::empty());
-        let program = &self.spec.program;
-        let agent = AgentProcess::start(program, &self.spec.label, self.isolated).await;
+        let (program, label) = (&self.spec.program, &self.spec.label);
+        let groups = self.shared.limiter.agent_groups(label).map_err(|e| trouble(action(), e))?;
+        let agent = AgentProcess::start(program, label, self.isolated, &groups).await;
         let stage = Arc::new(Stage::new(agent.map_err(|e| trouble(action(), e))?));
         *lock(&self.stage) = Arc::clone(&stage);
         self.furnish(&stage).await

@@ -13,6 +13,7 @@ mod outer;
 mod places;
 #[cfg(feature = "docker")]
 mod sidecar;
+mod tie;
 mod tree;
 
 pub(crate) use outer::Probed;
@@ -24,8 +25,8 @@ use std::process::ExitCode;
 pub fn launch_main(args: Vec<OsString>) -> ExitCode {
     let args: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
     match args.as_slice() {
-        ["agent", _label, mode, parent] => outer::run(mode, parent),
-        ["inner", _label, mode] => agent::run(*mode == MODE_NETNS),
+        ["agent", _label, mode, parent, groups @ ..] => outer::run(mode, parent, groups),
+        ["inner", _label, mode, groups @ ..] => agent::run(*mode == MODE_NETNS, groups),
         ["instance", _label, _name] => init::run(),
         ["join", _label, _name, target] => init::join(target),
         #[cfg(feature = "docker")]
