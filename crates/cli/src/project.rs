@@ -180,6 +180,29 @@ impl Project {
         }
     }
 
+    /// What services may do and see of this machine beyond the usual, in a sentence each.
+    pub(crate) fn extra_rights(&self) -> Vec<String> {
+        let services = self.application.services.iter().filter(|(_, service)| service.privileged);
+        let privileged = services.map(|(name, _)| {
+            format!("{name} is `privileged`: it may do all that you may, also outside of its slot")
+        });
+        let shared = self.application.shared.iter().map(|path| {
+            format!("trials see and may change {path} of this machine, because the file says `shared`")
+        });
+        privileged.chain(shared).collect()
+    }
+
+    /// Says aloud what services may do and see of this machine beyond the usual.
+    pub(crate) fn say_what_trials_may(&self, printer: &Printer) {
+        self.extra_rights().into_iter().for_each(|right| printer.warn(right));
+    }
+
+    /// Takes away the rights of [`Self::extra_rights`], for files of somebody else.
+    pub(crate) fn drop_extra_rights(&mut self) {
+        self.application.services.values_mut().for_each(|service| service.privileged = false);
+        self.application.shared.clear();
+    }
+
     /// The options of a session for this project.
     pub(crate) fn session(
         &self,

@@ -30,7 +30,7 @@ pub use probe::is_ready;
 pub use process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 pub use types::{
     Action, Capabilities, ConnectionWatch, Deployed, Deployment, Execution, Exit, Isolation, LimitsBy,
-    MeshPlace, Place, PlatformEvent, Reaped, Reservation, ReservedListener, SlotSpec, Snapshot,
+    MeshPlace, Place, PlatformEvent, Reaped, Reservation, ReservedListener, Rights, SlotSpec, Snapshot,
 };
 
 use std::fmt;

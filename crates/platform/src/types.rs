@@ -205,6 +205,16 @@ pub enum Place {
     Instance(InstanceId),
 }
 
+/// What a command may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rights {
+    /// What services may: at most what a container may do by default.
+    #[default]
+    Service,
+    /// What the slot's agent may, so that a debugger or a profiler can look into any process of the slot.
+    Agent,
+}
+
 /// A command to run in a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Execution {
@@ -220,6 +230,8 @@ pub struct Execution {
     pub output_limit: usize,
     /// Where it runs.
     pub place: Place,
+    /// What it may do there.
+    pub rights: Rights,
 }
 
 /// How a command ended.

@@ -30,6 +30,29 @@ impl Reader<'_> {
         }
         Ok(mounts)
     }
+
+    /// `shared`: paths of this machine that trials see as they are.
+    pub(super) fn shared(&self, raw: Vec<String>) -> Result<Vec<String>, SpecError> {
+        if raw.len() > MAX_MOUNTS {
+            return Err(self.error(&["shared"], format!("there are at most {MAX_MOUNTS} shared paths")));
+        }
+        let path = |(index, path): (usize, String)| {
+            // Of `/dev`, only this folder holds data.
+            let in_memory = path.strip_prefix("/dev/shm").filter(|rest| rest.starts_with('/'));
+            let below_home = path.strip_prefix('~').filter(|rest| rest.starts_with('/'));
+            let plain = match (in_memory, below_home) {
+                (Some(below), _) => parse_target(below).map(|below| format!("/dev/shm{below}")),
+                (_, Some(below)) => parse_target(below).map(|below| format!("~{below}")),
+                _ => parse_target(&path),
+            };
+            plain.map_err(|problem| {
+                let hint = "write paths of this machine, such as `~/.m2` or `/tmp/.X11-unix`";
+                let error = self.error(&["shared", &index.to_string()], problem);
+                SpecError { hint: Some(hint.into()), ..error }
+            })
+        };
+        raw.into_iter().enumerate().map(path).collect()
+    }
 }
 
 fn mount(raw: &RawMount) -> Result<Mount, String> {

@@ -13,7 +13,7 @@ use faultscope_model::units::ByteSize;
 use faultscope_platform::contract::service_main;
 use faultscope_platform::process::launch::launch_main;
 use faultscope_platform::{
-    Execution, Place, Platform, ProcessOptions, ProcessPlatform, SlotSpec, WantedIsolation,
+    Execution, Place, Platform, ProcessOptions, ProcessPlatform, Rights, SlotSpec, WantedIsolation,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -69,6 +69,7 @@ async fn tool(args: Vec<PathBuf>) -> ExitCode {
                     within: Duration::from_secs(600),
                     output_limit: 1 << 10,
                     place: Place::Test,
+                    rights: Rights::Service,
                 };
                 let _ = platform.exec(spec.id, &run, &CancellationToken::new()).await;
             }

@@ -80,7 +80,7 @@ use self::life::Life;
 use self::slot::Slot;
 use crate::types::LimitsBy;
 use crate::{
-    Action, Capabilities, Deployment, Execution, Exit, Isolation, MeshPlace, Place, Platform, PlatformError,
+    Action, Capabilities, Deployment, Execution, Exit, Isolation, MeshPlace, Place, Platform, PlatformError, Rights,
     PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec, Snapshot,
 };
 
@@ -215,6 +215,7 @@ impl Loopback {
             within: Duration::from_secs(60),
             output_limit: 64 << 10,
             place: Place::Test,
+            rights: Rights::Service,
         }
     }
 

@@ -44,8 +44,9 @@ pub(crate) enum Request {
     Sockets { place: String, count: usize },
     /// Starts a process tree; comes with its socket, stdout and stderr.
     Spawn { key: u64, place: Option<String>, name: String },
-    /// Starts a process tree inside a running one; comes with the same descriptors.
-    Join { key: u64, into: u64, name: String },
+    /// Starts a process tree inside a running one; comes with the same descriptors. It joins the control groups with
+    /// these `cgroup.procs` files.
+    Join { key: u64, into: u64, name: String, groups: Vec<PathBuf> },
     /// Sends a signal to the init of a process tree.
     Signal { key: u64, signal: i32 },
     /// Ends a process tree at once.
@@ -107,6 +108,19 @@ pub(crate) struct InitSpec {
     pub(crate) memory: Option<u64>,
     /// The soft limit of open files, where the tool has raised its own.
     pub(crate) open_files: Option<u64>,
+    pub(crate) rights: InitRights,
+}
+
+/// The rights of the program that an init starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum InitRights {
+    /// At most those of a container; none at all in a user namespace.
+    Limited { user: bool },
+    /// Those of whoever runs the tool, for services that are `privileged`.
+    Own,
+    /// Those of the agent, for debuggers and profilers.
+    Agent,
 }
 
 /// The view of the disk of an instance.
@@ -135,6 +149,8 @@ pub(crate) struct View {
     pub(crate) lasting: bool,
     /// What it sees at paths of its own.
     pub(crate) mounts: Vec<MountSpec>,
+    /// Whether it sees all devices and may change settings of the kernel.
+    pub(crate) privileged: bool,
 }
 
 /// Something that an instance sees at a path of its own.

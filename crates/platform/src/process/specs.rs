@@ -8,7 +8,7 @@ use faultscope_model::InstanceId;
 use faultscope_model::mount::{Mount, MountSource};
 use faultscope_model::plan::InstancePlan;
 
-use super::agent_protocol::{InitSpec, MountSpec, Shown, View};
+use super::agent_protocol::{InitRights, InitSpec, MountSpec, Shown, View};
 use super::cgroup::Group;
 use super::data::Layers;
 use super::life::Life;
@@ -16,7 +16,7 @@ use super::slot::Slot;
 use super::stage::Stage;
 
 use super::{farm, files, open_files, ports, reap};
-use crate::Execution;
+use crate::{Execution, Rights};
 use crate::types::LimitsBy;
 
 /// The file of a slot's certificate authority.
@@ -48,6 +48,7 @@ impl Slot {
         let (mut view, directory) = self.place_data(stage, &plan.id, own, &within, durable)?;
         if let Some(view) = &mut view {
             view.mounts = mounts;
+            view.privileged = plan.privileged;
         }
         let directory = match shown_working_dir(plan) {
             Some(shown) if view.is_some() => shown,
@@ -63,6 +64,7 @@ impl Slot {
             view,
             memory: plan.limits.memory.filter(|_| by_rlimit).map(|m| m.0),
             open_files: open_files::limit_for_services(),
+            rights: self.rights(plan.privileged),
         })
     }
 
@@ -75,8 +77,21 @@ impl Slot {
         }
         let within = relative(&run.directory, "")?;
         let (view, directory) = self.place_data(stage, &test, own, &within, Vec::new())?;
-        let (name, open_files) = (test.to_string(), open_files::limit_for_services());
-        Ok(InitSpec { name, command, env, directory, cgroups: Vec::new(), view, memory: None, open_files })
+        Ok(InitSpec {
+            name: test.to_string(),
+            command,
+            env,
+            directory,
+            // It stays in that of the agent.
+            cgroups: Vec::new(),
+            view,
+            memory: None,
+            open_files: open_files::limit_for_services(),
+            rights: match run.rights {
+                Rights::Service => self.rights(false),
+                Rights::Agent => InitRights::Agent,
+            },
+        })
     }
 
     /// The specification of a command inside a running instance, which has its view of the disk already.
@@ -95,11 +110,23 @@ impl Slot {
             command,
             env,
             directory: root.join(&run.directory),
-            cgroups: life.group.as_ref().map(Group::join_files).unwrap_or_default(),
+            // Inside, groups are read-only, so that they are joined before.
+            cgroups: match (&life.group, self.isolated) {
+                (Some(group), false) => group.join_files(),
+                _ => Vec::new(),
+            },
             view: None,
             memory: None,
             open_files: open_files::limit_for_services(),
+            rights: match run.rights {
+                Rights::Service => self.rights(life.plan.privileged),
+                Rights::Agent => InitRights::Agent,
+            },
         }
+    }
+
+    fn rights(&self, privileged: bool) -> InitRights {
+        if privileged { InitRights::Own } else { InitRights::Limited { user: self.isolated && self.shared.user } }
     }
 
     /// What an instance sees at paths of its own; makes the volumes it names.
@@ -180,6 +207,7 @@ impl Slot {
             user: self.shared.user,
             lasting: !own.starts_with(self.lives_folder()),
             mounts: Vec::new(),
+            privileged: false,
         };
         Ok((Some(view), directory))
     }

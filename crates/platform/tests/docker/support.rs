@@ -71,6 +71,7 @@ pub(crate) fn instance(id: &str, port: u16) -> InstancePlan {
         stop_within: Duration::from_secs(2),
         mounts: Vec::new(),
         reset: Reset::default(),
+        privileged: false,
     }
 }
 

@@ -211,7 +211,7 @@ async fn descendants_that_forgot_their_owner_are_found() {
         let namespace = std::os::unix::fs::MetadataExt::ino(&fs::metadata("/proc/self/ns/pid").unwrap());
         format!("{}.1.{namespace}", ended.id())
     };
-    let script = format!("env -i /bin/sleep {mark} & wait");
+    let script = format!("env -i sleep {mark} & wait");
     let mut command = Command::new("sh");
     let mut left = Tool(command.args(["-c", &script]).env("FAULTSCOPE_OWNER", dead).spawn().unwrap());
     until_processes(&mark, 1).await;

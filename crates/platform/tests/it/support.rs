@@ -10,7 +10,7 @@ use faultscope_model::plan::{InstancePlan, Limits, Plan, PortPlan, Probe, Readin
 use faultscope_model::units::ByteSize;
 use faultscope_model::{InstanceId, NodeId, Protocol, SlotId};
 use faultscope_platform::{
-    Execution, Place, PlatformError, ProcessOptions, ProcessPlatform, SlotSpec, WantedIsolation,
+    Execution, Place, PlatformError, ProcessOptions, ProcessPlatform, Rights, SlotSpec, WantedIsolation,
 };
 
 /// Where a test that runs itself as another user puts the program, as that user may not see the build.
@@ -97,6 +97,7 @@ pub(crate) fn instance(id: &str, port: u16, orders: &[&str]) -> InstancePlan {
         stop_within: Duration::from_secs(2),
         mounts: Vec::new(),
         reset: Reset::default(),
+        privileged: false,
     }
 }
 
@@ -131,6 +132,7 @@ pub(crate) fn run(script: &str) -> Execution {
         within: Duration::from_secs(20),
         output_limit: 64 << 10,
         place: Place::Test,
+        rights: Rights::Service,
     }
 }
 

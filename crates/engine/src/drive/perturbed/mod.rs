@@ -21,7 +21,7 @@ use faultscope_model::outcome::{Ending, Signature, TestResult};
 use faultscope_model::perturbation::{Event, Perturbation, TargetId};
 use faultscope_model::run::{OutageSeen, Perturbed};
 use faultscope_model::{Application, Outcome, ServiceName, Span};
-use faultscope_platform::{Execution, Place, PlatformError, PlatformErrorKind};
+use faultscope_platform::{Execution, Place, PlatformError, PlatformErrorKind, Rights};
 use regex::Regex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -462,6 +462,7 @@ async fn find_unused_folders(live: &Live<'_>, cancel: &CancellationToken) -> BTr
                 within: QUIET_WITHIN,
                 output_limit: 1 << 10,
                 place: Place::Instance(instance),
+                rights: Rights::Service,
             };
             let listed = live.session.platform.exec(live.lease.id(), &run, cancel).await;
             if listed.is_ok_and(|exit| exit.code == Some(0) && exit.stdout.trim().is_empty()) {

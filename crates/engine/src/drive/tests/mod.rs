@@ -20,7 +20,9 @@ use faultscope_model::application::{Expansion, TestBody, TestCase, TestCommand, 
 use faultscope_model::event::Event;
 use faultscope_model::outcome::{Ending, Failure, TestResult};
 use faultscope_model::{Application, SlotId};
-use faultscope_platform::{Execution, Exit, MeshPlace, Place, Platform, PlatformError, PlatformErrorKind};
+use faultscope_platform::{
+    Execution, Exit, MeshPlace, Place, Platform, PlatformError, PlatformErrorKind, Rights,
+};
 use faultscope_store::Campaign;
 use regex::Regex;
 use tokio::time::Instant;
@@ -346,6 +348,7 @@ impl TestBed<'_> {
             within: test.within,
             output_limit: OUTPUT_LIMIT,
             place: Place::Test,
+            rights: Rights::Service,
         };
         match self.platform.exec(self.slot, &run, cancel).await {
             // A missing program fails its test with the message of a shell, and the others continue.

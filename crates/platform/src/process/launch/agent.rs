@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rustix::event::{PollFd, PollFlags};
@@ -14,7 +15,7 @@ use rustix::thread::UnshareFlags;
 
 use super::network::{self, Networks};
 use super::outer::own_program;
-use super::{mounts, namespaces, tie, tree};
+use super::{kernel_files, mounts, namespaces, tie, tree};
 use crate::process::agent_protocol::{self, Envelope, Message, Request};
 use crate::process::cgroup;
 
@@ -75,6 +76,9 @@ impl Agent {
             // and learns by its socket that the tool is gone.
             tie::tie_to_parent(Signal::KILL)?;
             mounts::make_private()?;
+            let replaced = kernel_files::replace_devices().map_err(|e| named("make its own /dev", &e));
+            // An ordinary user may use no dangerous device anyway.
+            replaced.or_else(|e| if rustix::process::geteuid().is_root() { Err(e) } else { Ok(()) })?;
             Some(Isolated { networks: Networks::new()?, processes: namespaces::own("pid")? })
         } else {
             tree::adopt_orphans()?;
@@ -160,7 +164,7 @@ impl Agent {
                 return self.networks()?.sockets(&place, count.min(agent_protocol::MAX_FDS));
             }
             Request::Spawn { key, place, name } => self.spawn(key, place.as_deref(), &name, fds)?,
-            Request::Join { key, into, name } => self.join(key, into, &name, fds)?,
+            Request::Join { key, into, name, groups } => self.join(key, into, &name, &groups, fds)?,
             Request::Signal { key, signal } => {
                 let signal =
                     Signal::from_named_raw(signal).ok_or_else(|| io::Error::other("no such signal"))?;
@@ -206,11 +210,18 @@ impl Agent {
         Ok(())
     }
 
-    fn join(&mut self, key: u64, into: u64, name: &str, fds: Vec<OwnedFd>) -> io::Result<()> {
+    fn join(
+        &mut self,
+        key: u64,
+        into: u64,
+        name: &str,
+        groups: &[PathBuf],
+        fds: Vec<OwnedFd>,
+    ) -> io::Result<()> {
         let [socket, stdout, stderr] = three(fds)?;
         let pid = *self.pids.get(&into).ok_or_else(|| io::Error::other("it does not run"))?;
         let mut command = own_program("join");
-        command.args([&self.label, name]).arg(pid.as_raw_nonzero().to_string());
+        command.args([&self.label, name]).arg(pid.as_raw_nonzero().to_string()).args(groups);
         command.env(tie::AGENT, std::process::id().to_string());
         let child = command.stdin(socket).stdout(stdout).stderr(stderr).spawn()?;
         self.remember(key, &child, true);

@@ -17,8 +17,8 @@ use signal_hook::iterator::Signals;
 
 use super::outer::own_program;
 use super::tie::{self, tie_to_parent};
-use super::{mounts, namespaces, places, tree};
-use crate::process::agent_protocol::{InitSpec, Report};
+use super::{mounts, namespaces, places, rights, tree};
+use crate::process::agent_protocol::{InitRights, InitSpec, Report};
 
 /// Signals that are forwarded to the program.
 const HANDED_ON: [i32; 6] =
@@ -53,11 +53,15 @@ pub(super) fn run() -> ExitCode {
     }
 }
 
-/// Enters the namespaces of a running tree and runs another init in them, which cannot be process 1.
-pub(super) fn join(target: &str) -> ExitCode {
+/// Enters the groups and namespaces of a running tree and runs another init in them, which cannot be process 1.
+pub(super) fn join(target: &str, groups: &[&str]) -> ExitCode {
     let start = || -> io::Result<(Signals, Child)> {
         let signals = Signals::new(HANDED_ON.into_iter().chain([END, consts::SIGCHLD]))?;
         tie_to_parent(Signal::KILL)?;
+        // Inside, groups are read-only.
+        for group in groups {
+            fs::write(group, "0")?;
+        }
         let pid =
             target.parse().ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no such process"))?;
         let target = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
@@ -120,8 +124,6 @@ fn prepare(spec: &InitSpec, alone: bool) -> Result<Signals, Trouble> {
             reason: e.to_string(),
         })?;
         rustix::system::sethostname(spec.name.as_bytes()).map_err(|e| trouble("set the host name", e))?;
-        // The rights in a user namespace were only needed for the mounts.
-        let _ = rustix::thread::clear_ambient_capability_set();
     }
     if spec.memory.is_some() {
         let limits = Rlimit { current: spec.memory, maximum: spec.memory };
@@ -132,6 +134,13 @@ fn prepare(spec: &InitSpec, alone: bool) -> Result<Signals, Trouble> {
         let limits = Rlimit { current: Some(maximum.map_or(soft, |hard| soft.min(hard))), maximum };
         setrlimit(Resource::Nofile, limits).map_err(|e| trouble("set resource limits", e))?;
     }
+    // Last of all: what comes before needs rights that services do not have.
+    match spec.rights {
+        InitRights::Limited { user } => rights::limit(user),
+        InitRights::Own => rights::keep_own(),
+        InitRights::Agent => Ok(()),
+    }
+    .map_err(|e| trouble("give up rights", e))?;
     Ok(signals)
 }
 

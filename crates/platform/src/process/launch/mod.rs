@@ -5,12 +5,14 @@
 
 mod agent;
 mod init;
+mod kernel_files;
 mod mounts;
 mod namespaces;
 mod netlink;
 mod network;
 mod outer;
 mod places;
+mod rights;
 #[cfg(feature = "docker")]
 mod sidecar;
 mod tie;
@@ -28,7 +30,7 @@ pub fn launch_main(args: Vec<OsString>) -> ExitCode {
         ["agent", _label, mode, parent, groups @ ..] => outer::run(mode, parent, groups),
         ["inner", _label, mode, groups @ ..] => agent::run(*mode == MODE_NETNS, groups),
         ["instance", _label, _name] => init::run(),
-        ["join", _label, _name, target] => init::join(target),
+        ["join", _label, _name, target, groups @ ..] => init::join(target, groups),
         #[cfg(feature = "docker")]
         ["sidecar", socket] => sidecar::run(socket),
         ["probe"] => outer::probe(),

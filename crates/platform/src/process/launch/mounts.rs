@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change, mount_remount};
 
-use super::places;
+use super::{kernel_files, places};
 use crate::process::agent_protocol::View;
 use crate::process::files;
 
@@ -52,7 +52,15 @@ pub(super) fn furnish(view: &View) -> io::Result<()> {
     places::mount_all(view, &sources)?;
     // Refused if the outer `/proc` is masked; process ids look odd then, but everything else works.
     let _ = mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None);
-    Ok(())
+    if view.privileged {
+        kernel_files::show_all_devices();
+        return Ok(());
+    }
+    match kernel_files::protect() {
+        // In a user namespace the kernel itself refuses what would matter.
+        Err(_) if view.user => Ok(()),
+        done => done.map_err(|e| named("protect the files of the kernel", &e)),
+    }
 }
 
 /// Covers the tool's folder, except for one file in it.

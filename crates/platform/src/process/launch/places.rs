@@ -115,7 +115,7 @@ fn mount_one(view: &View, spec: &MountSpec, source: Option<&OwnedFd>) -> io::Res
     Ok(())
 }
 
-fn make_readonly(target: &Path) -> io::Result<()> {
+pub(super) fn make_readonly(target: &Path) -> io::Result<()> {
     // In a user namespace the kernel refuses to drop flags that the mount came with.
     let has = rustix::fs::statvfs(target)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::RDONLY;
