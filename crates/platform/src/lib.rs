@@ -34,6 +34,7 @@ pub use types::{
 };
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -88,6 +89,13 @@ pub trait Platform: fmt::Debug + Send + Sync {
         run: &Execution,
         cancel: &CancellationToken,
     ) -> Result<Exit, PlatformError>;
+
+    /// A folder that test commands of the slot see under the same path as the tool, and may write to. What a killed
+    /// tool leaves in it is removed as other leftovers are.
+    fn exchange_folder(&self, _slot: SlotId) -> Result<PathBuf, PlatformError> {
+        let shared = PathBuf::from("/dev/shm");
+        Ok(if shared.is_dir() { shared } else { std::env::temp_dir() })
+    }
 
     /// The resource usage of each running instance, with wall-clock times. What cannot be measured is missing.
     /// Counters decrease only if their instance was restarted.

@@ -94,6 +94,11 @@ pub struct SlotSpec {
     pub authority: Option<String>,
     /// For sidecars: the control socket they connect to.
     pub control: Option<PathBuf>,
+    /// The home of whoever runs the tool. Processes see it without its secrets, and what they write is gone after
+    /// the trial.
+    pub home: Option<PathBuf>,
+    /// Paths of this machine that processes see as they are, and may change.
+    pub shared: Vec<PathBuf>,
 }
 
 /// The listeners and callers of a plan, before anything runs.

@@ -187,4 +187,27 @@ mod tests {
             assert!(error.ends_with(problem), "{mounts}: {error}");
         }
     }
+
+    #[test]
+    fn shared_paths_and_more_rights() {
+        let read = |shared: &str| {
+            let text =
+                format!("services: {{ web: {{ command: [w], privileged: true }} }}\nshared: {shared}\n");
+            Application::read_alone(&text, "a.yaml").map_err(|error| error.to_string())
+        };
+        let application = read("[ ~/.m2/, /tmp//x, /dev/shm/mark ]").unwrap();
+        assert_eq!(application.shared, ["~/.m2", "/tmp/x", "/dev/shm/mark"]);
+        assert!(application.services["web"].privileged);
+        for (shared, problem) in [
+            ("[ data ]", "shared.0: `data` is not an absolute path without `..`"),
+            ("[ ~user/x ]", "shared.0: `~user/x` is not an absolute path without `..`"),
+            ("[ ~/../etc ]", "shared.0: `/../etc` is not an absolute path without `..`"),
+            ("[ ~/ ]", "shared.0: nothing can be mounted at `/`"),
+            ("[ /a, /proc ]", "shared.1: nothing can be mounted at `/proc`"),
+            ("[ /dev/sda ]", "shared.0: nothing can be mounted at `/dev/sda`"),
+        ] {
+            let error = read(shared).unwrap_err();
+            assert!(error.ends_with(problem), "{shared}: {error}");
+        }
+    }
 }

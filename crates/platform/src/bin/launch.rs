@@ -50,6 +50,8 @@ async fn tool(args: Vec<PathBuf>) -> ExitCode {
         log_limit: ByteSize(1 << 20),
         authority: None,
         control: None,
+        home: None,
+        shared: Vec::new(),
     };
     let run = async {
         let options = ProcessOptions { isolation, program: spec.program.clone(), state: None };

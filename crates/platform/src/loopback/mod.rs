@@ -80,8 +80,8 @@ use self::life::Life;
 use self::slot::Slot;
 use crate::types::LimitsBy;
 use crate::{
-    Action, Capabilities, Deployment, Execution, Exit, Isolation, MeshPlace, Place, Platform, PlatformError, Rights,
-    PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec, Snapshot,
+    Action, Capabilities, Deployment, Execution, Exit, Isolation, MeshPlace, Place, Platform, PlatformError,
+    PlatformErrorKind, PlatformEvent, Reaped, Reservation, Rights, SlotSpec, Snapshot,
 };
 
 const NAME: &str = "loopback";
@@ -203,6 +203,8 @@ impl Loopback {
             log_limit: ByteSize(0),
             authority: None,
             control: None,
+            home: None,
+            shared: Vec::new(),
         }
     }
 

@@ -55,6 +55,8 @@ pub(crate) enum Request {
     Layer { lower: PathBuf, upper: PathBuf, work: PathBuf, target: PathBuf, user: bool },
     /// Mounts a file system in memory, for disks that do not support overlays.
     Memory { target: PathBuf },
+    /// Lays a fresh layer over the user's home, for one trial, and takes away the one before.
+    Home { home: PathBuf, layer: PathBuf, masked: Vec<PathBuf>, before: Option<PathBuf>, user: bool },
     /// Ends everything, and the agent; it has no answer but the end of the socket.
     Leave,
 }
@@ -135,14 +137,22 @@ pub(crate) struct View {
     /// Paths of the layer, relative to `target`, that survive a restart; others are removed.
     pub(crate) durable: Vec<PathBuf>,
     /// The tool's folder, which instances must not see.
-    pub(crate) hide: Option<PathBuf>,
+    pub(crate) hide: PathBuf,
+    /// Folders in it that this instance sees nevertheless, under the same paths.
+    pub(crate) seen: Vec<PathBuf>,
     /// A file of that folder that instances must see nevertheless, and its text.
     pub(crate) authority: Option<(PathBuf, String)>,
     pub(crate) hosts: String,
     /// The resolver for all other names, over TCP.
     pub(crate) resolver: Option<Ipv4Addr>,
-    /// Whether it gets its own `/tmp`.
-    pub(crate) private_tmp: bool,
+    /// The tool's own program, which services may run.
+    pub(crate) program: PathBuf,
+    /// The user's home.
+    pub(crate) home: Option<HomeView>,
+    /// Secrets outside of that home, which nobody sees.
+    pub(crate) masked: Vec<PathBuf>,
+    /// Paths of this machine that stay as they are.
+    pub(crate) shared: Vec<PathBuf>,
     /// Whether overlays store their attributes as user attributes.
     pub(crate) user: bool,
     /// Whether its layer must survive a crash of the machine, as a template must.
@@ -151,6 +161,14 @@ pub(crate) struct View {
     pub(crate) mounts: Vec<MountSpec>,
     /// Whether it sees all devices and may change settings of the kernel.
     pub(crate) privileged: bool,
+}
+
+/// The user's home as an instance sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HomeView {
+    pub(crate) path: PathBuf,
+    /// The layer of the trial over it; without one it is read-only.
+    pub(crate) layer: Option<PathBuf>,
 }
 
 /// Something that an instance sees at a path of its own.

@@ -100,6 +100,7 @@ impl Slot {
             let ask = stage.agent.link.request(Request::Memory { target }, &[]);
             ask.await.map_err(|e| trouble("put data layers into memory", e))?;
         }
+        self.renew_home(stage, true).await;
         let Some(setup) = self.spec.setup.clone() else {
             return Ok(());
         };

@@ -39,6 +39,8 @@ impl App {
             log_limit: ByteSize(1 << 20),
             authority: None,
             control: None,
+            home: None,
+            shared: Vec::new(),
         }
     }
 }

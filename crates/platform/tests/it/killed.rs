@@ -67,7 +67,7 @@ async fn ports() {
 fn restless(mark: &str) -> String {
     format!(
         "(setsid sleep {mark} &); (setsid env -i /bin/sleep {mark} &); \
-         (while :; do (setsid sleep {mark} &); sleep 0.02; done &); echo up; exec sleep {mark}"
+         (while :; do (setsid sleep {mark} &); sleep 0.05; done &); echo up; exec sleep {mark}"
     )
 }
 
@@ -171,7 +171,9 @@ async fn kill_at_any_moment(isolation: WantedIsolation, mode: &str) {
                 let count = 1 + moments.below(10) as usize;
                 let patience = started + 4 * until_ready;
                 // The tool has the label as an argument, too.
-                while with_word(&label) <= count && Instant::now() < patience {}
+                while with_word(&label) <= count && Instant::now() < patience {
+                    tokio::task::yield_now().await;
+                }
                 format!("at {count} processes")
             }
         };
@@ -190,13 +192,10 @@ async fn kill_at_any_moment(isolation: WantedIsolation, mode: &str) {
     }
 }
 
+/// One after the other: their services fork without end, which other tests would notice.
 #[tokio::test(flavor = "multi_thread")]
-async fn at_any_moment_with_namespaces() {
+async fn at_any_moment() {
     kill_at_any_moment(WantedIsolation::Netns, "netns").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn at_any_moment_with_ports() {
     kill_at_any_moment(WantedIsolation::Ports, "ports").await;
 }
 

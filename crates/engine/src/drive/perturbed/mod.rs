@@ -26,7 +26,7 @@ use regex::Regex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::tests::run_tests;
+use super::tests::{report_folder, run_tests};
 use crate::error::EngineError;
 use crate::trial::{Drive, Driven, JudgeFacts, Live, Refined, failures_of};
 use calls::calls_of;
@@ -134,7 +134,9 @@ impl Drive for PerturbedTests {
 
     async fn drive(&self, live: &Live<'_>, cancel: &CancellationToken) -> Result<Driven, EngineError> {
         let session = live.session;
-        let files = ProcessFiles::write(session.id(), live.lease.id(), &self.perturbations).map_err(|e| {
+        let slot = live.lease.id();
+        let folder = report_folder(session.platform.as_ref(), slot)?;
+        let files = ProcessFiles::write(&folder, session.id(), slot, &self.perturbations).map_err(|e| {
             let kind = PlatformErrorKind::Infrastructure;
             PlatformError::new(kind, session.platform.name(), "write the perturbations").because(e)
         })?;

@@ -182,6 +182,9 @@ impl Agent {
                     .or_else(|_| mounts::overlay(&[lower], &upper, &work, &target, user, ""))?;
             }
             Request::Memory { target } => mounts::memory(&target)?,
+            Request::Home { home, layer, masked, before, user } => {
+                mounts::lay_home(&home, &layer, &masked, before.as_deref(), user)?;
+            }
             // Ends the loop before anything is answered.
             Request::Leave => {}
         }

@@ -49,6 +49,7 @@ pub(super) fn replace_devices() -> io::Result<()> {
     };
     // Before they are covered.
     let nodes: Vec<_> = NODES.iter().filter_map(|name| open(name)).collect();
+    let memory = open("shm");
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount(OWN_DEVICES, "/dev", "tmpfs", flags, c"mode=755,size=64k")?;
     let fill = || -> io::Result<()> {
@@ -62,12 +63,18 @@ pub(super) fn replace_devices() -> io::Result<()> {
         for folder in ["/dev/pts", "/dev/shm", "/dev/mqueue"] {
             fs::create_dir(folder)?;
         }
+        // Instances get one of their own over it; what the file declares as shared is still found here.
+        if let Some((_, memory)) = &memory {
+            let _ = mount_bind(format!("/proc/self/fd/{}", memory.as_raw_fd()), "/dev/shm");
+        }
         // Terminals of the slot's own; few services want any.
         let _ = mount("devpts", "/dev/pts", "devpts", flags, c"newinstance,ptmxmode=0666,mode=0620");
         // All trials of the slot see it, so that nothing may be left in it.
         Ok(mount_remount("/dev", flags | MountFlags::RDONLY, c"mode=755,size=64k")?)
     };
-    fill().inspect_err(|_| drop(unmount("/dev", UnmountFlags::DETACH)))
+    fill().inspect_err(|_| {
+        let _ = unmount("/dev", UnmountFlags::DETACH);
+    })
 }
 
 /// Shows the devices of this machine again.

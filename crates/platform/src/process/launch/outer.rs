@@ -100,7 +100,9 @@ fn start(mode: &str, parent: &str, groups: &[&str]) -> io::Result<ExitCode> {
         }
     }
     if is_orphan || code == Some(i32::from(tie::ORPHANED)) {
-        groups.iter().for_each(|group| drop(cgroup::clear_groups(Path::new(group))));
+        for group in groups {
+            cgroup::clear_groups(Path::new(group));
+        }
     }
     Ok(if code == Some(0) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
