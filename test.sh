@@ -131,6 +131,21 @@ exporters() {
   cargo test --quiet --workspace --test exporters -- --ignored
 }
 
+# Debuggers and profilers attach to services in slots, and servers that change their user start there.
+profilers() {
+  if [ "$(id -u)" != 0 ]; then
+    echo "the tests with servers and profilers need root, since that is whose rights they limit" >&2
+    exit 1
+  fi
+  need_packages nginx:nginx-light psql:postgresql gdb:gdb perf:linux-perf
+  if ! python3 -c 'import ensurepip' 2>/dev/null; then need_packages no-ensurepip:python3-venv; fi
+  if [ ! -x target/profilers/bin/py-spy ]; then
+    python3 -m venv target/profilers
+    target/profilers/bin/pip install --quiet py-spy
+  fi
+  cargo test --quiet --workspace --test it profilers:: -- --ignored
+}
+
 release() { cargo build --release --quiet; }
 
 # As an ordinary user with the usual limit of open files, since that is who types the README's first command.
@@ -161,6 +176,7 @@ stage integration 600 integration
 stage docker 300 containers
 # The first time, most of it goes into building Jaeger and the clients.
 stage exporters 900 exporters
+stage profilers 120 profilers
 stage docs 300 docs
 stage release 600 release
 stage demo 40 demo

@@ -84,10 +84,22 @@ impl Project {
     /// Replaces tests that list their cases by one test for each case.
     pub(crate) async fn find_cases(&mut self, printer: &Printer) -> Result<Vec<Cases>, CommandError> {
         let lists = |test: &TestCase| matches!(test.body, TestBody::Discover { each: Some(_), .. });
-        if let Some(test) = self.application.tests.iter().find(|test| lists(test)) {
-            printer.talk(format!("listing the cases of `{}`", test.name));
-        }
-        let found = faultscope_engine::find_cases(&mut self.application, &self.root).await.map_err(|e| {
+        let Some(test) = self.application.tests.iter().find(|test| lists(test)) else {
+            return Ok(Vec::new());
+        };
+        printer.talk(format!("listing the cases of `{}`", test.name));
+        // Programs of this machine list the cases, wherever services run, and always with the best isolation that the
+        // machine has.
+        let options = ProcessOptions {
+            isolation: WantedIsolation::Auto,
+            program: own_program()?,
+            state: Some(self.root.join(".faultscope")),
+        };
+        let platform = ProcessPlatform::new(options)?;
+        platform.reap_orphans().await?;
+        let options = self.session(CampaignKind::Test, 0, None)?;
+        let found = faultscope_engine::find_cases(&mut self.application, &platform, &options).await;
+        let found = found.map_err(|e| {
             CommandError::new(Exit::Spec, "the test cases cannot be found").because(e).hint(
                 "`list` must end with 0 and print one case in a line; it runs in the test's `directory`",
             )
@@ -177,6 +189,29 @@ impl Project {
                 host.split(':').next().unwrap_or_default().to_ascii_uppercase().replace(['-', '.'], "_")
             ));
         }
+    }
+
+    /// What services may do and see of this machine beyond the usual, in a sentence each.
+    pub(crate) fn extra_rights(&self) -> Vec<String> {
+        let services = self.application.services.iter().filter(|(_, service)| service.privileged);
+        let privileged = services.map(|(name, _)| {
+            format!("{name} is `privileged`: it may do all that you may, also outside of its slot")
+        });
+        let shared = self.application.shared.iter().map(|path| {
+            format!("trials see and may change {path} of this machine, because the file says `shared`")
+        });
+        privileged.chain(shared).collect()
+    }
+
+    /// Says aloud what services may do and see of this machine beyond the usual.
+    pub(crate) fn say_what_trials_may(&self, printer: &Printer) {
+        self.extra_rights().into_iter().for_each(|right| printer.warn(right));
+    }
+
+    /// Takes away the rights of [`Self::extra_rights`], for files of somebody else.
+    pub(crate) fn drop_extra_rights(&mut self) {
+        self.application.services.values_mut().for_each(|service| service.privileged = false);
+        self.application.shared.clear();
     }
 
     /// The options of a session for this project.

@@ -1,4 +1,4 @@
-//! Runs a command on this machine, outside of any slot: lists of test cases, and what a bundle restores.
+//! Runs a command on this machine, outside of any slot: what a bundle restores.
 
 use std::collections::BTreeMap;
 use std::io;

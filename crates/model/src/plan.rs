@@ -85,6 +85,9 @@ pub struct InstancePlan {
     /// Whether it may go on, with its data, when the trial before had the same.
     #[serde(default)]
     pub reset: Reset,
+    /// Whether it may do what whoever runs the tool may do, rather than what a container may do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub privileged: bool,
 }
 
 impl InstancePlan {
@@ -279,6 +282,7 @@ mod tests {
             stop_within: Duration::from_secs(1),
             mounts: Vec::new(),
             reset: Reset::default(),
+            privileged: false,
         }
     }
 

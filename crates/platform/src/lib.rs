@@ -30,10 +30,11 @@ pub use probe::is_ready;
 pub use process::{ProcessOptions, ProcessPlatform, WantedIsolation};
 pub use types::{
     Action, Capabilities, ConnectionWatch, Deployed, Deployment, Execution, Exit, Isolation, LimitsBy,
-    MeshPlace, Place, PlatformEvent, Reaped, Reservation, ReservedListener, SlotSpec, Snapshot,
+    MeshPlace, Place, PlatformEvent, Reaped, Reservation, ReservedListener, Rights, SlotSpec, Snapshot,
 };
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -88,6 +89,13 @@ pub trait Platform: fmt::Debug + Send + Sync {
         run: &Execution,
         cancel: &CancellationToken,
     ) -> Result<Exit, PlatformError>;
+
+    /// A folder that test commands of the slot see under the same path as the tool, and may write to. What a killed
+    /// tool leaves in it is removed as other leftovers are.
+    fn exchange_folder(&self, _slot: SlotId) -> Result<PathBuf, PlatformError> {
+        let shared = PathBuf::from("/dev/shm");
+        Ok(if shared.is_dir() { shared } else { std::env::temp_dir() })
+    }
 
     /// The resource usage of each running instance, with wall-clock times. What cannot be measured is missing.
     /// Counters decrease only if their instance was restarted.

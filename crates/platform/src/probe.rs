@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::readiness::{ONE_ATTEMPT, Reach, try_probe};
-use crate::{Execution, Place, Platform};
+use crate::{Execution, Place, Platform, Rights};
 
 /// Bytes of the output of a probe's command that are read: nobody looks at them.
 const OUTPUT_LIMIT: usize = 1 << 10;
@@ -47,6 +47,7 @@ impl Reach for Running<'_> {
             within: ONE_ATTEMPT,
             output_limit: OUTPUT_LIMIT,
             place: Place::Instance(InstanceId::clone(&self.plan.id)),
+            rights: Rights::Service,
         };
         let exit = self.platform.exec(self.slot, &run, &CancellationToken::new()).await;
         exit.map(|exit| exit.code == Some(0)).map_err(io::Error::other)

@@ -94,6 +94,11 @@ pub struct SlotSpec {
     pub authority: Option<String>,
     /// For sidecars: the control socket they connect to.
     pub control: Option<PathBuf>,
+    /// The home of whoever runs the tool. Processes see it without its secrets, and what they write is gone after
+    /// the trial.
+    pub home: Option<PathBuf>,
+    /// Paths of this machine that processes see as they are, and may change.
+    pub shared: Vec<PathBuf>,
 }
 
 /// The listeners and callers of a plan, before anything runs.
@@ -205,6 +210,16 @@ pub enum Place {
     Instance(InstanceId),
 }
 
+/// What a command may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rights {
+    /// What services may: at most what a container may do by default.
+    #[default]
+    Service,
+    /// What the slot's agent may, so that a debugger or a profiler can look into any process of the slot.
+    Agent,
+}
+
 /// A command to run in a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Execution {
@@ -220,6 +235,8 @@ pub struct Execution {
     pub output_limit: usize,
     /// Where it runs.
     pub place: Place,
+    /// What it may do there.
+    pub rights: Rights,
 }
 
 /// How a command ended.

@@ -12,7 +12,8 @@ use crate::project::Project;
 /// Warnings for missing programs and folders, and for services that cannot be started.
 pub(super) fn warnings(project: &Project, platform: PlatformChoice) -> Vec<String> {
     let application = &project.application;
-    let mut found = missing_mounts(project);
+    let mut found = project.extra_rights();
+    found.extend(missing_mounts(project));
     if platform != PlatformChoice::Process {
         return found;
     }

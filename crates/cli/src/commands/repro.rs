@@ -75,6 +75,10 @@ pub(crate) async fn run(args: ReproArgs, global: &Global, printer: &Printer) -> 
     let (manifest, file) = bundle::unpack(&args.bundle, &folder).map_err(|e| refused(&args.bundle, e))?;
     let mut project = unpacked(&manifest, &file, printer)?;
     stays_inside(&project, &folder, &args.bundle)?;
+    for right in project.extra_rights() {
+        printer.warn(format!("not granted to a bundle: {right}"));
+    }
+    project.drop_extra_rights();
     let stop = interrupted();
     if !restore(&args, &project, printer, &stop).await? {
         return Ok(Exit::Interrupted);

@@ -65,15 +65,18 @@ fn fail_fast_cancels_the_others() {
 #[test]
 fn sentinels_notice_a_changed_environment() {
     // It passes once: what it leaves on the machine itself is not part of any circumstance.
-    let mark = format!("/dev/shm/faultscope-test-{}", std::process::id());
-    let fixture =
-        cells().replace("tests:\n", &format!("tests:\n  - {{ name: once, run: [\"mkdir\", \"{mark}\"] }}\n"));
+    let marks = tempfile::tempdir().unwrap();
+    let shared = marks.path().display();
+    let test =
+        format!("shared: [\"{shared}\"]\ntests:\n  - {{ name: once, run: [mkdir, \"{shared}/mark\"] }}\n");
+    let fixture = cells().replace("tests:\n", &test);
     let tool = tool_with(&fixture);
     let output = tool.run(["test", "--repeat", "3", "--sentinel-every", "1", "--test", "once"]);
-    std::fs::remove_dir(&mark).unwrap();
-    assert_snapshot!(output.shown(), @"
+    let shown = output.shown().replace(&marks.path().display().to_string(), "<marks>");
+    assert_snapshot!(shown, @"
     exit code 6
     --- stderr
+    warning: trials see and may change <marks> of this machine, because the file says `shared`
     error: the environment changed: a repeated trial gave fail instead of pass
     ");
 }

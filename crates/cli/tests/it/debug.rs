@@ -31,7 +31,7 @@ struct Marks(PathBuf);
 impl Marks {
     fn new(name: &str) -> Self {
         let path = PathBuf::from(format!("/dev/shm/faultscope-test-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        std::fs::write(&path, "").unwrap();
         Self(path)
     }
 
@@ -39,7 +39,9 @@ impl Marks {
     fn hang_at(&self, n: usize, fixture: &Fixture) -> Fixture {
         let path = self.0.display();
         let script = format!("echo x >> {path}; test $(wc -l < {path}) -ne {n} || sleep 1000");
-        let test = format!("  - {{ name: marks, run: [\"sh\", \"-c\", \"{script}\"] }}\nfailing:");
+        let test = format!(
+            "  - {{ name: marks, run: [\"sh\", \"-c\", \"{script}\"] }}\nshared: [\"{path}\"]\nfailing:"
+        );
         fixture.clone().replace("failing:", &test)
     }
 }
@@ -241,12 +243,15 @@ fn the_environment_changes() {
     let marks = Marks::new("changes");
     let path = marks.0.display();
     let script = format!("echo x >> {path}; test $(wc -l < {path}) -lt 6");
-    let test = format!("  - {{ name: machine, run: [\"sh\", \"-c\", \"{script}\"] }}\nfailing:");
+    let test = format!(
+        "  - {{ name: machine, run: [\"sh\", \"-c\", \"{script}\"] }}\nshared: [\"{path}\"]\nfailing:"
+    );
     let tool = tool_with(&decoys().replace("failing:", &test));
     let words = ["debug", "--quiet", "--flaky", "off", "--sentinel-every", "1"];
-    assert_snapshot!(tool.run(words).exact(), @"
+    assert_snapshot!(tool.run(words).exact().replace(&path.to_string(), "<marks>"), @"
     exit code 6
     --- stderr
+    warning: trials see and may change <marks> of this machine, because the file says `shared`
     error: the environment changed: a repeated trial gave unresolved instead of pass
     ");
     let refused = tool.run(["debug", "--flaky", "off", "--resume"]).expect(2).stderr;

@@ -15,6 +15,7 @@ mod compare;
 mod debug;
 mod deeper;
 mod discovered;
+mod discovery;
 mod hostile;
 mod init;
 mod isolation;

@@ -221,6 +221,8 @@ impl Parts<'_> {
             log_limit: LOG_LIMIT,
             authority: mesh.filter(|_| ends_tls).map(Mesh::authority_pem),
             control: None,
+            home: options.home.clone(),
+            shared: application.shared.iter().filter_map(|path| options.find_shared(path)).collect(),
         };
         let mesh = mesh.map(|mesh| mesh.open(id, hooks()));
         let collects_spans = mesh.is_some() && application.record.tracing == Tracing::On;

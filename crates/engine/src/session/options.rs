@@ -40,6 +40,8 @@ pub struct SessionOptions {
     pub sentinel_every: u32,
     /// Resume this campaign instead of starting a new one.
     pub resume: Option<CampaignId>,
+    /// The home of whoever runs the tool.
+    pub home: Option<PathBuf>,
 }
 
 impl SessionOptions {
@@ -63,6 +65,15 @@ impl SessionOptions {
             retries: 3,
             sentinel_every: 0,
             resume: None,
+            home: std::env::var_os("HOME").map(PathBuf::from),
+        }
+    }
+
+    /// A path that the application file shares with trials; none if it is below a home that nobody knows.
+    pub(crate) fn find_shared(&self, path: &str) -> Option<PathBuf> {
+        match path.strip_prefix("~/") {
+            Some(below) => self.home.as_ref().map(|home| home.join(below)),
+            None => Some(path.into()),
         }
     }
 }

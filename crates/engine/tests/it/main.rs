@@ -5,7 +5,6 @@ mod campaigns;
 mod cases;
 mod confirming;
 mod debugging;
-mod discovery;
 mod format_2;
 mod leases;
 mod shop;

@@ -1,6 +1,6 @@
 //! Tests that are commands: how they end, what they say, what they are given, which cases they report.
 
-use faultscope_engine::find_cases;
+use faultscope_engine::{SessionOptions, find_cases};
 use faultscope_model::CampaignKind;
 use faultscope_platform::loopback::Test;
 use tokio_util::sync::CancellationToken;
@@ -151,9 +151,15 @@ async fn listed_cases_run_alone_whatever_lists_them() {
             "{ONE}tests: [ {{ discover: {kind}, list: [printf, \"{list}\"], each: [runner, '{{case}}'] }} ]\n",
             list = list.replace('\\', "\\\\")
         );
-        let bed = Bed::new(&file, platform().program("runner", runner));
+        let printf = |test: Test| async move {
+            test.print(test.args()[0].replace("\\n", "\n").trim_end());
+            0
+        };
+        let bed = Bed::new(&file, platform().program("runner", runner).program("printf", printf));
         let mut application = bed.application();
-        find_cases(&mut application, bed.folder.path()).await.unwrap();
+        let options =
+            SessionOptions::new(CampaignKind::Test, bed.folder.path().to_owned(), "faultscope".into());
+        find_cases(&mut application, bed.platform.as_ref(), &options).await.unwrap();
         let session = bed.open_for(application, CampaignKind::Test, None).await;
         let done = run(&session, vec![request(&session, &[])], &CancellationToken::new()).await;
         let tests = &done.runs[0].evidence.tests;

@@ -96,6 +96,9 @@ pub struct Application {
     /// What these files say, once someone has loaded them; see [`Application::load_protos`].
     #[serde(skip)]
     pub descriptors: Descriptors,
+    /// Paths of this machine that services and tests see as they are, and may change: absolute, or below `~`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<String>,
     /// How long a gate waits for all calls of its series.
     #[serde(with = "crate::units::duration")]
     pub gate_wait: Duration,
@@ -180,6 +183,9 @@ pub struct Service {
     /// What happens to it between two trials, where that is not as for the whole application.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reset: Option<Reset>,
+    /// Whether it may do what whoever runs the tool may do, rather than what a container may do.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub privileged: bool,
 }
 
 /// Where a service exposes its own metrics.

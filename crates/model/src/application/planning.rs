@@ -194,6 +194,7 @@ impl Application {
             stop_within: service.stop_within,
             mounts: service.mounts.iter().map(|mount| name_volume(mount, &id)).collect(),
             reset: service.reset.unwrap_or(self.reset),
+            privileged: service.privileged,
             node,
             id,
         })

@@ -40,6 +40,7 @@ pub(super) struct RawApplication {
     pub(super) record: Option<RawRecord>,
     pub(super) bundle: Option<RawBundle>,
     pub(super) protos: Option<RawProtos>,
+    pub(super) shared: Option<Vec<String>>,
     #[serde(default, with = "units::duration::option")]
     pub(super) gate_wait: Option<Duration>,
 }
@@ -91,6 +92,7 @@ pub(super) struct RawService {
     #[serde(default)]
     pub(super) mounts: Vec<RawMount>,
     pub(super) reset: Option<Reset>,
+    pub(super) privileged: Option<bool>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -339,6 +341,7 @@ impl RawApplication {
             record: self.record.or(base.record),
             bundle: self.bundle.or(base.bundle),
             protos: self.protos.or(base.protos),
+            shared: self.shared.or(base.shared),
             gate_wait: self.gate_wait.or(base.gate_wait),
         }
     }

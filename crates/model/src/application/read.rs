@@ -286,6 +286,7 @@ impl Reader<'_> {
             bundle: self.bundle(raw.bundle.unwrap_or_default())?,
             protos: self.protos(raw.protos.unwrap_or_default())?,
             descriptors: Descriptors::default(),
+            shared: self.shared(raw.shared.unwrap_or_default())?,
             gate_wait: raw.gate_wait.unwrap_or(Duration::from_secs(2)),
         };
         for (index, link) in application.links.iter().enumerate() {

@@ -30,6 +30,29 @@ impl Reader<'_> {
         }
         Ok(mounts)
     }
+
+    /// `shared`: paths of this machine that trials see as they are.
+    pub(super) fn shared(&self, raw: Vec<String>) -> Result<Vec<String>, SpecError> {
+        if raw.len() > MAX_MOUNTS {
+            return Err(self.error(&["shared"], format!("there are at most {MAX_MOUNTS} shared paths")));
+        }
+        let path = |(index, path): (usize, String)| {
+            // Of `/dev`, only this folder holds data.
+            let in_memory = path.strip_prefix("/dev/shm").filter(|rest| rest.starts_with('/'));
+            let below_home = path.strip_prefix('~').filter(|rest| rest.starts_with('/'));
+            let plain = match (in_memory, below_home) {
+                (Some(below), _) => parse_target(below).map(|below| format!("/dev/shm{below}")),
+                (_, Some(below)) => parse_target(below).map(|below| format!("~{below}")),
+                _ => parse_target(&path),
+            };
+            plain.map_err(|problem| {
+                let hint = "write paths of this machine, such as `~/.m2` or `/tmp/.X11-unix`";
+                let error = self.error(&["shared", &index.to_string()], problem);
+                SpecError { hint: Some(hint.into()), ..error }
+            })
+        };
+        raw.into_iter().enumerate().map(path).collect()
+    }
 }
 
 fn mount(raw: &RawMount) -> Result<Mount, String> {
@@ -162,6 +185,29 @@ mod tests {
         ] {
             let error = read(mounts).unwrap_err();
             assert!(error.ends_with(problem), "{mounts}: {error}");
+        }
+    }
+
+    #[test]
+    fn shared_paths_and_more_rights() {
+        let read = |shared: &str| {
+            let text =
+                format!("services: {{ web: {{ command: [w], privileged: true }} }}\nshared: {shared}\n");
+            Application::read_alone(&text, "a.yaml").map_err(|error| error.to_string())
+        };
+        let application = read("[ ~/.m2/, /tmp//x, /dev/shm/mark ]").unwrap();
+        assert_eq!(application.shared, ["~/.m2", "/tmp/x", "/dev/shm/mark"]);
+        assert!(application.services["web"].privileged);
+        for (shared, problem) in [
+            ("[ data ]", "shared.0: `data` is not an absolute path without `..`"),
+            ("[ ~user/x ]", "shared.0: `~user/x` is not an absolute path without `..`"),
+            ("[ ~/../etc ]", "shared.0: `/../etc` is not an absolute path without `..`"),
+            ("[ ~/ ]", "shared.0: nothing can be mounted at `/`"),
+            ("[ /a, /proc ]", "shared.1: nothing can be mounted at `/proc`"),
+            ("[ /dev/sda ]", "shared.0: nothing can be mounted at `/dev/sda`"),
+        ] {
+            let error = read(shared).unwrap_err();
+            assert!(error.ends_with(problem), "{shared}: {error}");
         }
     }
 }

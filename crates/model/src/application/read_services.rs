@@ -145,6 +145,7 @@ impl Reader<'_> {
             stop_within: raw.stop_within.unwrap_or(Duration::from_secs(5)),
             mounts,
             reset: raw.reset,
+            privileged: raw.privileged.unwrap_or_default(),
         })
     }
 

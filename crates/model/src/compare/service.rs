@@ -146,6 +146,7 @@ fn both(
         ("`working_dir`", was.service.working_dir != is.service.working_dir),
         ("`user`", was.service.user != is.service.user),
         ("`mounts`", was.service.mounts != is.service.mounts),
+        ("`privileged`", was.service.privileged != is.service.privileged),
     ];
     for (what, _) in differing.iter().filter(|(_, differs)| *differs) {
         notes.push(format!("{what} of `{name}` differs; the bad file's is used"));

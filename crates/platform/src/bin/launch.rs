@@ -1,16 +1,20 @@
 //! The launcher alone, for this crate's tests: what the tool's own binary does for its `launch` subcommand,
 //! the service of the contract, and a tool that can be killed.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use faultscope_model::SlotId;
 use faultscope_model::plan::Plan;
 use faultscope_model::units::ByteSize;
 use faultscope_platform::contract::service_main;
 use faultscope_platform::process::launch::launch_main;
-use faultscope_platform::{Platform, ProcessOptions, ProcessPlatform, SlotSpec, WantedIsolation};
+use faultscope_platform::{
+    Execution, Place, Platform, ProcessOptions, ProcessPlatform, Rights, SlotSpec, WantedIsolation,
+};
 use tokio_util::sync::CancellationToken;
 
 fn main() -> ExitCode {
@@ -23,10 +27,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the plan in a file until it is killed: `tool APPLICATION LABEL netns|ports PLAN`.
+/// Runs the plan in a file, and then a test if there is one, until it is killed:
+/// `tool APPLICATION LABEL netns|ports PLAN [SCRIPT]`.
 #[tokio::main]
 async fn tool(args: Vec<PathBuf>) -> ExitCode {
-    let [application, label, isolation, plan] = args.as_slice() else {
+    let [application, label, isolation, plan, script @ ..] = args.as_slice() else {
         return ExitCode::from(64);
     };
     let Ok(Ok(plan)) = std::fs::read(plan).map(|text| serde_json::from_slice::<Plan>(&text)) else {
@@ -45,6 +50,8 @@ async fn tool(args: Vec<PathBuf>) -> ExitCode {
         log_limit: ByteSize(1 << 20),
         authority: None,
         control: None,
+        home: None,
+        shared: Vec::new(),
     };
     let run = async {
         let options = ProcessOptions { isolation, program: spec.program.clone(), state: None };
@@ -54,8 +61,20 @@ async fn tool(args: Vec<PathBuf>) -> ExitCode {
         Ok::<_, faultscope_platform::PlatformError>(platform)
     };
     match run.await {
-        Ok(_platform) => {
+        Ok(platform) => {
             let _ = writeln!(std::io::stdout(), "ready");
+            if let [script] = script {
+                let run = Execution {
+                    command: vec!["sh".into(), "-c".into(), script.display().to_string()],
+                    env: BTreeMap::new(),
+                    directory: String::new(),
+                    within: Duration::from_secs(600),
+                    output_limit: 1 << 10,
+                    place: Place::Test,
+                    rights: Rights::Service,
+                };
+                let _ = platform.exec(spec.id, &run, &CancellationToken::new()).await;
+            }
             std::future::pending().await
         }
         Err(error) => {

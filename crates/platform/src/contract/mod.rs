@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use service::service_main;
 
-use crate::{Execution, Isolation, Place, Platform, PlatformErrorKind, SlotSpec};
+use crate::{Execution, Isolation, Place, Platform, PlatformErrorKind, Rights, SlotSpec};
 
 /// An application every back end can run, as it wants it.
 pub struct ContractApp {
@@ -90,6 +90,7 @@ impl Case<'_> {
             stop_within: Duration::from_secs(5),
             mounts: Vec::new(),
             reset: Reset::default(),
+            privileged: false,
         }
     }
 
@@ -118,6 +119,7 @@ impl Case<'_> {
             within: Duration::from_secs(30),
             output_limit: 4096,
             place: Place::Test,
+            rights: Rights::Service,
         }
     }
 

@@ -324,6 +324,7 @@ async fn base(slot: &Slot, plan: &InstancePlan) -> Result<(ContainerCreateBody, 
         memory_swap: memory,
         nano_cpus: plan.limits.cpu.map(|cores| (cores * 1e9) as i64),
         pids_limit: plan.limits.pids.map(i64::from),
+        privileged: Some(plan.privileged),
         log_config: Some(no_log()),
         ..Default::default()
     };

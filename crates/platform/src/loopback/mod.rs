@@ -81,7 +81,7 @@ use self::slot::Slot;
 use crate::types::LimitsBy;
 use crate::{
     Action, Capabilities, Deployment, Execution, Exit, Isolation, MeshPlace, Place, Platform, PlatformError,
-    PlatformErrorKind, PlatformEvent, Reaped, Reservation, SlotSpec, Snapshot,
+    PlatformErrorKind, PlatformEvent, Reaped, Reservation, Rights, SlotSpec, Snapshot,
 };
 
 const NAME: &str = "loopback";
@@ -203,6 +203,8 @@ impl Loopback {
             log_limit: ByteSize(0),
             authority: None,
             control: None,
+            home: None,
+            shared: Vec::new(),
         }
     }
 
@@ -215,6 +217,7 @@ impl Loopback {
             within: Duration::from_secs(60),
             output_limit: 64 << 10,
             place: Place::Test,
+            rights: Rights::Service,
         }
     }
 

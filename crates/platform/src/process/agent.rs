@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc;
@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-use super::agent_protocol::{MAX_BYTES, Message};
+use super::agent_protocol::{MAX_BYTES, Message, Request};
 use super::launch::{MODE_NETNS, MODE_PLAIN};
 use super::link::{self, Link};
 use super::readable::watched;
@@ -41,8 +41,13 @@ struct Ending {
 }
 
 impl AgentProcess {
-    /// Starts an agent and waits until it accepts requests.
-    pub(crate) async fn start(program: &Path, label: &str, isolated: bool) -> io::Result<Self> {
+    /// Starts an agent and waits until it accepts requests. What it starts stays in the groups of the slot.
+    pub(crate) async fn start(
+        program: &Path,
+        label: &str,
+        isolated: bool,
+        groups: &[PathBuf],
+    ) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -50,7 +55,7 @@ impl AgentProcess {
         let ours = watched(ours)?;
         let mut command = Command::new(program);
         let mode = if isolated { MODE_NETNS } else { MODE_PLAIN };
-        command.args(["launch", "agent", label, mode]).arg(std::process::id().to_string());
+        command.args(["launch", "agent", label, mode]).arg(std::process::id().to_string()).args(groups);
         command.env("FAULTSCOPE_LABEL", label).env(reap::OWNER, reap::this_owner());
         command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
         let child = spawn(command).await?;
@@ -101,8 +106,10 @@ impl AgentProcess {
         };
         if ending.isolated {
             signal(&ending.inner, Signal::KILL)?;
+        } else {
+            // It must end its descendants first. The answer is the end of its socket.
+            let _ = tokio::time::timeout(PATIENCE, self.link.request(Request::Leave, &[])).await;
         }
-        // A plain agent ends when its socket is closed.
         self.link.shut();
         self.link.close();
         let waited = tokio::time::timeout(PATIENCE, ending.exited.readable()).await;

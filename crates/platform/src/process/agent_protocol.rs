@@ -44,8 +44,9 @@ pub(crate) enum Request {
     Sockets { place: String, count: usize },
     /// Starts a process tree; comes with its socket, stdout and stderr.
     Spawn { key: u64, place: Option<String>, name: String },
-    /// Starts a process tree inside a running one; comes with the same descriptors.
-    Join { key: u64, into: u64, name: String },
+    /// Starts a process tree inside a running one; comes with the same descriptors. It joins the control groups with
+    /// these `cgroup.procs` files.
+    Join { key: u64, into: u64, name: String, groups: Vec<PathBuf> },
     /// Sends a signal to the init of a process tree.
     Signal { key: u64, signal: i32 },
     /// Ends a process tree at once.
@@ -54,6 +55,10 @@ pub(crate) enum Request {
     Layer { lower: PathBuf, upper: PathBuf, work: PathBuf, target: PathBuf, user: bool },
     /// Mounts a file system in memory, for disks that do not support overlays.
     Memory { target: PathBuf },
+    /// Lays a fresh layer over the user's home, for one trial, and takes away the one before.
+    Home { home: PathBuf, layer: PathBuf, masked: Vec<PathBuf>, before: Option<PathBuf>, user: bool },
+    /// Ends everything, and the agent; it has no answer but the end of the socket.
+    Leave,
 }
 
 /// A network to create.
@@ -105,6 +110,19 @@ pub(crate) struct InitSpec {
     pub(crate) memory: Option<u64>,
     /// The soft limit of open files, where the tool has raised its own.
     pub(crate) open_files: Option<u64>,
+    pub(crate) rights: InitRights,
+}
+
+/// The rights of the program that an init starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum InitRights {
+    /// At most those of a container; none at all in a user namespace.
+    Limited { user: bool },
+    /// Those of whoever runs the tool, for services that are `privileged`.
+    Own,
+    /// Those of the agent, for debuggers and profilers.
+    Agent,
 }
 
 /// The view of the disk of an instance.
@@ -119,20 +137,38 @@ pub(crate) struct View {
     /// Paths of the layer, relative to `target`, that survive a restart; others are removed.
     pub(crate) durable: Vec<PathBuf>,
     /// The tool's folder, which instances must not see.
-    pub(crate) hide: Option<PathBuf>,
+    pub(crate) hide: PathBuf,
+    /// Folders in it that this instance sees nevertheless, under the same paths.
+    pub(crate) seen: Vec<PathBuf>,
     /// A file of that folder that instances must see nevertheless, and its text.
     pub(crate) authority: Option<(PathBuf, String)>,
     pub(crate) hosts: String,
     /// The resolver for all other names, over TCP.
     pub(crate) resolver: Option<Ipv4Addr>,
-    /// Whether it gets its own `/tmp`.
-    pub(crate) private_tmp: bool,
+    /// The tool's own program, which services may run.
+    pub(crate) program: PathBuf,
+    /// The user's home.
+    pub(crate) home: Option<HomeView>,
+    /// Secrets outside of that home, which nobody sees.
+    pub(crate) masked: Vec<PathBuf>,
+    /// Paths of this machine that stay as they are.
+    pub(crate) shared: Vec<PathBuf>,
     /// Whether overlays store their attributes as user attributes.
     pub(crate) user: bool,
     /// Whether its layer must survive a crash of the machine, as a template must.
     pub(crate) lasting: bool,
     /// What it sees at paths of its own.
     pub(crate) mounts: Vec<MountSpec>,
+    /// Whether it sees all devices and may change settings of the kernel.
+    pub(crate) privileged: bool,
+}
+
+/// The user's home as an instance sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HomeView {
+    pub(crate) path: PathBuf,
+    /// The layer of the trial over it; without one it is read-only.
+    pub(crate) layer: Option<PathBuf>,
 }
 
 /// Something that an instance sees at a path of its own.

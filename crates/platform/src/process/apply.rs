@@ -36,6 +36,7 @@ impl Slot {
         let stage = self.stage();
         let destroyed = self.end_others(&stage, plan).await;
         self.destroyed.fetch_add(destroyed, Ordering::AcqRel);
+        self.renew_home(&stage, false).await;
         let listeners = if self.isolated {
             self.listen_inside(&stage, plan).await
         } else {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use faultscope_model::plan::Limits;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::reap::this_owner;
 use super::usage::Usage;
@@ -15,6 +16,11 @@ use crate::types::LimitsBy;
 pub(crate) const PREFIX: &str = "faultscope-";
 const V1: [&str; 5] = ["memory", "cpu", "cpuacct", "pids", "freezer"];
 const PERIOD_MICROS: u64 = 100_000;
+/// The subgroup of a slot for its agent, and for all that it starts outside of instances: tests, listers.
+const AGENT: &str = "agent";
+/// How often, and how many times, to check whether a group is empty: ten seconds in all.
+const CLEAR_PAUSE: Duration = Duration::from_millis(10);
+const CLEAR_TRIES: usize = 1000;
 
 /// What enforces limits on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +87,16 @@ impl Limiter {
         }
         group.limit(limits)?;
         Ok(Some(group))
+    }
+
+    /// Creates the group that a slot's agent joins; returns the groups of the slot, one for each controller.
+    pub(crate) fn agent_groups(&self, label: &str) -> io::Result<Vec<PathBuf>> {
+        let folders: Vec<PathBuf> = self.bases().map(|base| base.join(slot_group(label))).collect();
+        for folder in &folders {
+            make(folder)?;
+            make(&folder.join(AGENT))?;
+        }
+        Ok(folders)
     }
 
     /// Removes the empty groups of a slot; returns whether all are gone.
@@ -222,6 +238,71 @@ fn slot_group(label: &str) -> String {
     format!("{PREFIX}{}-{label}", this_owner())
 }
 
+/// Moves this process into the agent's group of a slot.
+pub(crate) fn join_as_agent(slot: &Path) -> io::Result<()> {
+    fs::write(slot.join(AGENT).join("cgroup.procs"), "0")
+}
+
+/// Lets all processes of a group and its subgroups go on: frozen ones do not die.
+pub(crate) fn thaw(folder: &Path) {
+    for group in with_subgroups(folder) {
+        let _ = write_existing(&group.join("cgroup.freeze"), "0");
+        let _ = write_existing(&group.join("freezer.state"), "THAWED");
+    }
+}
+
+/// Ends all processes of a group and its subgroups and removes the groups; returns how many of each.
+pub(crate) fn clear_groups(folder: &Path) -> (usize, usize) {
+    thaw(folder);
+    let (mut processes, mut groups) = (0, 0);
+    for _ in 0..CLEAR_TRIES {
+        // One write kills even what forks meanwhile, where the kernel has it (5.14, version 2).
+        let _ = write_existing(&folder.join("cgroup.kill"), "1");
+        for pid in with_subgroups(folder).iter().flat_map(|group| members(group)) {
+            processes += usize::from(kill_member(pid, folder));
+        }
+        groups += remove_groups(folder);
+        if !folder.exists() {
+            break;
+        }
+        std::thread::sleep(CLEAR_PAUSE);
+    }
+    (processes, groups)
+}
+
+fn with_subgroups(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![folder.to_owned()];
+    let mut next = 0;
+    while let Some(group) = found.get(next) {
+        let entries = fs::read_dir(group).into_iter().flatten().flatten();
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let mut below: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+        found.append(&mut below);
+        next += 1;
+    }
+    found
+}
+
+fn members(group: &Path) -> Vec<i32> {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// Kills a process if it is still in the group: its number may belong to somebody else by now.
+fn kill_member(pid: i32, folder: &Path) -> bool {
+    let Some(process) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
+        return false;
+    };
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let is_member = fs::read_to_string(format!("/proc/{pid}/cgroup"))
+        .is_ok_and(|groups| groups.lines().any(|line| line.contains(&format!("/{name}"))));
+    is_member && pidfd_send_signal(&process, Signal::KILL).is_ok()
+}
+
+fn write_existing(file: &Path, value: &str) -> io::Result<()> {
+    io::Write::write_all(&mut File::options().write(true).open(file)?, value.as_bytes())
+}
+
 /// Removes a group and its subgroups; returns how many were removed.
 pub(crate) fn remove_groups(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -287,13 +368,14 @@ fn step_down(base: &Path) -> io::Result<()> {
     if procs.lines().any(|pid| pid != own) {
         return Err(io::Error::other("other processes are in it"));
     }
-    let leaf = base.join(format!("{PREFIX}tool-{own}"));
+    // Named like the groups of slots, so that the next start removes it.
+    let leaf = base.join(format!("{PREFIX}{}-tool", this_owner()));
     make(&leaf)?;
     fs::write(leaf.join("cgroup.procs"), own)
 }
 
 fn try_group(base: &Path) -> io::Result<()> {
-    let folder = base.join(format!("{PREFIX}try-{}", std::process::id()));
+    let folder = base.join(format!("{PREFIX}{}-try", this_owner()));
     make(&folder)?;
     let joinable = File::options().write(true).open(folder.join("cgroup.procs")).map(|_| ());
     // Another platform of this process may have tried at the same time.

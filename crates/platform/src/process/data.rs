@@ -14,7 +14,7 @@ use super::agent_protocol::Request;
 use super::slot::Slot;
 use super::stage::Stage;
 use super::{bad_plan, farm, files, trouble};
-use crate::{Execution, Place, PlatformError, Snapshot};
+use crate::{Execution, Place, PlatformError, Rights, Snapshot};
 
 /// How long `setup` may take.
 const SETUP_WITHIN: Duration = Duration::from_secs(600);
@@ -100,6 +100,7 @@ impl Slot {
             let ask = stage.agent.link.request(Request::Memory { target }, &[]);
             ask.await.map_err(|e| trouble("put data layers into memory", e))?;
         }
+        self.renew_home(stage, true).await;
         let Some(setup) = self.spec.setup.clone() else {
             return Ok(());
         };
@@ -263,6 +264,7 @@ impl Slot {
             within: SETUP_WITHIN,
             output_limit: SETUP_OUTPUT,
             place: Place::Test,
+            rights: Rights::Service,
         };
         let result = self.exec_in(stage, &run, own.to_owned()).await;
         let failed = match result {

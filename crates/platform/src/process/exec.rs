@@ -12,13 +12,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::agent_protocol::InitSpec;
+use super::cgroup::Group;
 use super::life::Life;
 use super::slot::Slot;
 use super::stage::Stage;
 use super::tree::{End, Into, Tree};
 use super::{NAME, bad_plan, trouble};
 use crate::log::capture;
-use crate::{Execution, Exit, Place, PlatformError, PlatformErrorKind};
+use crate::{Execution, Exit, Place, PlatformError, PlatformErrorKind, Rights};
 
 impl Slot {
     /// Runs a command and returns how it ended.
@@ -39,7 +40,7 @@ impl Slot {
                 let down = || bad_plan(action(run), format!("{instance} does not run"));
                 let life = stage.life(instance).filter(|life| !life.is_over()).ok_or_else(down)?;
                 let spec = self.joined_spec(&stage, &life, run);
-                let into = if self.isolated { Into::Tree(life.tree.key) } else { Into::Place(None) };
+                let into = self.inside(&life);
                 self.exec_as(&stage, run, &spec, into, cancel).await
             }
         }
@@ -102,6 +103,15 @@ impl Slot {
         }
     }
 
+    /// Where commands inside an instance are started.
+    fn inside(&self, life: &Life) -> Into<'static> {
+        if !self.isolated {
+            return Into::Place(None);
+        }
+        let groups = life.group.as_ref().map(Group::join_files).unwrap_or_default();
+        Into::Tree { into: life.tree.key, groups }
+    }
+
     /// Runs the command of a probe in an instance.
     pub(crate) async fn run_inside(
         self: &Arc<Self>,
@@ -116,9 +126,10 @@ impl Slot {
             within: life.plan.ready.within,
             output_limit: 0,
             place: Place::Instance(life.plan.id.clone()),
+            rights: Rights::Service,
         };
         let spec = self.joined_spec(stage, life, &run);
-        let into = if self.isolated { Into::Tree(life.tree.key) } else { Into::Place(None) };
+        let into = self.inside(life);
         let null = || std::fs::File::options().write(true).open("/dev/null");
         let outputs = (null()?.into(), null()?.into());
         let tree = Tree::start(&stage.agent, self.next_key(), into, &spec, outputs).await?;

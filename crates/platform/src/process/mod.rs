@@ -12,6 +12,7 @@ mod data;
 mod exec;
 mod farm;
 mod files;
+mod home;
 pub mod launch;
 mod life;
 mod link;
@@ -132,7 +133,11 @@ impl ProcessPlatform {
             }
             notes.push(format!("instances are isolated by ports only: {reason}"));
         }
-        let env = specs::inherited_environment();
+        let mut env = specs::inherited_environment();
+        if probed.refused.is_none() {
+            // Temporary folders are empty, so that those of the user's session are not there.
+            env.retain(|name, _| !matches!(name.as_str(), "TMPDIR" | "TMP" | "TEMP"));
+        }
         Ok(Self {
             isolated: probed.refused.is_none(),
             shared: Arc::new(Shared { limiter, user: probed.user, env, notes: Mutex::new(notes) }),
@@ -239,6 +244,12 @@ impl Platform for ProcessPlatform {
         cancel: &CancellationToken,
     ) -> Result<Exit, PlatformError> {
         self.slot(slot)?.exec(run, cancel).await
+    }
+
+    fn exchange_folder(&self, slot: SlotId) -> Result<PathBuf, PlatformError> {
+        let folder = self.slot(slot)?.exchange_folder();
+        std::fs::create_dir_all(&folder).map_err(|e| trouble("make a folder for a test's files", e))?;
+        Ok(folder)
     }
 
     async fn metrics(&self, slot: SlotId) -> Result<Vec<Sample>, PlatformError> {

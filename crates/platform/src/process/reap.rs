@@ -3,7 +3,7 @@
 //! Every process, control group and folder of a slot names its owner: the tool's process id, when that
 //! process started, and the namespace its id belongs to. What a living tool owns is never touched.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::cgroup::{PREFIX, remove_groups};
+use super::cgroup::{PREFIX, clear_groups};
 use super::files;
 use crate::Reaped;
 
@@ -22,6 +22,8 @@ use crate::Reaped;
 pub(crate) const OWNER: &str = "FAULTSCOPE_OWNER";
 /// How long a killed process may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How many times to look for processes of dead tools; more than one is needed only where they fork.
+const MAX_ROUNDS: usize = 20;
 
 /// The name of this process as an owner.
 pub(crate) fn this_owner() -> String {
@@ -53,16 +55,29 @@ pub(crate) fn remove_slot_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Removes leftovers of dead tools: processes everywhere, groups below `bases`, folders below `states`.
+///
+/// Processes are found by their control group, by their environment, and as descendants of those: a service may have
+/// changed its environment, and there may be no groups.
 pub(crate) fn reap(bases: &[PathBuf], states: &BTreeSet<PathBuf>) -> Reaped {
-    let mut reaped = Reaped { processes: end_processes(), ..Reaped::default() };
+    let mut reaped = Reaped::default();
     for base in bases {
         for entry in fs::read_dir(base).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let owner =
                 name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')).map(|(owner, _)| owner);
             if owner.is_some_and(is_dead) {
-                reaped.cgroups += remove_groups(&entry.path());
+                let (processes, groups) = clear_groups(&entry.path());
+                reaped.processes += processes;
+                reaped.cgroups += groups;
             }
+        }
+    }
+    for _ in 0..MAX_ROUNDS {
+        let ended = end_processes();
+        reaped.processes += ended;
+        // Those that were forked meanwhile are found in the next round.
+        if ended == 0 {
+            break;
         }
     }
     for state in states {
@@ -102,20 +117,8 @@ fn pid_namespace() -> u64 {
 }
 
 fn end_processes() -> usize {
-    let marker = format!("{OWNER}=");
     let mut ended = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else {
-            continue;
-        };
-        let Ok(environment) = fs::read(entry.path().join("environ")) else {
-            continue;
-        };
-        let variables = environment.split(|b| *b == 0).filter_map(|v| std::str::from_utf8(v).ok());
-        let owner = variables.filter_map(|v| v.strip_prefix(&marker)).next();
-        if !owner.is_some_and(is_dead) {
-            continue;
-        }
+    for pid in find_processes() {
         let Some(pid) = Pid::from_raw(pid) else { continue };
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
             continue;
@@ -130,6 +133,39 @@ fn end_processes() -> usize {
         let _ = rustix::event::poll(&mut polled, Some(&patience));
     }
     ended.len()
+}
+
+/// Processes whose environment names a dead owner, and all their descendants; zombies are not among them.
+fn find_processes() -> BTreeSet<i32> {
+    let marker = format!("{OWNER}=");
+    let mut open = Vec::new();
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else {
+            continue;
+        };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // State and parent follow the name, which may contain anything.
+        let mut fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace()).into_iter().flatten();
+        let (state, parent) = (fields.next(), fields.next().and_then(|parent| parent.parse().ok()));
+        if state == Some("Z") {
+            continue;
+        }
+        if let Some(parent) = parent {
+            children.entry(parent).or_default().push(pid);
+        }
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let mut variables = environment.split(|b| *b == 0).filter_map(|v| std::str::from_utf8(v).ok());
+        if variables.find_map(|v| v.strip_prefix(&marker)).is_some_and(is_dead) {
+            open.push(pid);
+        }
+    }
+    let mut found: BTreeSet<i32> = open.iter().copied().collect();
+    while let Some(pid) = open.pop() {
+        let below = children.get(&pid).into_iter().flatten().copied();
+        open.extend(below.filter(|child| found.insert(*child)));
+    }
+    found
 }
 
 fn undo_mounts(folder: &Path) -> usize {

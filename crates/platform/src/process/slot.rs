@@ -18,6 +18,7 @@ use super::agent::AgentProcess;
 use super::agent_protocol::{PlaceSpec, Request};
 use super::cgroup::Group;
 use super::data::Layers;
+use super::home::Home;
 use super::life::Life;
 use super::specs::AUTHORITY;
 use super::stage::Stage;
@@ -45,6 +46,7 @@ pub(crate) struct Slot {
     pub(crate) isolated: bool,
     pub(crate) events: broadcast::Sender<PlatformEvent>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) home: Option<Home>,
     stage: Mutex<Arc<Stage>>,
     layers: Mutex<Layers>,
     restores: Mutex<BTreeMap<InstanceId, Snapshot>>,
@@ -76,7 +78,8 @@ impl Slot {
         if let Some(authority) = &spec.authority {
             fs::write(folder.join(AUTHORITY), authority).map_err(|e| trouble(action(), e))?;
         }
-        let agent = AgentProcess::start(&spec.program, &spec.label, isolated)
+        let groups = shared.limiter.agent_groups(&spec.label).map_err(|e| trouble(action(), e))?;
+        let agent = AgentProcess::start(&spec.program, &spec.label, isolated, &groups)
             .await
             .map_err(|e| trouble(action(), e))?;
         let slot = Arc::new(Self {
@@ -84,6 +87,11 @@ impl Slot {
             isolated,
             events: broadcast::Sender::new(MAX_EVENTS),
             shared: Arc::clone(shared),
+            home: spec
+                .home
+                .as_ref()
+                .filter(|_| isolated)
+                .and_then(|home| Home::find(home, &spec.application)),
             stage: Mutex::new(Arc::new(Stage::new(agent))),
             layers: Mutex::new(Layers::Copies { template: None }),
             restores: Mutex::default(),
@@ -129,6 +137,11 @@ impl Slot {
     /// The folder of all instance folders.
     pub(crate) fn lives_folder(&self) -> PathBuf {
         self.folder.join("lives")
+    }
+
+    /// Where tests find files of the tool, and leave theirs for it.
+    pub(crate) fn exchange_folder(&self) -> PathBuf {
+        self.folder.join("exchange")
     }
 
     /// Where volumes lie that instances of a trial share.
@@ -229,8 +242,9 @@ impl Slot {
             self.discard(life.own.clone());
         }
         self.empty_volumes(std::iter::empty());
-        let program = &self.spec.program;
-        let agent = AgentProcess::start(program, &self.spec.label, self.isolated).await;
+        let (program, label) = (&self.spec.program, &self.spec.label);
+        let groups = self.shared.limiter.agent_groups(label).map_err(|e| trouble(action(), e))?;
+        let agent = AgentProcess::start(program, label, self.isolated, &groups).await;
         let stage = Arc::new(Stage::new(agent.map_err(|e| trouble(action(), e))?));
         *lock(&self.stage) = Arc::clone(&stage);
         self.furnish(&stage).await

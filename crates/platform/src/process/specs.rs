@@ -8,16 +8,17 @@ use faultscope_model::InstanceId;
 use faultscope_model::mount::{Mount, MountSource};
 use faultscope_model::plan::InstancePlan;
 
-use super::agent_protocol::{InitSpec, MountSpec, Shown, View};
+use super::agent_protocol::{InitRights, InitSpec, MountSpec, Shown, View};
 use super::cgroup::Group;
 use super::data::Layers;
+use super::home::Home;
 use super::life::Life;
 use super::slot::Slot;
 use super::stage::Stage;
 
 use super::{farm, files, open_files, ports, reap};
-use crate::Execution;
 use crate::types::LimitsBy;
+use crate::{Execution, Rights};
 
 /// The file of a slot's certificate authority.
 pub(crate) const AUTHORITY: &str = "authority.pem";
@@ -48,6 +49,7 @@ impl Slot {
         let (mut view, directory) = self.place_data(stage, &plan.id, own, &within, durable)?;
         if let Some(view) = &mut view {
             view.mounts = mounts;
+            view.privileged = plan.privileged;
         }
         let directory = match shown_working_dir(plan) {
             Some(shown) if view.is_some() => shown,
@@ -63,6 +65,7 @@ impl Slot {
             view,
             memory: plan.limits.memory.filter(|_| by_rlimit).map(|m| m.0),
             open_files: open_files::limit_for_services(),
+            rights: self.rights(plan.privileged),
         })
     }
 
@@ -74,9 +77,27 @@ impl Slot {
             layout.rewrite(&test, &mut command, &mut env);
         }
         let within = relative(&run.directory, "")?;
-        let (view, directory) = self.place_data(stage, &test, own, &within, Vec::new())?;
-        let (name, open_files) = (test.to_string(), open_files::limit_for_services());
-        Ok(InitSpec { name, command, env, directory, cgroups: Vec::new(), view, memory: None, open_files })
+        let (mut view, directory) = self.place_data(stage, &test, own, &within, Vec::new())?;
+        if let Some(view) = &mut view {
+            let exchange = self.exchange_folder();
+            std::fs::create_dir_all(&exchange)?;
+            view.seen.push(exchange);
+        }
+        Ok(InitSpec {
+            name: test.to_string(),
+            command,
+            env,
+            directory,
+            // It stays in that of the agent.
+            cgroups: Vec::new(),
+            view,
+            memory: None,
+            open_files: open_files::limit_for_services(),
+            rights: match run.rights {
+                Rights::Service => self.rights(false),
+                Rights::Agent => InitRights::Agent,
+            },
+        })
     }
 
     /// The specification of a command inside a running instance, which has its view of the disk already.
@@ -95,10 +116,26 @@ impl Slot {
             command,
             env,
             directory: root.join(&run.directory),
-            cgroups: life.group.as_ref().map(Group::join_files).unwrap_or_default(),
+            // Inside, groups are read-only, so that they are joined before.
+            cgroups: match (&life.group, self.isolated) {
+                (Some(group), false) => group.join_files(),
+                _ => Vec::new(),
+            },
             view: None,
             memory: None,
             open_files: open_files::limit_for_services(),
+            rights: match run.rights {
+                Rights::Service => self.rights(life.plan.privileged),
+                Rights::Agent => InitRights::Agent,
+            },
+        }
+    }
+
+    fn rights(&self, privileged: bool) -> InitRights {
+        if privileged {
+            InitRights::Own
+        } else {
+            InitRights::Limited { user: self.isolated && self.shared.user }
         }
     }
 
@@ -149,17 +186,16 @@ impl Slot {
     ) -> io::Result<(Option<View>, PathBuf)> {
         let application = &self.spec.application;
         let layers = self.layers();
-        let (lower, directory, hide) = if let Layers::Copies { template } = &layers {
+        let (lower, directory, seen) = if let Layers::Copies { template } = &layers {
             let root = farm::root(own);
             if root.exists() {
                 files::keep_only(&root, &durable)?;
             }
             farm::plant(application, &root, &self.spec.state, within, &durable, template.as_deref())?;
-            // The links lie in the tool's folder, so it cannot be hidden.
-            (Vec::new(), root.join(within), None)
+            // The links lie in the tool's folder, which is hidden but for them.
+            (Vec::new(), root.join(within), vec![own.to_owned()])
         } else {
-            let hide = self.spec.state.starts_with(application).then(|| self.spec.state.clone());
-            (layers.lower(application), application.join(within), hide)
+            (layers.lower(application), application.join(within), Vec::new())
         };
         if !self.isolated {
             return Ok((None, directory));
@@ -172,14 +208,19 @@ impl Slot {
             target: application.clone(),
             own: own.to_owned(),
             durable,
-            hide,
+            hide: self.spec.state.clone(),
+            seen,
             authority: self.spec.authority.clone().map(|text| (self.folder.join(AUTHORITY), text)),
             hosts,
             resolver,
-            private_tmp: !self.needs_tmp(),
+            program: self.spec.program.clone(),
+            home: self.home.as_ref().and_then(Home::view),
+            masked: self.home.as_ref().map(Home::masked_by_mounts).unwrap_or_default(),
+            shared: self.spec.shared.clone(),
             user: self.shared.user,
             lasting: !own.starts_with(self.lives_folder()),
             mounts: Vec::new(),
+            privileged: false,
         };
         Ok((Some(view), directory))
     }
@@ -196,13 +237,6 @@ impl Slot {
         }
         env.extend(extra.iter().map(|(name, value)| (name.clone(), value.clone())));
         env
-    }
-
-    /// Whether something the slot needs lies in `/tmp`, which then cannot be replaced.
-    fn needs_tmp(&self) -> bool {
-        [&self.spec.application, &self.spec.state, &self.spec.program]
-            .iter()
-            .any(|path| path.starts_with("/tmp"))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::process::Signal;
@@ -17,12 +18,12 @@ use super::agent_protocol::{InitSpec, Report, Request};
 const LONGEST_REPORT: u64 = 64 << 10;
 
 /// Where a tree is started.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Into<'a> {
     /// In a place, or beside the agent where there are no places.
     Place(Option<&'a str>),
-    /// Inside a running tree.
-    Tree(u64),
+    /// Inside a running tree and its control groups.
+    Tree { into: u64, groups: Vec<PathBuf> },
 }
 
 /// The progress of a tree.
@@ -68,7 +69,7 @@ impl Tree {
         let name = spec.name.clone();
         let request = match into {
             Into::Place(place) => Request::Spawn { key, place: place.map(str::to_owned), name },
-            Into::Tree(into) => Request::Join { key, into, name },
+            Into::Tree { into, groups } => Request::Join { key, into, name, groups },
         };
         agent.link.request(request, &[theirs.as_fd(), outputs.0.as_fd(), outputs.1.as_fd()]).await?;
         drop((theirs, outputs));

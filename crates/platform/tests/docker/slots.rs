@@ -7,7 +7,7 @@ use faultscope_model::SlotId;
 use faultscope_model::mount::{Mount, MountSource};
 use faultscope_model::plan::{Probe, Reset};
 use faultscope_model::units::ByteSize;
-use faultscope_platform::{Action, Execution, Place, Platform, PlatformErrorKind, PlatformEvent};
+use faultscope_platform::{Action, Execution, Place, Platform, PlatformErrorKind, PlatformEvent, Rights};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{App, instance, plan, platform};
@@ -63,6 +63,7 @@ async fn exits_are_reported_and_commands_run_inside() {
         within: Duration::from_secs(20),
         output_limit: 4096,
         place: Place::Instance(order.id.clone()),
+        rights: Rights::Service,
     };
     let exit = platform.exec(SLOT, &run, &cancel).await.unwrap();
     assert_eq!((exit.code, exit.stdout.as_str()), (Some(0), "order-1\n"));
@@ -99,6 +100,7 @@ async fn entry_point_working_directory_and_user_take_the_place_of_the_image_s_ow
             within: Duration::from_secs(20),
             output_limit: 1 << 10,
             place: Place::Instance(name.parse().unwrap()),
+            rights: Rights::Service,
         };
         platform.exec(SLOT, &run, &cancel).await.unwrap().stdout
     };
@@ -136,6 +138,7 @@ async fn mounts_are_seen_and_no_file_of_the_user_changes() {
             within: Duration::from_secs(20),
             output_limit: 1 << 10,
             place: Place::Instance(name.parse().unwrap()),
+            rights: Rights::Service,
         };
         platform.exec(SLOT, &run, &cancel).await.unwrap().stdout
     };

@@ -39,6 +39,8 @@ impl App {
             log_limit: ByteSize(1 << 20),
             authority: None,
             control: None,
+            home: None,
+            shared: Vec::new(),
         }
     }
 }
@@ -71,6 +73,7 @@ pub(crate) fn instance(id: &str, port: u16) -> InstancePlan {
         stop_within: Duration::from_secs(2),
         mounts: Vec::new(),
         reset: Reset::default(),
+        privileged: false,
     }
 }
 

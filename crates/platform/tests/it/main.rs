@@ -2,11 +2,14 @@
 
 mod bad;
 mod contract;
+mod fresh;
 mod killed;
 mod loopback;
 mod memory;
 mod mounts;
 mod netns;
 mod ports;
+mod profilers;
+mod rights;
 mod support;
 mod timing;

@@ -1,9 +1,7 @@
 //! What instances see at paths of their own, and that nobody else sees it.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use faultscope_model::SlotId;
 use faultscope_model::mount::{Mount, MountSource};
@@ -12,7 +10,7 @@ use faultscope_model::units::ByteSize;
 use faultscope_platform::{Action, Place, Platform, PlatformErrorKind, ProcessPlatform, WantedIsolation};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{App, PROGRAM, id, message, plan, platform, program, run, shell};
+use crate::support::{App, id, message, plan, platform, run, run_without_privileges, shell};
 
 const SLOT: SlotId = SlotId(0);
 
@@ -103,26 +101,9 @@ async fn files_texts_volumes_and_memory_are_seen_and_no_file_of_the_user_changes
     }
 }
 
-/// The same as nobody, from a folder that nobody may read.
 #[test]
 fn mounts_without_privileges() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    let (test, launch) = (folder.path().join("test"), folder.path().join("launch"));
-    fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
-    fs::copy(program(), &launch).unwrap();
-    let mut command = if rustix::process::geteuid().is_root() {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(test);
-        command
-    } else {
-        Command::new(test)
-    };
-    let name = "mounts::files_texts_volumes_and_memory_are_seen_and_no_file_of_the_user_changes";
-    command.args(["--exact", name, "--nocapture"]).current_dir("/");
-    let output = command.env("HOME", "/").env(PROGRAM, launch).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    run_without_privileges("mounts::files_texts_volumes_and_memory_are_seen_and_no_file_of_the_user_changes");
 }
 
 /// What a container sees below its working directory, a process sees below its `directory`.
@@ -159,9 +140,13 @@ async fn working_directories_of_containers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_mounted_is_named() {
+    // Below `/tmp`, which is every instance's own, any path can be mounted.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let beside = folder.path().parent().unwrap().join("fs-test-no-such-folder/x");
     let app = App::new();
-    fs::write(app.path().join("file"), "").unwrap();
-    let beside = app.path().parent().unwrap().join("fs-test-no-such-folder/x");
+    let mut spec = app.slot(0);
+    (spec.application, spec.state) = (folder.path().to_owned(), folder.path().join(".faultscope"));
     let cancel = CancellationToken::new();
     for (isolation, mounts, reason) in [
         (
@@ -182,7 +167,7 @@ async fn what_cannot_be_mounted_is_named() {
         (WantedIsolation::Ports, mount("/etc/x", path("file"), true), "use `--isolation netns`"),
     ] {
         let platform = platform(isolation);
-        platform.open_slot(&app.slot(0)).await.unwrap();
+        platform.open_slot(&spec).await.unwrap();
         let wanted = plan(vec![with_mounts("web-1", vec![mounts])], Reset::Restart);
         let error = platform.apply(SLOT, &wanted, &cancel).await.unwrap_err();
         assert_eq!(error.kind, PlatformErrorKind::BadPlan, "{error:?}");

@@ -1,6 +1,8 @@
 //! Applications in temporary folders, plans for them, and slots to run them in.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,7 +12,7 @@ use faultscope_model::plan::{InstancePlan, Limits, Plan, PortPlan, Probe, Readin
 use faultscope_model::units::ByteSize;
 use faultscope_model::{InstanceId, NodeId, Protocol, SlotId};
 use faultscope_platform::{
-    Execution, Place, PlatformError, ProcessOptions, ProcessPlatform, SlotSpec, WantedIsolation,
+    Execution, Place, PlatformError, ProcessOptions, ProcessPlatform, Rights, SlotSpec, WantedIsolation,
 };
 
 /// Where a test that runs itself as another user puts the program, as that user may not see the build.
@@ -26,6 +28,28 @@ pub(crate) fn run_as_root_of_its_own(test: &str) {
     let mut command = std::process::Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount"]).arg(std::env::current_exe().unwrap());
     let output = command.args(["--exact", test, "--nocapture"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+/// Runs a test once more without privileges: as nobody, with programs from a folder that nobody may read.
+#[track_caller]
+pub(crate) fn run_without_privileges(test: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let (own, launch) = (folder.path().join("test"), folder.path().join("launch"));
+    std::fs::copy(std::env::current_exe().unwrap(), &own).unwrap();
+    std::fs::copy(program(), &launch).unwrap();
+    // Whoever is not root has none to give up.
+    let mut command = if rustix::process::geteuid().is_root() {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(own);
+        command
+    } else {
+        std::process::Command::new(own)
+    };
+    command.args(["--exact", test, "--nocapture", "--include-ignored"]).current_dir("/");
+    let output = command.env("HOME", "/").env(PROGRAM, launch).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
@@ -63,6 +87,8 @@ impl App {
             log_limit: ByteSize(1 << 20),
             authority: None,
             control: None,
+            home: None,
+            shared: Vec::new(),
         }
     }
 }
@@ -97,6 +123,7 @@ pub(crate) fn instance(id: &str, port: u16, orders: &[&str]) -> InstancePlan {
         stop_within: Duration::from_secs(2),
         mounts: Vec::new(),
         reset: Reset::default(),
+        privileged: false,
     }
 }
 
@@ -131,6 +158,7 @@ pub(crate) fn run(script: &str) -> Execution {
         within: Duration::from_secs(20),
         output_limit: 64 << 10,
         place: Place::Test,
+        rights: Rights::Service,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use faultscope_model::perturbation::{
     Configuration, Event, PERTURBATION_FILE, Perturbation, TRACE_FILE, read_trace,
@@ -9,7 +10,7 @@ use faultscope_model::perturbation::{
 use faultscope_model::{CampaignId, SlotId};
 
 use crate::bounded_file;
-use crate::drive::tests::{REPORTS, Report, report_folder};
+use crate::drive::tests::{REPORTS, Report};
 
 /// The largest trace file that is read.
 const MAX_TRACE: u64 = 256 << 20;
@@ -22,13 +23,13 @@ pub(super) struct ProcessFiles {
 }
 
 impl ProcessFiles {
-    /// Writes the perturbations into the slot's folder.
+    /// Writes the perturbations into a folder that the test sees.
     pub(super) fn write(
+        folder: &Path,
         campaign: &CampaignId,
         slot: SlotId,
         perturbations: &[Perturbation],
     ) -> io::Result<Self> {
-        let folder = report_folder();
         let file = |name: &str| {
             Report(folder.join(format!("{REPORTS}{}-{campaign}-{}-{name}", std::process::id(), slot.0)))
         };

@@ -21,12 +21,12 @@ use faultscope_model::outcome::{Ending, Signature, TestResult};
 use faultscope_model::perturbation::{Event, Perturbation, TargetId};
 use faultscope_model::run::{OutageSeen, Perturbed};
 use faultscope_model::{Application, Outcome, ServiceName, Span};
-use faultscope_platform::{Execution, Place, PlatformError, PlatformErrorKind};
+use faultscope_platform::{Execution, Place, PlatformError, PlatformErrorKind, Rights};
 use regex::Regex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::tests::run_tests;
+use super::tests::{report_folder, run_tests};
 use crate::error::EngineError;
 use crate::trial::{Drive, Driven, JudgeFacts, Live, Refined, failures_of};
 use calls::calls_of;
@@ -134,7 +134,9 @@ impl Drive for PerturbedTests {
 
     async fn drive(&self, live: &Live<'_>, cancel: &CancellationToken) -> Result<Driven, EngineError> {
         let session = live.session;
-        let files = ProcessFiles::write(session.id(), live.lease.id(), &self.perturbations).map_err(|e| {
+        let slot = live.lease.id();
+        let folder = report_folder(session.platform.as_ref(), slot)?;
+        let files = ProcessFiles::write(&folder, session.id(), slot, &self.perturbations).map_err(|e| {
             let kind = PlatformErrorKind::Infrastructure;
             PlatformError::new(kind, session.platform.name(), "write the perturbations").because(e)
         })?;
@@ -462,6 +464,7 @@ async fn find_unused_folders(live: &Live<'_>, cancel: &CancellationToken) -> BTr
                 within: QUIET_WITHIN,
                 output_limit: 1 << 10,
                 place: Place::Instance(instance),
+                rights: Rights::Service,
             };
             let listed = live.session.platform.exec(live.lease.id(), &run, cancel).await;
             if listed.is_ok_and(|exit| exit.code == Some(0) && exit.stdout.trim().is_empty()) {

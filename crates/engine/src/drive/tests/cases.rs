@@ -4,16 +4,19 @@
 //! runner would take for an option are skipped.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::path::Path;
 use std::time::Duration;
 
-use faultscope_model::Application;
-use faultscope_model::application::{ReportFormat, TestBody, TestCase, TestCommand};
+use faultscope_model::application::{Expansion, ReportFormat, TestBody, TestCase, TestCommand};
+use faultscope_model::units::ByteSize;
+use faultscope_model::{Application, SlotId};
+use faultscope_platform::{
+    Execution, Exit, Place, Platform, PlatformError, PlatformErrorKind, Rights, SlotSpec,
+};
+use tokio_util::sync::CancellationToken;
 
-use crate::host_command::{HostCommand, HostError, HostOutput};
+use crate::session::SessionOptions;
 
-use super::{REPORT_LIMIT, REPORTS, Report, junit, read_bounded, report_folder};
+use super::{REPORTS, Report, junit, read_bounded, report_folder};
 
 /// The most cases of one list.
 const MAX_CASES: usize = 20_000;
@@ -21,6 +24,8 @@ const MAX_CASES: usize = 20_000;
 const MAX_NAME: usize = 1_000;
 /// The shortest time limit of a list command: it may have to build the tests first.
 const LIST_WITHIN: Duration = Duration::from_secs(600);
+/// The most bytes of a list: twenty thousand names of eight hundred characters.
+const MAX_LIST: usize = 16 << 20;
 /// The most characters of a failed list command's output.
 const SHOWN: usize = 2_000;
 
@@ -35,7 +40,15 @@ pub enum CaseError {
         /// The first word of its command.
         program: String,
         /// The cause.
-        source: io::Error,
+        source: Box<PlatformError>,
+    },
+    /// There is no slot to run it in.
+    #[error("test `{test}`: the command that lists its cases cannot run in a slot")]
+    Slot {
+        /// The name of the test.
+        test: String,
+        /// The cause.
+        source: Box<PlatformError>,
     },
     /// The command failed.
     #[error("test `{test}`: the command that lists its cases ended with {ending}: {said}")]
@@ -83,7 +96,60 @@ pub struct Cases {
 }
 
 /// Replaces tests that list their cases by one test for each case; returns what was found.
-pub async fn find_cases(application: &mut Application, root: &Path) -> Result<Vec<Cases>, CaseError> {
+///
+/// The commands that list them are as foreign as the tests themselves, so they run in a slot: without a network, and
+/// gone when the tool is. The slot is that of a trial in which nothing was deployed.
+pub async fn find_cases(
+    application: &mut Application,
+    platform: &dyn Platform,
+    options: &SessionOptions,
+) -> Result<Vec<Cases>, CaseError> {
+    let lists = |test: &&TestCase| matches!(test.body, TestBody::Discover { each: Some(_), .. });
+    let Some(first) = application.tests.iter().find(lists) else {
+        return Ok(Vec::new());
+    };
+    let in_slot =
+        |test: &str, e: PlatformError| CaseError::Slot { test: test.to_owned(), source: Box::new(e) };
+    let test = first.name.clone();
+    let spec = lister_slot(application, options);
+    platform.open_slot(&spec).await.map_err(|e| in_slot(&test, e))?;
+    let program = options.program.to_string_lossy().into_owned();
+    let lister = Lister { platform, slot: spec.id, expansion: &Expansion { program, slot: spec.id } };
+    let found = replace_lists(application, &lister).await;
+    let closed = platform.close_slot(spec.id).await;
+    let found = found?;
+    closed.map_err(|e| in_slot(&test, e))?;
+    Ok(found)
+}
+
+/// A slot that no trial has.
+fn lister_slot(application: &Application, options: &SessionOptions) -> SlotSpec {
+    let started = crate::session::now_us();
+    SlotSpec {
+        id: SlotId(u16::MAX),
+        label: format!("list-{}-{started:x}", std::process::id()),
+        application: options.root.clone(),
+        state: options.state.clone(),
+        // Lists are made of what the user has, without waiting for what tests need.
+        setup: None,
+        template: String::new(),
+        program: options.program.clone(),
+        log_limit: ByteSize(0),
+        authority: None,
+        control: None,
+        home: options.home.clone(),
+        shared: application.shared.iter().filter_map(|path| options.find_shared(path)).collect(),
+    }
+}
+
+/// Where commands that list test cases run.
+pub(super) struct Lister<'a> {
+    pub(super) platform: &'a dyn Platform,
+    pub(super) slot: SlotId,
+    pub(super) expansion: &'a Expansion,
+}
+
+async fn replace_lists(application: &mut Application, lister: &Lister<'_>) -> Result<Vec<Cases>, CaseError> {
     let (mut tests, mut found) = (Vec::new(), Vec::new());
     let mut names: BTreeSet<String> = application.tests.iter().map(|test| test.name.clone()).collect();
     for test in std::mem::take(&mut application.tests) {
@@ -91,7 +157,7 @@ pub async fn find_cases(application: &mut Application, root: &Path) -> Result<Ve
             tests.push(test);
             continue;
         }
-        let mut cases = list(&test, root).await?;
+        let mut cases = list(&test, lister).await?;
         for case in &mut cases.cases {
             // A name must mean one test, but two lists may contain the same.
             if !names.insert(case.name.clone()) {
@@ -115,13 +181,13 @@ struct ListedCase {
 }
 
 /// The cases that a test's command lists.
-pub(super) async fn list(test: &TestCase, root: &Path) -> Result<Cases, CaseError> {
+pub(super) async fn list(test: &TestCase, lister: &Lister<'_>) -> Result<Cases, CaseError> {
     let TestBody::Discover { format, command, each: Some(each), .. } = &test.body else {
         return Ok(Cases { test: test.name.clone(), cases: Vec::new(), left_out: 0 });
     };
     let listed = match format {
-        ReportFormat::Junit => reported(test, command, root).await?,
-        _ => lines(*format, &run(test, command, root).await?),
+        ReportFormat::Junit => reported(test, command, lister).await?,
+        _ => lines(*format, &lister.run(test, command).await?),
     };
     let (mut cases, mut left_out, mut seen) = (Vec::new(), 0, BTreeSet::new());
     for case in listed.into_iter().take(MAX_CASES) {
@@ -191,13 +257,19 @@ fn lines(format: ReportFormat, text: &str) -> Vec<ListedCase> {
 }
 
 /// The cases in the report that a command writes.
-async fn reported(test: &TestCase, command: &TestCommand, root: &Path) -> Result<Vec<ListedCase>, CaseError> {
+async fn reported(
+    test: &TestCase,
+    command: &TestCommand,
+    lister: &Lister<'_>,
+) -> Result<Vec<ListedCase>, CaseError> {
     let name = format!("{REPORTS}{}-cases-{:x}.xml", std::process::id(), hash(&test.name));
-    let report = Report(report_folder().join(name));
+    let folder = report_folder(lister.platform, lister.slot)
+        .map_err(|e| CaseError::Slot { test: test.name.clone(), source: Box::new(e) })?;
+    let report = Report(folder.join(name));
     report.remove();
     let out = report.0.to_string_lossy();
     let run_words = command.run.iter().map(|word| word.replace("{out}", &out)).collect();
-    let ended = run(test, &TestCommand { run: run_words, ..command.clone() }, root).await;
+    let ended = lister.run(test, &TestCommand { run: run_words, ..command.clone() }).await;
     let cases = match read_bounded(&report.0).await {
         Ok(text) => junit::parse(&text),
         Err(problem) => Err(problem),
@@ -224,34 +296,48 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// Runs a list command on this machine; returns its output.
-async fn run(test: &TestCase, command: &TestCommand, root: &Path) -> Result<String, CaseError> {
-    let name = || test.name.clone();
-    let Some((program, words)) = command.run.split_first() else {
-        return Err(CaseError::None { test: name() });
-    };
-    let within = test.within.max(LIST_WITHIN);
-    let folder = root.join(&command.directory);
-    let list =
-        HostCommand { program, words, env: &command.env, folder: &folder, within, max_output: REPORT_LIMIT };
-    let HostOutput { status, stdout: printed, stderr: said } =
-        list.run().await.map_err(|error| match error {
-            HostError::Start(source) => CaseError::Start { test: name(), program: program.clone(), source },
-            HostError::Unreadable(e) => CaseError::Unreadable { test: name(), problem: e.to_string() },
-            HostError::Late => CaseError::Late { test: name(), within },
+impl Lister<'_> {
+    /// Runs a list command; returns its output.
+    async fn run(&self, test: &TestCase, command: &TestCommand) -> Result<String, CaseError> {
+        let name = || test.name.clone();
+        let Some(program) = command.run.first() else {
+            return Err(CaseError::None { test: name() });
+        };
+        let expand = |text: &String| self.expansion.expand(text);
+        let within = test.within.max(LIST_WITHIN);
+        let run = Execution {
+            command: command.run.iter().map(expand).collect(),
+            env: command.env.iter().map(|(key, value)| (key.clone(), expand(value))).collect(),
+            directory: command.directory.clone(),
+            within,
+            // The first half of it is kept as it is, so that a list that fits is whole.
+            output_limit: 2 * (MAX_LIST + 1),
+            place: Place::Test,
+            rights: Rights::Service,
+        };
+        let exit = self.platform.exec(self.slot, &run, &CancellationToken::new()).await;
+        let Exit { code, timed_out, stdout, stderr, .. } = exit.map_err(|error| match error.kind {
+            PlatformErrorKind::BadPlan => {
+                CaseError::Start { test: name(), program: program.clone(), source: Box::new(error) }
+            }
+            _ => CaseError::Slot { test: name(), source: Box::new(error) },
         })?;
-    if printed.len() as u64 > REPORT_LIMIT {
-        let problem = format!("it has more than {REPORT_LIMIT} bytes");
-        return Err(CaseError::Unreadable { test: name(), problem });
+        if timed_out {
+            return Err(CaseError::Late { test: name(), within });
+        }
+        if stdout.len() > MAX_LIST {
+            let problem = format!("it has more than {MAX_LIST} bytes");
+            return Err(CaseError::Unreadable { test: name(), problem });
+        }
+        if code != Some(0) {
+            let ending = code.map_or("a signal".to_owned(), |code| format!("code {code}"));
+            let said = if stderr.trim().is_empty() { &stdout } else { &stderr };
+            let skip = said.trim().chars().count().saturating_sub(SHOWN);
+            let said = said.trim().chars().skip(skip).collect();
+            return Err(CaseError::Failed { test: name(), ending, said });
+        }
+        Ok(stdout)
     }
-    if !status.success() {
-        let ending = status.code().map_or("a signal".to_owned(), |code| format!("code {code}"));
-        let said = if said.trim().is_empty() { &printed } else { &said };
-        let skip = said.trim().chars().count().saturating_sub(SHOWN);
-        let said = said.trim().chars().skip(skip).collect();
-        return Err(CaseError::Failed { test: name(), ending, said });
-    }
-    Ok(printed)
 }
 
 #[cfg(test)]

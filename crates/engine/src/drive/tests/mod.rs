@@ -10,6 +10,7 @@ mod steps;
 pub use cases::{CaseError, Cases, find_cases};
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,9 @@ use faultscope_model::application::{Expansion, TestBody, TestCase, TestCommand, 
 use faultscope_model::event::Event;
 use faultscope_model::outcome::{Ending, Failure, TestResult};
 use faultscope_model::{Application, SlotId};
-use faultscope_platform::{Execution, Exit, MeshPlace, Place, Platform, PlatformError, PlatformErrorKind};
+use faultscope_platform::{
+    Execution, Exit, MeshPlace, Place, Platform, PlatformError, PlatformErrorKind, Rights,
+};
 use faultscope_store::Campaign;
 use regex::Regex;
 use tokio::time::Instant;
@@ -235,7 +238,7 @@ impl TestBed<'_> {
         &self,
         command: &TestCommand,
         input: &TestInput,
-    ) -> std::io::Result<(TestCommand, Option<Report>)> {
+    ) -> io::Result<(TestCommand, Option<Report>)> {
         let own = self.root.join(&input.file);
         let copy = match &input.instead {
             None => None,
@@ -243,7 +246,8 @@ impl TestBed<'_> {
                 let end = own.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
                 let (tool, slot) = (std::process::id(), self.slot.0);
                 let name = format!("{REPORTS}{tool}-{}-{slot}-input{end}", self.campaign);
-                let copy = Report(report_folder().join(name));
+                let folder = report_folder(self.platform.as_ref(), self.slot).map_err(io::Error::other)?;
+                let copy = Report(folder.join(name));
                 std::fs::write(&copy.0, text.as_bytes())?;
                 Some(copy)
             }
@@ -264,7 +268,9 @@ impl TestBed<'_> {
     ) -> Result<Vec<TestResult>, PlatformError> {
         let started = Instant::now();
         let mut results = Vec::new();
-        match cases::list(test, self.root).await {
+        let lister =
+            cases::Lister { platform: self.platform.as_ref(), slot: self.slot, expansion: self.expansion };
+        match cases::list(test, &lister).await {
             Err(error) => results.push(failed(test, Ending::Case, &error.to_string(), started)),
             Ok(found) => {
                 for case in &found.cases {
@@ -293,7 +299,7 @@ impl TestBed<'_> {
         cancel: &CancellationToken,
     ) -> Result<Vec<TestResult>, PlatformError> {
         let name = format!("{REPORTS}{}-{}-{}.xml", std::process::id(), self.campaign, self.slot.0);
-        let report = Report(report_folder().join(name));
+        let report = Report(report_folder(self.platform.as_ref(), self.slot)?.join(name));
         // A report of an earlier trial must not be taken for this one's.
         report.remove();
         let out = report.0.to_string_lossy();
@@ -347,6 +353,7 @@ impl TestBed<'_> {
             within: test.within,
             output_limit: OUTPUT_LIMIT,
             place: Place::Test,
+            rights: Rights::Service,
         };
         match self.platform.exec(self.slot, &run, cancel).await {
             // A missing program fails its test with the message of a shell, and the others continue.
@@ -372,11 +379,13 @@ impl Drop for Report {
     }
 }
 
-/// A folder that a test sees under the same path, unlike its application, `/tmp` and the tool's folder, which are
-/// mounted over. Also removes what killed tools have left in it.
-pub(in crate::drive) fn report_folder() -> PathBuf {
-    let shared = PathBuf::from("/dev/shm");
-    let folder = if shared.is_dir() { shared } else { std::env::temp_dir() };
+/// The folder that a test sees under the same path, unlike its application, `/tmp` and the tool's folder, which are
+/// mounted over. Also removes what killed tools have left in it, where it is that of the machine.
+pub(in crate::drive) fn report_folder(
+    platform: &dyn Platform,
+    slot: SlotId,
+) -> Result<PathBuf, PlatformError> {
+    let folder = platform.exchange_folder(slot)?;
     for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|n| n.strip_prefix(REPORTS)).and_then(|n| n.split('-').next());
@@ -384,7 +393,7 @@ pub(in crate::drive) fn report_folder() -> PathBuf {
             let _ = std::fs::remove_file(entry.path());
         }
     }
-    folder
+    Ok(folder)
 }
 
 /// The result of the only case that counts; fails if the report does not have it.

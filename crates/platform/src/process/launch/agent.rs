@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rustix::event::{PollFd, PollFlags};
@@ -13,15 +14,20 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use rustix::thread::UnshareFlags;
 
 use super::network::{self, Networks};
-use super::outer::{die_with_parent, own_program};
-use super::{mounts, namespaces, tree};
+use super::outer::own_program;
+use super::{kernel_files, mounts, namespaces, tie, tree};
 use crate::process::agent_protocol::{self, Envelope, Message, Request};
+use crate::process::cgroup;
 
-/// Serves the tool until it goes away.
-pub(super) fn run(isolated: bool) -> ExitCode {
-    match Agent::new(isolated) {
+/// Serves the tool until it goes away. Everything that is started stays in the slot's control groups.
+pub(super) fn run(isolated: bool, groups: &[&str]) -> ExitCode {
+    match Agent::new(isolated, groups) {
         Ok(mut agent) => {
-            let code = if agent.serve().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+            let code = match agent.serve() {
+                Ok(Leave::Asked) => ExitCode::SUCCESS,
+                Ok(Leave::Orphaned) => ExitCode::from(tie::ORPHANED),
+                Err(_) => ExitCode::FAILURE,
+            };
             if !isolated {
                 tree::end_descendants();
             }
@@ -32,6 +38,14 @@ pub(super) fn run(isolated: bool) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Why an agent ends.
+enum Leave {
+    /// The tool wants it to.
+    Asked,
+    /// The tool is gone.
+    Orphaned,
 }
 
 struct Agent {
@@ -53,10 +67,18 @@ struct Child {
 }
 
 impl Agent {
-    fn new(isolated: bool) -> io::Result<Self> {
-        die_with_parent()?;
+    fn new(isolated: bool, groups: &[&str]) -> io::Result<Self> {
+        for group in groups {
+            cgroup::join_as_agent(group.as_ref()).map_err(|e| named(&format!("join {group}"), &e))?;
+        }
         let isolated = if isolated {
+            // The end of this process is the end of the namespace. Without one it must live to end its descendants,
+            // and learns by its socket that the tool is gone.
+            tie::tie_to_parent(Signal::KILL)?;
             mounts::make_private()?;
+            let replaced = kernel_files::replace_devices().map_err(|e| named("make its own /dev", &e));
+            // An ordinary user may use no dangerous device anyway.
+            replaced.or_else(|e| if rustix::process::geteuid().is_root() { Err(e) } else { Ok(()) })?;
             Some(Isolated { networks: Networks::new()?, processes: namespaces::own("pid")? })
         } else {
             tree::adopt_orphans()?;
@@ -66,7 +88,7 @@ impl Agent {
         Ok(Self { isolated, children: HashMap::new(), pids: HashMap::new(), label })
     }
 
-    fn serve(&mut self) -> io::Result<()> {
+    fn serve(&mut self) -> io::Result<Leave> {
         let (ended, on_signal) = UnixStream::pair()?;
         ended.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(signal_hook::consts::SIGCHLD, on_signal)?;
@@ -89,11 +111,14 @@ impl Agent {
                 continue;
             }
             let Some((length, fds)) = agent_protocol::receive(socket, &mut buffer)? else {
-                return Ok(());
+                return Ok(Leave::Orphaned);
             };
             let Ok(Envelope { id, request }) = serde_json::from_slice(&buffer[..length]) else {
                 return Err(io::Error::other("a request cannot be read"));
             };
+            if matches!(request, Request::Leave) {
+                return Ok(Leave::Asked);
+            }
             match self.answer(request, fds) {
                 Ok(fds) => {
                     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
@@ -139,7 +164,7 @@ impl Agent {
                 return self.networks()?.sockets(&place, count.min(agent_protocol::MAX_FDS));
             }
             Request::Spawn { key, place, name } => self.spawn(key, place.as_deref(), &name, fds)?,
-            Request::Join { key, into, name } => self.join(key, into, &name, fds)?,
+            Request::Join { key, into, name, groups } => self.join(key, into, &name, &groups, fds)?,
             Request::Signal { key, signal } => {
                 let signal =
                     Signal::from_named_raw(signal).ok_or_else(|| io::Error::other("no such signal"))?;
@@ -157,6 +182,11 @@ impl Agent {
                     .or_else(|_| mounts::overlay(&[lower], &upper, &work, &target, user, ""))?;
             }
             Request::Memory { target } => mounts::memory(&target)?,
+            Request::Home { home, layer, masked, before, user } => {
+                mounts::lay_home(&home, &layer, &masked, before.as_deref(), user)?;
+            }
+            // Ends the loop before anything is answered.
+            Request::Leave => {}
         }
         Ok(Vec::new())
     }
@@ -165,7 +195,9 @@ impl Agent {
         let label = self.label.clone();
         let start = || {
             let [socket, stdout, stderr] = three(fds)?;
-            own_program("instance").args([&label, name]).stdin(socket).stdout(stdout).stderr(stderr).spawn()
+            let mut command = own_program("instance");
+            command.args([&label, name]).env(tie::AGENT, std::process::id().to_string());
+            command.stdin(socket).stdout(stdout).stderr(stderr).spawn()
         };
         let child = match (&self.isolated, place) {
             (Some(isolated), Some(place)) => isolated.networks.within(place, || {
@@ -181,11 +213,19 @@ impl Agent {
         Ok(())
     }
 
-    fn join(&mut self, key: u64, into: u64, name: &str, fds: Vec<OwnedFd>) -> io::Result<()> {
+    fn join(
+        &mut self,
+        key: u64,
+        into: u64,
+        name: &str,
+        groups: &[PathBuf],
+        fds: Vec<OwnedFd>,
+    ) -> io::Result<()> {
         let [socket, stdout, stderr] = three(fds)?;
         let pid = *self.pids.get(&into).ok_or_else(|| io::Error::other("it does not run"))?;
         let mut command = own_program("join");
-        command.args([&self.label, name]).arg(pid.as_raw_nonzero().to_string());
+        command.args([&self.label, name]).arg(pid.as_raw_nonzero().to_string()).args(groups);
+        command.env(tie::AGENT, std::process::id().to_string());
         let child = command.stdin(socket).stdout(stdout).stderr(stderr).spawn()?;
         self.remember(key, &child, true);
         Ok(())

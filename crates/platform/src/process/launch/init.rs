@@ -9,16 +9,16 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getrlimit, kill_process,
-    set_parent_process_death_signal, setrlimit,
+    Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getrlimit, kill_process, setrlimit,
 };
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
 use signal_hook::consts;
 use signal_hook::iterator::Signals;
 
-use super::outer::{die_with_parent, own_program};
-use super::{mounts, namespaces, places, tree};
-use crate::process::agent_protocol::{InitSpec, Report};
+use super::outer::own_program;
+use super::tie::{self, tie_to_parent};
+use super::{mounts, namespaces, places, rights, tree};
+use crate::process::agent_protocol::{InitRights, InitSpec, Report};
 
 /// Signals that are forwarded to the program.
 const HANDED_ON: [i32; 6] =
@@ -53,11 +53,15 @@ pub(super) fn run() -> ExitCode {
     }
 }
 
-/// Enters the namespaces of a running tree and runs another init in them, which cannot be process 1.
-pub(super) fn join(target: &str) -> ExitCode {
+/// Enters the groups and namespaces of a running tree and runs another init in them, which cannot be process 1.
+pub(super) fn join(target: &str, groups: &[&str]) -> ExitCode {
     let start = || -> io::Result<(Signals, Child)> {
-        die_with_parent()?;
         let signals = Signals::new(HANDED_ON.into_iter().chain([END, consts::SIGCHLD]))?;
+        tie_to_parent(Signal::KILL)?;
+        // Inside, groups are read-only.
+        for group in groups {
+            fs::write(group, "0")?;
+        }
         let pid =
             target.parse().ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no such process"))?;
         let target = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
@@ -67,7 +71,8 @@ pub(super) fn join(target: &str) -> ExitCode {
             | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION
             | ThreadNameSpaceType::PROCESS_ID;
         rustix::thread::move_into_thread_name_spaces(target.as_fd(), all)?;
-        Ok((signals, own_program("instance").args(["joined", "joined"]).spawn()?))
+        // The child knows its parent by another number, in the namespace that it is born in.
+        Ok((signals, own_program("instance").args(["joined", "joined"]).env_remove(tie::AGENT).spawn()?))
     };
     match start() {
         Ok((signals, child)) => {
@@ -96,17 +101,16 @@ fn read_spec() -> Result<InitSpec, Trouble> {
 }
 
 fn prepare(spec: &InitSpec, alone: bool) -> Result<Signals, Trouble> {
-    if alone {
-        die_with_parent().map_err(|e| trouble("tie itself to the agent", e))?;
-    } else {
-        tree::adopt_orphans().map_err(|e| trouble("adopt orphans", e))?;
-        // A plain kill would leave the tree behind.
-        set_parent_process_death_signal(Some(tree::END))
-            .map_err(|e| trouble("tie itself to the agent", e))?;
-    }
+    // Before the parent's end can be signalled: what is asked of it then must not get lost.
     let pausing = [consts::SIGTSTP, consts::SIGCONT];
     let signals = Signals::new(HANDED_ON.into_iter().chain(pausing).chain([END, consts::SIGCHLD]))
         .map_err(|e| trouble("listen to signals", e))?;
+    if !alone {
+        tree::adopt_orphans().map_err(|e| trouble("adopt orphans", e))?;
+    }
+    // Without a namespace of its own a plain kill would leave the tree behind.
+    let at_end = if alone { Signal::KILL } else { tree::END };
+    tie_to_parent(at_end).map_err(|e| trouble("tie itself to the agent", e))?;
     for group in &spec.cgroups {
         fs::write(group, "0")
             .map_err(|e| trouble(&format!("join the control group {}", group.display()), e))?;
@@ -120,8 +124,6 @@ fn prepare(spec: &InitSpec, alone: bool) -> Result<Signals, Trouble> {
             reason: e.to_string(),
         })?;
         rustix::system::sethostname(spec.name.as_bytes()).map_err(|e| trouble("set the host name", e))?;
-        // The rights in a user namespace were only needed for the mounts.
-        let _ = rustix::thread::clear_ambient_capability_set();
     }
     if spec.memory.is_some() {
         let limits = Rlimit { current: spec.memory, maximum: spec.memory };
@@ -132,6 +134,13 @@ fn prepare(spec: &InitSpec, alone: bool) -> Result<Signals, Trouble> {
         let limits = Rlimit { current: Some(maximum.map_or(soft, |hard| soft.min(hard))), maximum };
         setrlimit(Resource::Nofile, limits).map_err(|e| trouble("set resource limits", e))?;
     }
+    // Last of all: what comes before needs rights that services do not have.
+    match spec.rights {
+        InitRights::Limited { user } => rights::limit(user),
+        InitRights::Own => rights::keep_own(),
+        InitRights::Agent => Ok(()),
+    }
+    .map_err(|e| trouble("give up rights", e))?;
     Ok(signals)
 }
 

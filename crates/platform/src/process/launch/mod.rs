@@ -5,14 +5,17 @@
 
 mod agent;
 mod init;
+mod kernel_files;
 mod mounts;
 mod namespaces;
 mod netlink;
 mod network;
 mod outer;
 mod places;
+mod rights;
 #[cfg(feature = "docker")]
 mod sidecar;
+mod tie;
 mod tree;
 
 pub(crate) use outer::Probed;
@@ -24,10 +27,10 @@ use std::process::ExitCode;
 pub fn launch_main(args: Vec<OsString>) -> ExitCode {
     let args: Vec<&str> = args.iter().filter_map(|a| a.to_str()).collect();
     match args.as_slice() {
-        ["agent", _label, mode, parent] => outer::run(mode, parent),
-        ["inner", _label, mode] => agent::run(*mode == MODE_NETNS),
+        ["agent", _label, mode, parent, groups @ ..] => outer::run(mode, parent, groups),
+        ["inner", _label, mode, groups @ ..] => agent::run(*mode == MODE_NETNS, groups),
         ["instance", _label, _name] => init::run(),
-        ["join", _label, _name, target] => init::join(target),
+        ["join", _label, _name, target, groups @ ..] => init::join(target, groups),
         #[cfg(feature = "docker")]
         ["sidecar", socket] => sidecar::run(socket),
         ["probe"] => outer::probe(),

@@ -1,19 +1,26 @@
 //! The first process of a slot: creates the namespaces, starts the real agent inside them, and waits.
 //!
 //! A PID namespace contains only children, so this process stays outside. It is what the tool waits
-//! for: it ends after the agent, and the agent ends after everything in its namespace.
+//! for: it ends after the agent, and the agent ends after everything in its namespace. It outlives a tool that is
+//! killed for the moment that it takes to end the slot's processes and to remove their control groups.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use rustix::process::{Pid, Signal, WaitOptions, getppid, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getppid, kill_process, set_parent_process_death_signal, waitpid,
+};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
+use signal_hook::consts::SIGCHLD;
+use signal_hook::iterator::Signals;
 
-use super::{MODE_NETNS, namespaces};
+use super::{MODE_NETNS, namespaces, tie, tree};
 use crate::process::agent_protocol::{self, Message};
+use crate::process::cgroup;
 
 /// The result of `launch probe`, as JSON on stdout.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,9 +31,9 @@ pub(crate) struct Probed {
     pub(crate) user: bool,
 }
 
-/// Runs as the first process of a slot.
-pub(super) fn run(mode: &str, parent: &str) -> ExitCode {
-    match start(mode, parent) {
+/// Runs as the first process of a slot; `groups` are the control groups of the slot, one for each controller.
+pub(super) fn run(mode: &str, parent: &str, groups: &[&str]) -> ExitCode {
+    match start(mode, parent, groups) {
         Ok(code) => code,
         Err(error) => {
             send_message(&Message::Refused { reason: error.to_string() });
@@ -57,35 +64,47 @@ pub(super) fn probe() -> ExitCode {
     if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn start(mode: &str, parent: &str) -> io::Result<ExitCode> {
+fn start(mode: &str, parent: &str, groups: &[&str]) -> io::Result<ExitCode> {
+    // Before the signal can come: its default is to end this process, and nobody would clear the slot.
+    let mut signals = Signals::new([tree::END.as_raw(), SIGCHLD])?;
     if mode == MODE_NETNS {
         take_namespaces()?;
     }
     // After the namespaces: changing credentials would clear it.
-    die_with_parent()?;
-    if getppid().map(|pid| pid.as_raw_nonzero().get().to_string()).as_deref() != Some(parent) {
+    set_parent_process_death_signal(Some(tree::END))?;
+    // The tool may have ended before the kernel knew of the signal.
+    let has_parent = getppid().is_some_and(|pid| pid.as_raw_nonzero().get().to_string() == parent);
+    if !has_parent || tie::tool_is_gone() {
         return Ok(ExitCode::FAILURE);
     }
-    if mode != MODE_NETNS {
-        send_message(&Message::Hello { pid: rustix::process::getpid().as_raw_nonzero().get() });
-        return Ok(super::agent::run(false));
-    }
     let label = std::env::var("FAULTSCOPE_LABEL").unwrap_or_default();
-    let child = own_program("inner").args([&label, mode]).spawn()?;
+    let child = own_program("inner").args([&label, mode]).args(groups).spawn()?;
     send_message(&Message::Hello { pid: child.id() as i32 });
-    let pid = Pid::from_child(&child);
-    loop {
-        match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
-            Err(rustix::io::Errno::INTR) => {}
-            Ok(Some((_, status))) if status.exit_status() == Some(0) => return Ok(ExitCode::SUCCESS),
-            _ => return Ok(ExitCode::FAILURE),
+    let agent = Pid::from_child(&child);
+    let mut is_orphan = false;
+    let mut code = None;
+    for signal in signals.forever() {
+        if signal == SIGCHLD {
+            if let Some((_, status)) = waitpid(Some(agent), WaitOptions::NOHANG)? {
+                code = status.exit_status();
+                break;
+            }
+        } else {
+            is_orphan = true;
+            // A frozen process does not die.
+            groups.iter().for_each(|group| cgroup::thaw(Path::new(group)));
+            // A plain agent notices the end of the tool by its socket, and must live to end its descendants.
+            if mode == MODE_NETNS {
+                let _ = kill_process(agent, Signal::KILL);
+            }
         }
     }
-}
-
-/// Makes the kernel kill this process when its parent ends.
-pub(super) fn die_with_parent() -> rustix::io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))
+    if is_orphan || code == Some(i32::from(tie::ORPHANED)) {
+        for group in groups {
+            cgroup::clear_groups(Path::new(group));
+        }
+    }
+    Ok(if code == Some(0) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The command for another part of the launcher.

@@ -115,7 +115,7 @@ fn mount_one(view: &View, spec: &MountSpec, source: Option<&OwnedFd>) -> io::Res
     Ok(())
 }
 
-fn make_readonly(target: &Path) -> io::Result<()> {
+pub(super) fn make_readonly(target: &Path) -> io::Result<()> {
     // In a user namespace the kernel refuses to drop flags that the mount came with.
     let has = rustix::fs::statvfs(target)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::RDONLY;
@@ -211,9 +211,11 @@ fn make_room(view: &View) -> io::Result<()> {
 /// Whether a missing path can be created where it is mounted, because only this instance sees what is there.
 fn can_create(view: &View, spec: &MountSpec) -> bool {
     let in_layer = !view.lower.is_empty() && spec.to.starts_with(&view.target);
-    let in_tmp = view.private_tmp && spec.to.starts_with("/tmp");
+    let in_tmp = ["/tmp", "/var/tmp"].iter().any(|folder| spec.to.starts_with(folder));
+    let in_home =
+        view.home.as_ref().is_some_and(|home| home.layer.is_some() && spec.to.starts_with(&home.path));
     let in_mount = view.mounts.iter().any(|outer| outer.to != spec.to && spec.to.starts_with(&outer.to));
-    in_layer || in_tmp || in_mount
+    in_layer || in_tmp || in_home || in_mount
 }
 
 fn make_point(view: &View, spec: &MountSpec, folder: bool) -> io::Result<()> {
@@ -266,6 +268,6 @@ fn missing(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot read `{}`: {error}", path.display()))
 }
 
-fn bad_plan(reason: &str) -> io::Error {
+pub(super) fn bad_plan(reason: &str) -> io::Error {
     io::Error::new(BAD_PLAN, reason)
 }

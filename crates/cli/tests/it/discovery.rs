@@ -2,15 +2,23 @@
 
 use std::path::Path;
 
-use faultscope_engine::{CaseError, Cases, find_cases};
-use faultscope_model::Application;
+use faultscope_engine::{CaseError, Cases, SessionOptions, find_cases};
 use faultscope_model::application::{TestBody, TestCase};
+use faultscope_model::{Application, CampaignKind};
+use faultscope_platform::process::{ProcessOptions, ProcessPlatform, WantedIsolation};
+use faultscope_testkit::{cells, left_over, nothing_left, wait_until};
 use tempfile::TempDir;
+
+use crate::{tool, tool_with};
 
 async fn found(folder: &Path, tests: &str) -> Result<(Vec<Cases>, Application), CaseError> {
     let text = format!("name: a\nservices: {{ s: {{ command: [s] }} }}\ntests:\n{tests}");
     let mut application = Application::read_alone(&text, "a.yaml").unwrap();
-    Ok((find_cases(&mut application, folder).await?, application))
+    let program = tool().program().to_owned();
+    let options = ProcessOptions { isolation: WantedIsolation::Auto, program: program.clone(), state: None };
+    let platform = ProcessPlatform::new(options).unwrap();
+    let options = SessionOptions::new(CampaignKind::Test, folder.to_owned(), program);
+    Ok((find_cases(&mut application, &platform, &options).await?, application))
 }
 
 fn command(test: &TestCase) -> (&str, &[String]) {
@@ -30,7 +38,7 @@ fn write(folder: &Path, file: &str, text: &str) {
     std::fs::write(path, text).unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn cargo_lists_its_tests() {
     let folder = TempDir::new().unwrap();
     write(
@@ -59,7 +67,7 @@ async fn cargo_lists_its_tests() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn reports_lists_and_names_that_two_lists_share() {
     let folder = TempDir::new().unwrap();
     let report = "<testsuite><testcase classname='shop.Pay' name='once'/><testcase name='-rf'/>\
@@ -80,7 +88,7 @@ async fn reports_lists_and_names_that_two_lists_share() {
     assert_eq!(found, expected);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn failing_list_commands_are_reported() {
     let folder = TempDir::new().unwrap();
     let told = async |list: &str| {
@@ -95,4 +103,47 @@ async fn failing_list_commands_are_reported() {
     assert_eq!(told("[./missing]").await, "test `t`: cannot start `./missing`, which lists its cases");
     let endless = told("[sh, -c, 'yes | head -c 20000000']").await;
     assert!(endless.contains("more than"), "{endless}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_commands_have_no_network_and_leave_no_files() {
+    let folder = TempDir::new().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let script = format!(
+        "import os, socket
+open('left', 'w').write('x')
+open('/tmp/fs-test-left', 'w').write('x')
+try: socket.create_connection(('127.0.0.1', {port}), 5); print('connected')
+except OSError: print('refused')
+print(len(os.listdir('/sys/class/net')))
+"
+    );
+    write(folder.path(), "list.py", &script);
+    let tests = "  - { discover: lines, list: [python3, list.py], each: [run, '{case}'] }\n";
+    let (_, application) = found(folder.path(), tests).await.unwrap();
+    let names: Vec<_> = commands(&application).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names[0], "refused");
+    assert!(!folder.path().join("left").exists() && !Path::new("/tmp/fs-test-left").exists());
+    assert!(std::fs::read_dir(folder.path().join(".faultscope/slots")).unwrap().next().is_none());
+}
+
+/// `check` and `repro` start somebody else's list command before anything else of the file runs.
+#[test]
+fn a_list_command_ends_with_a_killed_tool() {
+    let list = "sh, -c, '(setsid sleep 1000 &); env -i sleep 1000', x";
+    let test = format!("tests:\n  - {{ discover: lines, list: [{list}], each: [x, '{{case}}'] }}\n");
+    let tool = tool_with(&cells().replace("tests:\n", &test));
+    for words in [&["check"][..], &["test", "--isolation", "ports"]] {
+        let running = tool.start(words);
+        let id = running.id();
+        wait_until("it has forked", || {
+            left_over(id, &tool.folder()).iter().any(|line| line.contains("sleep 1000"))
+        });
+        running.kill();
+        assert_eq!(running.wait().signal, Some(9));
+        faultscope_testkit::no_process_left(id);
+        tool.run(["clean"]).expect(0);
+        nothing_left(id, &tool.folder());
+    }
 }
