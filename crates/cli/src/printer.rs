@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use faultscope_engine::views::plain;
+use faultscope_model::terminal::neutralize_lines;
 use owo_colors::{OwoColorize, Style};
 use serde::Serialize;
 
@@ -81,6 +82,7 @@ impl Printer {
             let _ = writeln!(out, "  | {}", plain(line));
         }
         if let Some(hint) = &error.hint {
+            let hint = neutralize_lines(hint);
             let _ = writeln!(out, "\n{} {hint}", self.err_style("hint:", Style::new().cyan().bold()));
         }
         drop(out);
@@ -115,42 +117,49 @@ impl Printer {
     }
 }
 
-/// Text without what could steer a terminal: services and files may hold anything. Only line ends, tabs and, where
-/// the tool itself uses colours, changes of colour stay.
+/// Text without what could steer a terminal. Only where the tool itself uses colours, its own changes of colour stay.
 fn neutralize(text: &str, colored: bool) -> Cow<'_, str> {
-    let stays = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
-    if text.chars().all(stays) {
-        return Cow::Borrowed(text);
+    if !colored || !text.contains('\u{1b}') {
+        return neutralize_lines(text);
     }
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let color = if colored { color_code(rest) } else { None };
-        match color {
-            Some(code) => out.push_str(code),
-            None => out.push(if stays(c) { c } else { ' ' }),
-        }
-        rest = &rest[color.map_or(c.len_utf8(), str::len)..];
+    while let Some(at) = rest.find('\u{1b}') {
+        out.push_str(&neutralize_lines(&rest[..at]));
+        rest = &rest[at..];
+        let own = OWN_COLORS.iter().find(|code| rest.starts_with(**code)).copied();
+        out.push_str(own.unwrap_or(" "));
+        rest = &rest[own.map_or(1, str::len)..];
     }
+    out.push_str(&neutralize_lines(rest));
     Cow::Owned(out)
 }
 
-/// The change of colour that a text begins with: `ESC [ 1 ; 31 m`.
-fn color_code(text: &str) -> Option<&str> {
-    let numbers = text.strip_prefix("\u{1b}[")?;
-    let end = numbers.find(|c: char| !c.is_ascii_digit() && c != ';')?;
-    numbers[end..].starts_with('m').then(|| &text[..end + 3])
-}
+/// The changes of colour that the styles below make, and no others: a service must not hide its text or blink.
+const OWN_COLORS: [&str; 7] =
+    ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[32m", "\u{1b}[31;1m", "\u{1b}[33;1m", "\u{1b}[36;1m"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn nothing_but_colours_steers_the_terminal() {
-        let text = "\u{1b}[1;31mred\u{1b}[0m \u{1b}[2J\u{1b}]0;title\u{7}\r\u{9b}1A\ta\nb\u{1b}[";
-        assert_eq!(neutralize(text, true), "\u{1b}[1;31mred\u{1b}[0m  [2J ]0;title   1A\ta\nb [");
-        assert_eq!(neutralize(text, false), " [1;31mred [0m  [2J ]0;title   1A\ta\nb [");
+    fn nothing_but_own_colours_steers_the_terminal() {
+        let text = "\u{1b}[31;1mred\u{1b}[0m \u{1b}[8mhidden \u{1b}[2J\u{1b}]0;title\u{7}\r\u{9b}1A\ta\nb\u{202e}\u{1b}[";
+        assert_eq!(neutralize(text, true), "\u{1b}[31;1mred\u{1b}[0m  [8mhidden  [2J ]0;title   1A\ta\nb  [");
+        assert_eq!(neutralize(text, false), " [31;1mred [0m  [8mhidden  [2J ]0;title   1A\ta\nb  [");
         assert!(matches!(neutralize("plain\n\ttext é", false), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn own_colours_are_known() {
+        let printer =
+            Printer { json: false, quiet: false, color_out: true, color_err: true, answered: Arc::default() };
+        let labels = [Style::new().yellow().bold(), Style::new().red().bold(), Style::new().cyan().bold()];
+        let styled = labels.map(|style| printer.err_style("x", style));
+        let own = [printer.good("x"), printer.bad("x"), printer.dim("x"), printer.strong("x")];
+        for text in styled.iter().chain(&own) {
+            assert_eq!(&neutralize(text, true), text);
+        }
     }
 }

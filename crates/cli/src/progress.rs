@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use faultscope_engine::Session;
 use faultscope_model::event::{Event, SearchStands, Stage};
+use faultscope_model::terminal::{neutralize_line, neutralize_lines};
 use faultscope_model::units::{count, show_duration};
 use faultscope_model::{CampaignKind, TrialId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -72,7 +73,7 @@ impl Progress {
                         Err(RecvError::Closed) => return,
                     };
                     if let Event::Note { text } = &*event {
-                        bar.println(text);
+                        bar.println(neutralize_lines(text));
                     }
                     if let Event::SinglesDone { trials, most } = &*event {
                         let then = match most {
@@ -88,14 +89,15 @@ impl Progress {
                         }
                     }
                     if let Event::TrialInvalid { trial, reason, next_try } = &*event {
-                        bar.println(format!("{trial} is invalid ({reason}); starting attempt {next_try}"));
+                        let text = format!("{trial} is invalid ({reason}); starting attempt {next_try}");
+                        bar.println(neutralize_lines(&text));
                     }
                     state.apply(&event);
                     if shown && !moves && plain.wants(&state) {
                         printer.talk(format!("{:>6}  {}", show_duration(start.elapsed()), state.line()));
                     }
                     if start.elapsed() >= PATIENCE {
-                        bar.set_message(state.line());
+                        bar.set_message(neutralize_line(&state.line()).into_owned());
                         bar.tick();
                     }
                     if matches!(&*event, Event::CampaignFinished { .. }) {

@@ -330,8 +330,25 @@ impl Call {
         let record = self.record();
         self.recording.edit(|span| {
             span.request_bytes += piece.len() as u64;
-            if let (RecordLevel::Bodies { most }, Some(payload)) = (record, &mut span.payload) {
+            if let (RecordLevel::Bodies { most }, false, Some(payload)) =
+                (record, span.wire.is_opaque(), &mut span.payload)
+            {
                 keep(&mut payload.request_body, piece, most);
+            }
+        });
+    }
+
+    /// Notes a command of a protocol whose commands are read, without its arguments.
+    pub(crate) fn note_command(&mut self, name: &str) {
+        let record = self.record();
+        self.recording.edit(|span| {
+            if let (RecordLevel::Bodies { most }, Some(payload)) = (record, &mut span.payload) {
+                let names = &mut payload.request_body;
+                // All or nothing: a part of a name is another name.
+                if names.len() + 1 + name.len() <= most as usize {
+                    names.extend_from_slice(if names.is_empty() { b"" } else { b" " });
+                    names.extend_from_slice(name.as_bytes());
+                }
             }
         });
     }
@@ -342,7 +359,9 @@ impl Call {
         let record = self.record();
         self.recording.edit(|span| {
             span.response_bytes += piece.len() as u64;
-            if let (RecordLevel::Bodies { most }, Some(payload)) = (record, &mut span.payload) {
+            if let (RecordLevel::Bodies { most }, false, Some(payload)) =
+                (record, span.wire.is_opaque(), &mut span.payload)
+            {
                 keep(&mut payload.response_body, piece, most);
             }
         });

@@ -1,5 +1,8 @@
 //! Carries bytes both ways without reading them: TCP, TLS that is passed through, upgraded connections.
 //!
+//! Their bytes are counted and never recorded: what a client says first is its password. Of Redis the names of
+//! commands are noted, which say what a connection was used for.
+//!
 //! A half that is closed is closed on the other side too, and only that half; a reset becomes a reset.
 
 use std::collections::VecDeque;
@@ -10,6 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use faultscope_model::redis_commands::CommandNames;
 use faultscope_model::span::Wire;
 use faultscope_model::{CallError, ServiceName};
 use futures_util::future::BoxFuture;
@@ -77,9 +81,15 @@ pub(crate) async fn carry(mut down: Side, mut up: Side, mut call: Call) {
     back.most = call.effects.truncate.map(|(_, after)| after);
     back.pace = call.effects.throttle.map(|(_, rate)| Pace::new(rate));
     let mut exchange = Exchange::new(&call);
+    let mut commands = (call.wire == Wire::Tcp).then(CommandNames::default);
     let ended = poll_fn(|cx| {
         let may_pass = |cx: &mut Context<'_>| exchange.poll_counted(cx);
-        let to_callee = there.poll(cx, &mut down, &mut up, may_pass, |piece| call.sent(piece));
+        let to_callee = there.poll(cx, &mut down, &mut up, may_pass, |piece| {
+            call.sent(piece);
+            if let Some(commands) = &mut commands {
+                commands.read(piece, |name| call.note_command(name));
+            }
+        });
         if let Poll::Ready(Err(end)) = to_callee {
             return Poll::Ready(Err(if end == End::Reading { BrokenBy::Caller } else { BrokenBy::Callee }));
         }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::ServiceName;
 use crate::operation::OperationPattern;
 use crate::rule::Rule;
+use crate::secrets::SecretNames;
 use crate::series::CallName;
 
 /// All settings of one trial. A setting that is absent is as the application file has it.
@@ -47,6 +48,15 @@ impl Default for Circumstance {
 }
 
 impl Circumstance {
+    /// The circumstance as it may be shown: without the values of secret settings.
+    pub fn without_secrets(&self, names: &SecretNames) -> Self {
+        let mut shown = self.clone();
+        for (key, value) in shown.config.values_mut().flatten() {
+            *value = names.redact_setting(key, value);
+        }
+        shown
+    }
+
     /// The number of instances of a service.
     pub fn instances_of(&self, service: &ServiceName) -> u32 {
         self.instances.get(service).copied().unwrap_or(1)

@@ -73,7 +73,7 @@ pub struct Span {
     /// Whether the call reaches over the beginning or the end of its trial.
     #[serde(default, skip_serializing_if = "Extent::is_whole")]
     pub extent: Extent,
-    /// Headers and bodies, if these are recorded.
+    /// Headers and bodies, if these are recorded; never the bytes of a connection that is not HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Box<Payload>>,
 }
@@ -266,6 +266,12 @@ impl Wire {
     pub fn carries_headers(self) -> bool {
         matches!(self, Self::Http1 | Self::Http2 | Self::WebSocket)
     }
+
+    /// Whether bytes are carried without being read as requests. They begin with a log-in more often than not, so none
+    /// of them is ever recorded.
+    pub fn is_opaque(self) -> bool {
+        matches!(self, Self::Tcp | Self::Tls | Self::WebSocket)
+    }
 }
 
 /// Headers and bodies of a call, bounded.
@@ -275,7 +281,7 @@ pub struct Payload {
     pub request_headers: Vec<(String, String)>,
     /// Headers of the answer, and behind them its trailers.
     pub response_headers: Vec<(String, String)>,
-    /// The beginning of the request body.
+    /// The beginning of the request body; for a connection to Redis, the names of its commands.
     #[serde(default, with = "bytes_as_base64")]
     pub request_body: Vec<u8>,
     /// The beginning of the response body.

@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
 
 use faultscope_model::metrics::TimeSeries;
+use faultscope_model::secrets::{SecretNames, redact_str};
 use rusqlite::Connection;
 
 /// The most series of a database; points of later ones are dropped. Exporters with unbounded labels exceed it.
@@ -20,7 +22,9 @@ const MAX_POINTS: usize = 500_000;
 /// fill the memory. The digests are keyed, so nobody can make two series collide.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesNumbers {
+    /// Also of series with secrets, which are stored without them.
     numbers: HashMap<u128, i64>,
+    n_stored: usize,
     keys: (RandomState, RandomState),
 }
 
@@ -34,6 +38,7 @@ impl SeriesNumbers {
                 known.numbers.insert(known.digest(&series), row.get(0)?);
             }
         }
+        known.n_stored = known.numbers.len();
         Ok(known)
     }
 
@@ -47,10 +52,20 @@ impl SeriesNumbers {
         if let Some(number) = self.numbers.get(&digest) {
             return Ok(Some(*number));
         }
-        if self.numbers.len() >= MAX_SERIES {
+        // Each series comes here once. Where it has secrets, it shares the number of the redacted one.
+        let redacted = redact_series(series);
+        let series = redacted.as_ref().unwrap_or(series);
+        let stored = self.digest(series);
+        if let Some(number) = self.numbers.get(&stored).copied() {
+            if self.numbers.len() < 2 * MAX_SERIES {
+                self.numbers.insert(digest, number);
+            }
+            return Ok(Some(number));
+        }
+        if self.n_stored >= MAX_SERIES {
             return Ok(None);
         }
-        let number = self.numbers.len() as i64 + 1;
+        let number = self.n_stored as i64 + 1;
         let text = serde_json::to_string(series).unwrap_or_default();
         connection.prepare_cached("INSERT INTO series VALUES (?1, ?2, ?3, ?4)")?.execute((
             number,
@@ -58,7 +73,9 @@ impl SeriesNumbers {
             &series.service,
             text,
         ))?;
+        self.n_stored += 1;
         self.numbers.insert(digest, number);
+        self.numbers.insert(stored, number);
         Ok(Some(number))
     }
 
@@ -71,6 +88,19 @@ impl SeriesNumbers {
     pub(crate) fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
+}
+
+/// A series without the secrets in its attributes and its name; none if it has none.
+fn redact_series(series: &TimeSeries) -> Option<TimeSeries> {
+    static NAMES: LazyLock<SecretNames> = LazyLock::new(SecretNames::default);
+    let mut shown = series.clone();
+    shown.about.iter_mut().for_each(|(key, value)| *value = NAMES.redact_setting(key, value));
+    for text in [&mut shown.name, &mut shown.service] {
+        if let Some(redacted) = redact_str(text, &NAMES) {
+            *text = redacted;
+        }
+    }
+    (shown != *series).then_some(shown)
 }
 
 /// Which series are read, and of which time.
@@ -138,4 +168,41 @@ pub(crate) fn select_series(
 /// Clamps a time to what SQLite's signed integers can hold.
 pub(crate) fn clamped(us: u64) -> i64 {
     i64::try_from(us).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_stored_without_their_secrets() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch("CREATE TABLE series (id INTEGER, name TEXT, service TEXT, text TEXT)")
+            .unwrap();
+        let series = |token: &str, code: &str| TimeSeries {
+            name: "http.requests".into(),
+            service: "order".into(),
+            kind: Default::default(),
+            unit: String::new(),
+            about: vec![
+                ("http.code".into(), code.into()),
+                ("http.url".into(), format!("http://u:{token}@order/x?api_key={token}")),
+                ("token".into(), token.into()),
+            ],
+        };
+        let mut numbers = SeriesNumbers::default();
+        let mut number =
+            |token: &str, code: &str| numbers.number(&connection, &series(token, code)).unwrap().unwrap();
+        // What only a secret tells apart is one series.
+        assert_eq!(
+            [number("QSECRET-1", "200"), number("QSECRET-2", "200"), number("QSECRET-1", "500")],
+            [1, 1, 2]
+        );
+        let text: String =
+            connection.query_row("SELECT group_concat(text) FROM series", [], |row| row.get(0)).unwrap();
+        assert!(!text.contains("QSECRET") && text.contains("http://[redacted]@order/x"), "{text}");
+        let mut again = SeriesNumbers::load(&connection).unwrap();
+        assert_eq!(again.number(&connection, &series("QSECRET-3", "500")).unwrap(), Some(2));
+    }
 }

@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use faultscope_engine::debug::bundle::{self, Compared, Contents, Manifest, Reduced, Written};
+use faultscope_engine::debug::bundle::{
+    self, Compared, Contents, Manifest, Reduced, Written, restore_settings,
+};
 use faultscope_engine::debug::{self, DebugReport, FoundCause, nearest_passing};
 use faultscope_engine::stored;
+use faultscope_model::secrets::SecretNames;
 use faultscope_model::units::{ByteSize, count};
 use faultscope_model::{Circumstance, Run};
 use faultscope_store::Store;
@@ -19,6 +22,8 @@ use crate::shell::quote;
 
 /// Names in one message; more would hide the rest of the output.
 const SHOWN_NAMES: usize = 5;
+/// Places of secrets in one message. Each counts; the rest is in the bundle's README.
+const SHOWN_SECRETS: usize = 20;
 /// A bundle of this size does not fit into most mails, so the largest folders are named.
 const LARGE_BYTES: u64 = 16 << 20;
 
@@ -66,6 +71,13 @@ fn describe_gaps(project: &Project, written: &Written, printer: &Printer) {
     let secrets = debug::bundle::secrets(&project.application);
     if !secrets.is_empty() {
         printer.warn(format!("the bundle holds values that look like secrets: {}", secrets.join(", ")));
+    }
+    if !written.secrets.is_empty() {
+        let shown: Vec<_> = written.secrets.iter().take(SHOWN_SECRETS).map(ToString::to_string).collect();
+        let more = written.secrets.len().saturating_sub(shown.len());
+        let more =
+            if more > 0 { format!(" and {more} more, see README.md in the bundle") } else { String::new() };
+        printer.warn(format!("places in the bundle that look like secrets: {}{more}", shown.join(", ")));
     }
     if !written.left_out.is_empty() {
         printer.warn(format!(
@@ -130,8 +142,11 @@ fn write_all(
     let mut bundles = Vec::new();
     for (cause, number) in report.causes.iter().zip(1..) {
         let Some((failing, passing)) = both_ends(cause, &runs) else { continue };
-        let failing = &failing.circumstance;
-        let passing = passing.map_or(&project.application.simplest, |run| &run.circumstance);
+        let (first, last) = (&project.application.simplest, &project.application.failing);
+        let names = SecretNames::new(&project.application.record.secrets);
+        let failing = &restore_settings(&failing.circumstance, &names, [last, first]);
+        let passing = passing.map_or(first, |run| &run.circumstance);
+        let passing = &restore_settings(passing, &names, [first, last]);
         let compared = compared(project, &args.target, failing, passing)?;
         let reduced = compared.is_none().then_some(Reduced { files: &project.files, failing, passing });
         let manifest = Manifest {

@@ -1,6 +1,8 @@
 //! `faultscope serve`
 
+use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,10 @@ use crate::project;
 
 /// How long open requests may take to end at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
+/// Shorter tokens can be guessed.
+const MIN_TOKEN: usize = 16;
+/// No header can hold more.
+const MAX_TOKEN_FILE: u64 = 4096;
 /// The shortest scrape interval.
 const MAX_OFTEN: Duration = Duration::from_millis(100);
 
@@ -41,9 +47,10 @@ pub(crate) struct ServeArgs {
     /// Address for OTLP over gRPC; `off` for none.
     #[arg(long, default_value = "127.0.0.1:4317", value_name = "ADDRESS")]
     pub(crate) grpc: String,
-    /// Token that requests must send as `Authorization: Bearer`; required on addresses other than loopback.
-    #[arg(long, env = "FAULTSCOPE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    pub(crate) token: Option<String>,
+    /// File with the token that requests must send as `Authorization: Bearer`; required on addresses other than
+    /// loopback. `FAULTSCOPE_TOKEN` may hold it instead. Other users can read command lines, so it is not an option.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
     /// Also allow pages of this origin to send requests; repeat for several.
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     pub(crate) origins: Vec<String>,
@@ -101,8 +108,9 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
         );
     }
     let (otlp, grpc) = (address("--otlp", &args.otlp)?, address("--grpc", &args.grpc)?);
+    let token = read_token(args.token_file.as_deref())?;
     for address in [Some(args.listen), otlp, grpc].into_iter().flatten() {
-        check(address.ip(), args.token.as_deref(), printer)?;
+        check(address.ip(), token.is_some(), printer)?;
     }
     let forward = forward(&args, printer)?;
     // Ports are bound before anything is written: a port in use is an error of the command line.
@@ -121,7 +129,7 @@ pub(crate) async fn run(args: ServeArgs, printer: &Printer) -> Result<Exit, Comm
     let options = ServeOptions {
         strict: !args.loose_ids,
         tag_values: args.tag_values,
-        access: Access { token: args.token, origins: args.origins },
+        access: Access { token, origins: args.origins },
         forward: forward.clone(),
         ..ServeOptions::default()
     };
@@ -235,25 +243,51 @@ async fn bind_any(address: Option<SocketAddr>, option: &str) -> Result<Option<Tc
 }
 
 /// Requires a token on addresses that other machines can reach.
-fn check(ip: IpAddr, token: Option<&str>, printer: &Printer) -> Result<(), CommandError> {
+fn check(ip: IpAddr, has_token: bool, printer: &Printer) -> Result<(), CommandError> {
     if ip.is_loopback() {
         return Ok(());
     }
-    match token {
-        Some(token) if token.len() >= 16 => {
-            printer.warn(format!(
-                "{ip} can be reached from other machines: whoever has the token reads and writes spans, and \
-                 nothing is encrypted on the way"
-            ));
-            Ok(())
-        }
-        Some(_) => Err(CommandError::usage("the token is shorter than 16 characters")
-            .hint("`head -c 24 /dev/urandom | base64` makes a good one")),
-        None => {
-            Err(CommandError::usage(format!("{ip} can be reached from other machines, so a token is needed"))
-                .hint("--token or FAULTSCOPE_TOKEN; senders give it as `Authorization: Bearer ...`"))
-        }
+    if !has_token {
+        return Err(CommandError::usage(format!(
+            "{ip} can be reached from other machines, so a token is needed"
+        ))
+        .hint("--token-file or FAULTSCOPE_TOKEN; senders give it as `Authorization: Bearer ...`"));
     }
+    printer.warn(format!(
+        "{ip} can be reached from other machines: whoever has the token reads and writes spans, and nothing is \
+         encrypted on the way"
+    ));
+    Ok(())
+}
+
+/// The token from its file or the environment. It must not be one that can be guessed, or one that no header can hold.
+fn read_token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
+    let variable = std::env::var_os("FAULTSCOPE_TOKEN").filter(|token| !token.is_empty());
+    let token = match (file, variable) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => {
+            return Err(CommandError::usage("there are two tokens: --token-file and FAULTSCOPE_TOKEN"));
+        }
+        (Some(file), None) => read_token_file(file).map_err(|e| {
+            CommandError::usage(format!("cannot read the token in {}", file.display())).because(e)
+        })?,
+        (None, Some(token)) => token.to_string_lossy().into_owned(),
+    };
+    let token = token.trim_end_matches(['\r', '\n']);
+    if token.len() < MIN_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let problem = "the token is not at least 16 printable characters without spaces";
+        return Err(CommandError::usage(problem).hint("`head -c 24 /dev/urandom | base64` makes a good one"));
+    }
+    Ok(Some(token.to_owned()))
+}
+
+fn read_token_file(file: &Path) -> std::io::Result<String> {
+    if !std::fs::metadata(file)?.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    let mut token = String::new();
+    std::fs::File::open(file)?.take(MAX_TOKEN_FILE).read_to_string(&mut token)?;
+    Ok(token)
 }
 
 async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, CommandError> {

@@ -206,3 +206,58 @@ fn a_store_of_a_later_format_is_refused_and_left_alone() {
     }
     assert_eq!(before, [fs::read(&database).unwrap(), fs::read(&slice).unwrap()]);
 }
+
+#[test]
+fn settings_with_secret_names_are_not_shown() {
+    let file = r#"
+name: settings
+services:
+  order: { command: ["python3", "-m", "http.server", "8080"], ports: [8080] }
+tests: [ { name: ask, http: { get: "http://order:8080/", expect: { status: 418 } } } ]
+simplest: { config: { order: { env.DB_PASSWORD: QSECRET-a, env.MODE: slow } } }
+failing: { config: { order: { env.DB_PASSWORD: QSECRET-b, env.MODE: fast, env.DSN: "pg://u:QSECRET-c@db/x" } } }
+"#;
+    let tool = tool_with(&python().application(file));
+    let shown = says_nothing(&tool, &["check"]);
+    assert!(shown.contains("[redacted]") && shown.contains("fast"), "{shown}");
+    for words in [
+        &["check", "--json"][..],
+        &["test", "--failing"],
+        &["test", "--failing", "--json"],
+        &["runs", "show"],
+        &["runs", "show", "--json"],
+        &["runs", "ls", "--json"],
+    ] {
+        says_nothing(&tool, words);
+    }
+    assert!(says_nothing(&tool, &["runs", "show"]).contains("config order.env.DB_PASSWORD=[redacted]"));
+}
+
+#[test]
+fn a_token_is_read_from_a_file_and_must_be_good() {
+    let tool = tool();
+    tool.write("short", "abc\n").write("odd", "0123456789 abcdef\n").write("good", "0123456789abcdef\n");
+    let serve = |file: &str| {
+        let words = [
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--otlp",
+            "off",
+            "--grpc",
+            "off",
+            "--for",
+            "1ms",
+            "--token-file",
+            file,
+        ];
+        tool.run(words)
+    };
+    for file in ["short", "odd"] {
+        let said = serve(file).expect(2).stderr.clone();
+        assert!(said.contains("at least 16 printable characters"), "{said}");
+        assert!(!said.contains("abc"), "{said}");
+    }
+    serve("missing").expect(2);
+    serve("good").expect(0);
+}

@@ -4,9 +4,11 @@
 mod files;
 mod restore;
 mod rules;
+mod secrets;
 
 pub use files::inside;
 pub use restore::{RestoreError, restore};
+pub use secrets::{SecretPlace, restore_settings, secrets};
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,6 +17,7 @@ use std::path::{Component, Path, PathBuf};
 
 use faultscope_model::application::BundleOptions;
 use faultscope_model::outcome::Signature;
+use faultscope_model::secrets::SecretNames;
 use faultscope_model::units::ByteSize;
 use faultscope_model::{Application, Circumstance};
 use flate2::Compression;
@@ -143,18 +146,6 @@ fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Bund
     move |source| BundleError::Io { action, path, source }
 }
 
-/// Environment of services whose names look like secrets: a bundle is handed on, so people should know.
-pub fn secrets(application: &Application) -> Vec<String> {
-    const SIGNS: [&str; 7] = ["SECRET", "TOKEN", "PASSW", "API_KEY", "APIKEY", "PRIVATE_KEY", "CREDENTIAL"];
-    let looks = |name: &str| SIGNS.iter().any(|sign| name.to_ascii_uppercase().contains(sign));
-    let services = application.services.iter();
-    services
-        .flat_map(|(service, spec)| spec.env.iter().map(move |(name, value)| (service, name, value)))
-        .filter(|(_, name, value)| !value.is_empty() && looks(name))
-        .map(|(service, name, _)| format!("{service}.{name}"))
-        .collect()
-}
-
 /// Checks what an application file says about bundles, so that a mistake is known before a campaign and not after it.
 pub fn check(application: &Application) -> Result<(), BundleError> {
     Rules::read(Path::new("."), &application.bundle).map(drop)
@@ -169,6 +160,8 @@ pub struct Written {
     pub packed_bytes: u64,
     /// Size of its files.
     pub bytes: u64,
+    /// Values in it that look like secrets.
+    pub secrets: Vec<SecretPlace>,
     /// Files of the application's folder that are not in it: too large, or secret by their names.
     pub left_out: Vec<PathBuf>,
     /// Files and folders that are not in it because a `.gitignore` lists them.
@@ -200,8 +193,15 @@ pub fn write(out: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Result
     files.retain(|name, _| !texts.contains_key(&Path::new(APPLICATION).join(name)));
     let json = serde_json::to_vec_pretty(manifest).map_err(|e| BundleError::Unfit(e.to_string()))?;
     texts.insert(MANIFEST.into(), json);
+    let names = SecretNames::new(&contents.application.record.secrets);
+    let mut found = secrets::search_files(&root, &files, &names);
+    for (name, text) in &texts {
+        let name = name.strip_prefix(APPLICATION).unwrap_or(name);
+        found.extend(secrets::search_text(name, text, &names));
+    }
+    found.sort();
     let restore = contents.application.bundle.restore.as_deref();
-    texts.insert("README.md".into(), readme(manifest, restore).into_bytes());
+    texts.insert("README.md".into(), readme(manifest, restore, &found).into_bytes());
     let bytes = files.values().sum::<u64>() + texts.values().map(|text| text.len() as u64).sum::<u64>();
     let n_files = files.len() + texts.len();
     if n_files > MAX_FILES || bytes > MAX_BYTES {
@@ -220,7 +220,7 @@ pub fn write(out: &Path, manifest: &Manifest, contents: &Contents<'_>) -> Result
         }
     };
     fs::rename(&partial, out).map_err(io_error("write", out))?;
-    Ok(Written { files: n_files, packed_bytes, bytes, left_out, ignored, outside, largest })
+    Ok(Written { files: n_files, packed_bytes, bytes, secrets: found, left_out, ignored, outside, largest })
 }
 
 fn too_large(files: &Files) -> BundleError {
@@ -356,7 +356,16 @@ fn minimal(extended: &Path, manifest: &Manifest, reduced: &Reduced<'_>) -> Resul
     ))
 }
 
-fn readme(manifest: &Manifest, restore: Option<&[String]>) -> String {
+fn readme(manifest: &Manifest, restore: Option<&[String]>, secrets: &[SecretPlace]) -> String {
+    let secrets = match secrets {
+        [] => String::new(),
+        places => {
+            let places: String = places.iter().map(|place| format!("- {place}\n")).collect();
+            format!(
+                "\nThese places look like secrets. Replace them before you hand the bundle on:\n\n{places}"
+            )
+        }
+    };
     let by_hand = match &manifest.compared {
         None => format!("faultscope test application/{MINIMAL} --failing"),
         Some(compared) => {
@@ -376,7 +385,7 @@ fn readme(manifest: &Manifest, restore: Option<&[String]>) -> String {
         )
     });
     format!(
-        "# A failure of {}, reduced\n\n    {}\n\nIt needs exactly: {}\n\nRun `faultscope repro` on the bundle: it runs the failing and the nearest passing circumstance and says whether the failure is there (exit code 1) or not (0). {restored}By hand:\n\n    tar xzf BUNDLE && {by_hand}\n\nWritten by Faultscope {} from campaign {}, seed {}.\n",
+        "# A failure of {}, reduced\n\n    {}\n\nIt needs exactly: {}\n\nRun `faultscope repro` on the bundle: it runs the failing and the nearest passing circumstance and says whether the failure is there (exit code 1) or not (0). {restored}By hand:\n\n    tar xzf BUNDLE && {by_hand}\n\nWritten by Faultscope {} from campaign {}, seed {}.\n{secrets}",
         manifest.application,
         manifest.signature.to_string().replace('\n', "\n    "),
         manifest.deltas.join(", "),

@@ -1,5 +1,6 @@
 //! The calls of a run as a list or tree that people can read and that another run can be compared with.
 
+use faultscope_model::terminal::is_printable;
 use faultscope_model::{Span, SpanId};
 
 use super::report::TreeCall;
@@ -141,10 +142,8 @@ pub(super) fn one_line(text: &str, most: usize) -> String {
     let mut letters = text.chars();
     for letter in letters.by_ref().take(most) {
         match letter {
-            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}') => {
-                line.extend(c.escape_default());
-            }
-            c => line.push(c),
+            c if is_printable(c) => line.push(c),
+            c => line.extend(c.escape_default()),
         }
     }
     if letters.next().is_some() {

@@ -8,6 +8,7 @@ mod asks;
 mod budget;
 mod list;
 mod past;
+mod programs;
 mod search;
 mod sentinel;
 

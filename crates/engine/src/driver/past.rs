@@ -11,6 +11,7 @@ use faultscope_model::{Application, CampaignId, CampaignKind, Run, TrialRole};
 use faultscope_store::{Store, StoreErrorKind, StoredCampaign};
 use serde::{Deserialize, Serialize};
 
+use super::programs::{PROGRAM, digest_programs};
 use crate::error::EngineError;
 use crate::session::{Numbers, Session};
 use crate::stored;
@@ -36,6 +37,7 @@ impl Foundations {
             };
             on.extend(options.into_iter().map(named));
         }
+        on.extend(digest_programs(session.application(), &session.options.root));
         Self(on)
     }
 
@@ -48,7 +50,11 @@ impl Foundations {
     /// Fails if something has changed.
     fn compare(&self, campaign: &CampaignId, before: &BTreeMap<String, String>) -> Result<(), EngineError> {
         let now = &self.0;
-        let names: BTreeSet<_> = before.keys().chain(now.keys()).collect();
+        // Campaigns of earlier versions know no digests of programs.
+        let is_program = |name: &&String| name.starts_with(PROGRAM);
+        let knows_programs = before.keys().any(|name| is_program(&name));
+        let names: BTreeSet<_> =
+            before.keys().chain(now.keys()).filter(|name| knows_programs || !is_program(name)).collect();
         let changed: Vec<String> =
             names.into_iter().filter(|name| before.get(*name) != now.get(*name)).cloned().collect();
         if changed.is_empty() {

@@ -19,7 +19,7 @@ pub fn span_label(span: &ReportedSpan) -> String {
 
 /// Text from outside with spaces in place of control characters, which would move a terminal's cursor.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    faultscope_model::terminal::neutralize_line(text).into_owned()
 }
 
 fn call_label(span: &ReportedSpan) -> String {

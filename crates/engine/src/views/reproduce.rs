@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use faultscope_model::circumstance::Order;
 use faultscope_model::outcome::Ending;
+use faultscope_model::secrets::{SecretNames, redact_str};
 use faultscope_model::units::show_duration;
 
 use super::command_line::CommandLine;
@@ -74,7 +75,9 @@ pub fn reproduce_defect(defect: &Defect, target: &DefectTarget<'_>) -> CommandLi
         command = command.option("--reproduce", &perturbation.to_string());
     }
     for setting in target.settings {
-        command = command.option("--set", setting);
+        // The command is printed and kept; whoever runs it again knows the value.
+        let shown = redact_str(setting, &SecretNames::default());
+        command = command.option("--set", shown.as_deref().unwrap_or(setting));
     }
     // A test that hangs should not take longer than in the campaign.
     let hangs = defect.signature.as_ref().is_some_and(|signature| signature.ending == Ending::TimedOut);

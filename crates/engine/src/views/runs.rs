@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use faultscope_model::metrics::{History, Summary};
 use faultscope_model::outcome::Signature;
+use faultscope_model::secrets::SecretNames;
 use faultscope_model::span::adopt_orphans;
 use faultscope_model::trace::{ReportedSpan, group_by_trace, report_call};
 use faultscope_model::{Run, Span, SpanId, TraceId};
@@ -103,7 +104,8 @@ pub struct RunTrace {
 pub fn list_runs(archive: &Archive, limit: usize) -> Result<Vec<CampaignRuns>, ViewError> {
     let mut listed = Vec::new();
     for campaign in archive.store()?.campaigns()?.into_iter().take(limit) {
-        let runs = stored::runs(&campaign.reader()?)?;
+        let mut runs = stored::runs(&campaign.reader()?)?;
+        runs.iter_mut().for_each(hide_settings);
         listed.push(CampaignRuns { campaign: campaign.meta, runs });
     }
     Ok(listed)
@@ -111,8 +113,9 @@ pub fn list_runs(archive: &Archive, limit: usize) -> Result<Vec<CampaignRuns>, V
 
 /// Shows a run by its id, its campaign, or `last`.
 pub fn show_run(archive: &Archive, wanted: &str, metrics: &MetricsWanted) -> Result<RunView, ViewError> {
-    let Read { found: FoundRun { reader, run, summary }, spans, history, used, join, missing } =
+    let Read { found: FoundRun { reader, mut run, summary }, spans, history, used, join, missing } =
         Read::new(archive, wanted, metrics)?;
+    hide_settings(&mut run);
     let logs = RunLogs::read(&reader, &run)?;
     let reported = joined(&[], reader.reported_in(run.trial)?);
     Ok(RunView {
@@ -129,6 +132,11 @@ pub fn show_run(archive: &Archive, wanted: &str, metrics: &MetricsWanted) -> Res
         summary,
         missing,
     })
+}
+
+/// Hides the values of secret settings. A stored run has them, since it can be deployed again.
+fn hide_settings(run: &mut Run) {
+    run.circumstance = run.circumstance.without_secrets(&SecretNames::default());
 }
 
 /// Shows one trace of a run, by the beginning of its id.

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Bed {
     pub(crate) folder: TempDir,
     pub(crate) platform: Arc<Loopback>,
-    file: String,
+    pub(crate) file: String,
     change: fn(&mut SessionOptions),
 }
 

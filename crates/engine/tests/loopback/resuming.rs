@@ -104,6 +104,23 @@ async fn a_search_that_ran_out_of_trials_goes_on_unless_something_else_is_asked(
     assert_eq!((report.trials.earlier, repeated(&bed)), (2, vec![]));
 }
 
+#[tokio::test]
+async fn a_changed_program_is_noticed() {
+    let mut bed = decoys(u32::MAX, &CancellationToken::new());
+    bed.file = bed.file.replace("command: [back]", "command: [back, ./back.sh]");
+    let program = bed.folder.path().join("back.sh");
+    std::fs::write(&program, "one").unwrap();
+    let few = DebugOptions { most_trials: Some(2), ..DebugOptions::default() };
+    assert_eq!(bed.debug(few).await.verdict, DebugVerdict::OutOfBudget);
+    let (options, never) = (DebugOptions::default(), CancellationToken::new());
+    let resume = || bed.try_debug(&options, true, &never);
+    std::fs::write(&program, "two").unwrap();
+    let refused = resume().await.unwrap_err().to_string();
+    assert!(refused.contains("the program `./back.sh` of back has changed"), "{refused}");
+    std::fs::write(&program, "one").unwrap();
+    assert_eq!(causes(&resume().await.unwrap()), [["config back.env.D11"]]);
+}
+
 /// A campaign in pieces of a few trials, until the answer is there.
 async fn in_pieces(bed: &Bed) -> ResilienceReport {
     let options = ResilienceOptions { most_trials: Some(3), ..ResilienceOptions::default() };

@@ -390,6 +390,8 @@ async fn upgraded_connections_become_tunnels() {
     let span = &world.spans(1).await[0];
     assert_eq!((span.wire, span.status, span.path.as_str()), (Wire::WebSocket, Some(101), "/ws"));
     assert_eq!((span.request_bytes, span.response_bytes, &span.error), (6, 13, &None));
+    let payload = span.payload.as_deref().unwrap();
+    assert!(payload.request_body.is_empty() && payload.response_body.is_empty(), "{payload:?}");
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ const MAX_DOUBLINGS: u32 = 14;
 impl Space {
     /// The range of values of a delta; none if it is not numeric at both ends.
     pub fn axis(&self, delta: usize) -> Option<Axis> {
-        let delta = self.deltas.get(delta)?;
+        let delta = self.deltas.get(delta).filter(|delta| !delta.is_secret)?;
         let (simple, failing, bytes, lowest) = match &delta.change {
             Change::Nodes(_) | Change::Instances(..) => {
                 (Some(delta.from.clone()), delta.to.clone(), false, 1)

@@ -7,6 +7,7 @@ use super::{Change, ConstraintError, Delta, DeltaSet, Dimension, Series, Space};
 use crate::application::{Application, Constraint};
 use crate::circumstance::{Circumstance, Order};
 use crate::ids::ServiceName;
+use crate::secrets::SecretNames;
 use crate::series::CallName;
 
 impl Space {
@@ -44,6 +45,7 @@ impl Space {
         &mut self,
         simplest: &Circumstance,
         failing: &Circumstance,
+        names: &SecretNames,
         written: impl Fn(&ServiceName, &str) -> Option<String>,
     ) {
         let services: BTreeSet<_> = simplest.config.keys().chain(failing.config.keys()).collect();
@@ -59,12 +61,17 @@ impl Space {
                 if from == to {
                     continue;
                 }
-                let show = |value: &Option<String>| {
-                    value.clone().or_else(|| written(service, key)).unwrap_or_else(|| "unset".into())
-                };
-                let (was, is) = (show(&from), show(&to));
+                let values = [&from, &to].map(|value| value.clone().or_else(|| written(service, key)));
+                let show =
+                    |value: &Option<String>| value.as_deref().map(|value| names.redact_setting(key, value));
+                let shown = values.each_ref().map(show);
+                let is_secret = shown != values;
+                let [was, is] = shown.map(|value| value.unwrap_or_else(|| "unset".into()));
                 let change = Change::Config(service.clone(), key.clone(), to);
                 self.push(format!("config {service}.{key}"), Dimension::Configuration, was, is, change, 60);
+                if let Some(delta) = self.deltas.last_mut() {
+                    delta.is_secret = is_secret;
+                }
             }
         }
     }
@@ -152,7 +159,7 @@ impl Space {
         cost_ms: u64,
     ) {
         let cost = Duration::from_millis(cost_ms);
-        self.deltas.push(Delta { name, dimension, from, to, rank: 0, cost, change });
+        self.deltas.push(Delta { name, dimension, from, to, rank: 0, cost, change, is_secret: false });
     }
 }
 

@@ -23,6 +23,7 @@ use crate::application::{Application, Constraint};
 use crate::circumstance::{Circumstance, Order};
 use crate::ids::ServiceName;
 use crate::operation::OperationPattern;
+use crate::secrets::SecretNames;
 use crate::series::CallName;
 use crate::treatment::Treatment;
 
@@ -61,9 +62,9 @@ pub struct Delta {
     pub name: String,
     /// The kind of setting it changes.
     pub dimension: Dimension,
-    /// The simplest value, for people.
+    /// The simplest value, for people: secrets are redacted.
     pub from: String,
-    /// The failing value, for people.
+    /// The failing value, for people: secrets are redacted.
     pub to: String,
     /// Its position among all deltas by suspicion, from 1 (section 4.4): instances by count, orders by
     /// distance, configuration by strictness.
@@ -73,6 +74,9 @@ pub struct Delta {
     pub cost: Duration,
     #[serde(skip)]
     change: Change,
+    /// Whether one of its values is a secret. None between them is tried, since each would be shown.
+    #[serde(skip)]
+    is_secret: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -155,7 +159,8 @@ impl Application {
         space.add_nodes(&self.simplest, &self.failing);
         space.add_instances(self);
         space.add_series(&self.simplest, &self.failing);
-        space.add_config(&self.simplest, &self.failing, |service, key| {
+        let names = SecretNames::new(&self.record.secrets);
+        space.add_config(&self.simplest, &self.failing, &names, |service, key| {
             self.services.get(service)?.env.get(key.strip_prefix("env.")?).cloned()
         });
         space.add_versions(&self.simplest, &self.failing);

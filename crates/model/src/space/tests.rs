@@ -26,6 +26,39 @@ fn space() -> Space {
 }
 
 #[test]
+fn secret_settings_are_not_shown() {
+    let file = r#"
+name: shop
+services: { order: { command: [order], env: { API_TOKEN: "4711" } } }
+simplest: { config: { order: { env.DB_PASSWORD: "100", env.CACHE_KEY: a } } }
+failing: { config: { order: { env.DB_PASSWORD: "200", env.CACHE_KEY: b, env.API_TOKEN: "4712", env.DSN: "pg://u:pw@db/x", env.TTL: "5" } } }
+"#;
+    let space = Application::read_alone(file, "shop.yaml").unwrap().space().unwrap();
+    let shown: Vec<_> = space.deltas.iter().map(|d| format!("{}: {} -> {}", d.name, d.from, d.to)).collect();
+    assert_eq!(
+        shown,
+        [
+            "config order.env.API_TOKEN: [redacted] -> [redacted]",
+            "config order.env.CACHE_KEY: a -> b",
+            "config order.env.DB_PASSWORD: [redacted] -> [redacted]",
+            "config order.env.DSN: unset -> pg://[redacted]@db/x",
+            "config order.env.TTL: unset -> 5",
+        ]
+    );
+    let has_axis = |name: &str| {
+        let place = space.deltas.iter().position(|delta| delta.name.ends_with(name)).unwrap();
+        space.axis(place).is_some()
+    };
+    assert!(has_axis("TTL") && !has_axis("DB_PASSWORD") && !has_axis("API_TOKEN"));
+    let failing = space.circumstance(&space.full()).unwrap();
+    assert_eq!(
+        failing.config.values().next().unwrap()["env.DB_PASSWORD"],
+        "200",
+        "trials get the value itself"
+    );
+}
+
+#[test]
 fn lists_every_delta() {
     let listed: Vec<_> = space().deltas.iter().map(|d| (d.rank, d.name.clone())).collect();
     insta::assert_debug_snapshot!(listed.iter().map(|(r, n)| format!("{r} {n}")).collect::<Vec<_>>(), @r#"

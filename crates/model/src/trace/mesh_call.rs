@@ -5,21 +5,11 @@
 
 use super::{Endpoint, ReportedSpan, SpanKind};
 use crate::grpc::{GrpcCode, is_grpc};
+use crate::secrets::{REDACTED, SecretNames};
 use crate::span::{Parentage, Span, Wire};
 
 /// The most bytes of a body that become a tag: Zipkin's UI renders tags in full.
 const MAX_BODY_TAG: usize = 16 << 10;
-
-/// Headers whose values are always redacted.
-const SECRET_HEADERS: [&str; 7] = [
-    "authorization",
-    "proxy-authorization",
-    "cookie",
-    "set-cookie",
-    "x-api-key",
-    "x-auth-token",
-    "x-csrf-token",
-];
 
 /// Whether a span was recorded by the mesh.
 pub fn is_mesh_call(span: &ReportedSpan) -> bool {
@@ -127,9 +117,9 @@ fn body(text: &str) -> String {
 }
 
 fn headers(headers: &[(String, String)]) -> String {
+    let names = SecretNames::default();
     let shown = headers.iter().map(|(name, value)| {
-        let secret = SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
-        let value = if secret { "[redacted]" } else { value.as_str() };
+        let value = if names.is_secret_header(name, value.as_bytes()) { REDACTED } else { value.as_str() };
         serde_json::json!([name, value])
     });
     // Pairs, not an object: a header may occur twice, and order can matter.

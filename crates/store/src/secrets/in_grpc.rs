@@ -6,9 +6,9 @@
 use faultscope_model::Span;
 use faultscope_model::grpc::{BodySide, Descriptors, Hide, redact_body};
 
-use super::in_json;
-use super::in_spans::{OnSecret, plain, uncompressed};
-use super::rules::Rules;
+use faultscope_model::secrets::{SecretNames, Suspicion};
+
+use super::in_spans::{OnSecret, uncompressed};
 use super::values::SecretValues;
 
 /// A body without the secrets that are found by name; none if it has none.
@@ -16,7 +16,7 @@ pub(super) fn redact(
     span: &Span,
     side: BodySide,
     descriptors: &Descriptors,
-    rules: &Rules,
+    rules: &SecretNames,
     found: OnSecret<'_>,
 ) -> Option<Vec<u8>> {
     redact_body(span, side, descriptors, &mut ByName { rules, found })
@@ -45,14 +45,17 @@ pub(super) fn replace_body(span: &mut Span, side: BodySide, body: Vec<u8>) -> Ve
 }
 
 struct ByName<'r, 'f> {
-    rules: &'r Rules,
+    rules: &'r SecretNames,
     found: OnSecret<'f>,
 }
 
 impl Hide for ByName<'_, '_> {
     fn is_secret(&mut self, path: &[String]) -> bool {
-        path.last().is_some_and(|name| self.rules.is_field(name))
-            || self.rules.has_paths() && self.rules.is_path(path)
+        // What depends on the value is found in the text of the field.
+        let is_certain = |name: &String| {
+            matches!(self.rules.field_suspicion(name), Suspicion::Certain | Suspicion::UnlessNumber)
+        };
+        path.last().is_some_and(is_certain) || self.rules.has_paths() && self.rules.is_path(path)
     }
 
     fn on_secret(&mut self, value: &[u8]) {
@@ -60,10 +63,7 @@ impl Hide for ByName<'_, '_> {
     }
 
     fn replace_text(&mut self, text: &[u8]) -> Option<Vec<u8>> {
-        if in_json::is_json(text) {
-            return uncompressed(self.rules, text, &mut *self.found);
-        }
-        plain(self.rules, std::str::from_utf8(text).ok()?, &mut *self.found).map(String::into_bytes)
+        uncompressed(self.rules, text, &mut *self.found)
     }
 }
 

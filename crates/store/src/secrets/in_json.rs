@@ -1,7 +1,7 @@
 //! Secret fields of JSON bodies. Recorded bodies may be cut off, so the parser works on incomplete JSON and
 //! keeps all other bytes as they are.
 
-use super::rules::Rules;
+use faultscope_model::secrets::{SecretNames, Suspicion};
 
 /// Deeper values are copied as they are.
 const MAX_DEPTH: usize = 64;
@@ -9,8 +9,10 @@ const MAX_DEPTH: usize = 64;
 const HIDDEN: &[u8] = b"\"[redacted]\"";
 
 /// The body without its secrets; none if it has none. Secret values are passed to `found`.
-pub(super) fn redact(body: &[u8], rules: &Rules, found: &mut dyn FnMut(&[u8])) -> Option<Vec<u8>> {
-    let mut scan = Scan { bytes: body, at: 0, out: Vec::new(), copied: 0, rules, path: Vec::new(), found };
+pub(super) fn redact(body: &[u8], rules: &SecretNames, found: &mut dyn FnMut(&[u8])) -> Option<Vec<u8>> {
+    let begin = body.len() - without_mark(body).len();
+    let mut scan =
+        Scan { bytes: body, at: begin, out: Vec::new(), copied: 0, rules, path: Vec::new(), found };
     // Several values may follow one another, one per line.
     while scan.skip_space().is_some() && scan.value(0).is_some() {}
     if scan.copied == 0 {
@@ -20,9 +22,13 @@ pub(super) fn redact(body: &[u8], rules: &Rules, found: &mut dyn FnMut(&[u8])) -
     Some(scan.out)
 }
 
-/// Whether a body looks like JSON.
+/// Whether a body looks like JSON. Some clients write a byte order mark before it.
 pub(super) fn is_json(body: &[u8]) -> bool {
-    matches!(body.trim_ascii_start().first(), Some(b'{' | b'['))
+    matches!(without_mark(body).trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+fn without_mark(body: &[u8]) -> &[u8] {
+    body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body)
 }
 
 struct Scan<'b> {
@@ -31,7 +37,7 @@ struct Scan<'b> {
     out: Vec<u8>,
     /// The bytes before this offset have been copied.
     copied: usize,
-    rules: &'b Rules,
+    rules: &'b SecretNames,
     path: Vec<String>,
     found: &'b mut dyn FnMut(&[u8]),
 }
@@ -80,17 +86,20 @@ impl Scan<'_> {
     }
 
     fn field(&mut self, name: String, depth: usize) -> Option<()> {
-        let is_secret = self.rules.is_field(&name);
-        if !self.rules.has_paths() {
-            return if is_secret { self.hide(depth) } else { self.value(depth + 1) };
+        let mut suspicion = self.rules.field_suspicion(&name);
+        if self.rules.has_paths() {
+            self.path.push(name);
+            if self.rules.is_path(&self.path) {
+                suspicion = Suspicion::Certain;
+            }
         }
-        self.path.push(name);
-        let done = if is_secret || self.rules.is_path(&self.path) {
-            self.hide(depth)
-        } else {
-            self.value(depth + 1)
+        let done = match suspicion {
+            Suspicion::None => self.value(depth + 1),
+            suspicion => self.hide(suspicion, depth),
         };
-        self.path.pop();
+        if self.rules.has_paths() {
+            self.path.pop();
+        }
         done
     }
 
@@ -116,15 +125,15 @@ impl Scan<'_> {
         None
     }
 
-    /// Skips a value and writes a placeholder instead.
-    fn hide(&mut self, depth: usize) -> Option<()> {
+    /// Skips a value and writes a placeholder instead, if the value is secret.
+    fn hide(&mut self, suspicion: Suspicion, depth: usize) -> Option<()> {
         let first = self.skip_space()?;
-        // Empty values stay visible: that there was none is no secret.
-        let rest = &self.bytes[self.at..];
-        if [&b"null"[..], b"\"\"", b"true", b"false"].iter().any(|empty| rest.starts_with(empty)) {
+        let start = self.at;
+        let is_container = matches!(first, b'{' | b'[');
+        // `key` and `code` may name an object, whose fields have names of their own.
+        if is_container && suspicion == Suspicion::IfRandom {
             return self.value(depth + 1);
         }
-        let start = self.at;
         let done = match first {
             b'"' => self.text().map(|_| ()),
             b'{' | b'[' => self.skip_container(),
@@ -132,15 +141,20 @@ impl Scan<'_> {
         };
         let end = if done.is_some() { self.at } else { self.bytes.len() };
         let hidden = &self.bytes[start..end];
-        if hidden == HIDDEN {
-            return done;
+        let content =
+            hidden.strip_prefix(b"\"").map_or(hidden, |text| text.strip_suffix(b"\"").unwrap_or(text));
+        let is_secret = if is_container {
+            // That there is none is no secret.
+            hidden.iter().any(|byte| !b"{}[] \t\r\n".contains(byte))
+        } else {
+            suspicion.hides(content)
+        };
+        if is_secret {
+            (self.found)(content);
+            self.out.extend(&self.bytes[self.copied..start]);
+            self.out.extend(HIDDEN);
+            self.copied = end;
         }
-        (self.found)(
-            hidden.strip_prefix(b"\"").map_or(hidden, |text| text.strip_suffix(b"\"").unwrap_or(text)),
-        );
-        self.out.extend(&self.bytes[self.copied..start]);
-        self.out.extend(HIDDEN);
-        self.copied = end;
         done
     }
 
@@ -210,9 +224,9 @@ mod tests {
 
     use super::*;
 
-    fn of(body: &str, fields: &[&str]) -> Option<String> {
+    fn redacted(body: &str, fields: &[&str]) -> Option<String> {
         let fields = fields.iter().map(|f| (*f).to_owned()).collect();
-        let rules = Rules::new(&SecretRules { fields, ..SecretRules::default() });
+        let rules = SecretNames::new(&SecretRules { fields, ..SecretRules::default() });
         redact(body.as_bytes(), &rules, &mut |_| {}).map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
@@ -236,10 +250,10 @@ mod tests {
                 "{\"token\":\"[redacted]\"}\n{\"token\":\"[redacted]\"}",
             ),
         ] {
-            assert_eq!(of(body, &[]).as_deref().unwrap_or(body), expected);
+            assert_eq!(redacted(body, &[]).as_deref().unwrap_or(body), expected);
         }
         for plain in ["", "{", r#"{"a":"password"}"#, r#"{"token":null,"secret":""}"#, "nonsense", "[[["] {
-            assert_eq!(of(plain, &[]), None, "{plain}");
+            assert_eq!(redacted(plain, &[]), None, "{plain}");
         }
     }
 
@@ -247,16 +261,16 @@ mod tests {
     fn paths_are_followed() {
         let body = r#"{"card":{"number":4711,"kind":"x"},"number":1,"list":[{"code":2},{"code":3}]}"#;
         assert_eq!(
-            of(body, &["$.card.number", "list[*].code"]).unwrap(),
+            redacted(body, &["$.card.number", "list[*].code"]).unwrap(),
             r#"{"card":{"number":"[redacted]","kind":"x"},"number":1,"list":[{"code":"[redacted]"},{"code":"[redacted]"}]}"#
         );
-        assert_eq!(of("[7, 8]", &["$[1]"]).unwrap(), r#"[7, "[redacted]"]"#);
+        assert_eq!(redacted("[7, 8]", &["$[1]"]).unwrap(), r#"[7, "[redacted]"]"#);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_survived(body in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = redact(&body, &Rules::default(), &mut |_| {});
+            let _ = redact(&body, &SecretNames::default(), &mut |_| {});
         }
 
         #[test]
@@ -266,7 +280,7 @@ mod tests {
                 body = format!("[{body}, 1]");
             }
             body.truncate(cut);
-            let shown = of(&body, &[]).unwrap_or(body);
+            let shown = redacted(&body, &[]).unwrap_or(body);
             prop_assert!(!shown.contains("SECR"), "{}", shown);
         }
     }

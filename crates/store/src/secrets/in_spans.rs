@@ -4,12 +4,14 @@ use std::io::Read;
 
 use faultscope_model::Span;
 use faultscope_model::grpc::{BodySide, Descriptors, is_grpc};
+use faultscope_model::redis_commands::is_command;
 use faultscope_model::trace::ReportedSpan;
 
-use super::rules::Rules;
+use faultscope_model::secrets::{SecretNames, Suspicion, redact_bytes};
+
 use super::seal::{Original, Place};
 use super::values::SecretValues;
-use super::{REDACTED, in_grpc, in_json, in_pairs, in_text};
+use super::{REDACTED, in_grpc, in_json, in_pairs};
 
 /// How much of a compressed body is searched for secrets.
 const MAX_INFLATED: u64 = 64 << 10;
@@ -21,14 +23,17 @@ const GRPC_BODIES: [(Place, BodySide); 2] =
 
 /// Redacts the secrets of a call that are found by name; their values are passed to `found`.
 pub(super) fn redact_call(
-    rules: &Rules,
+    rules: &SecretNames,
     descriptors: &Descriptors,
     span: &mut Span,
     found: OnSecret<'_>,
 ) -> Vec<Original> {
     let mut originals = Vec::new();
+    if span.wire.is_opaque() {
+        drop_unread_bytes(span);
+    }
     let mut keep = |place, index, bytes| originals.push(Original { place, index, bytes });
-    if let Some(path) = in_pairs::address(&span.path, rules, found) {
+    if let Some(path) = plain(rules, &span.path, found) {
         keep(Place::Path, 0, std::mem::replace(&mut span.path, path).into_bytes());
     }
     let is_grpc = is_grpc(span);
@@ -61,6 +66,17 @@ pub(super) fn redact_call(
     originals
 }
 
+/// Drops the bytes of a connection that nobody has read: they begin with a log-in. The mesh records none; what an
+/// earlier version has recorded is not kept either, not even sealed.
+fn drop_unread_bytes(span: &mut Span) {
+    let Some(payload) = span.payload.as_deref_mut() else { return };
+    payload.response_body.clear();
+    let names = std::str::from_utf8(&payload.request_body).unwrap_or_default();
+    if !names.split(' ').all(is_command) {
+        payload.request_body.clear();
+    }
+}
+
 /// Redacts values that occurred in a secret place of this or another call.
 pub(super) fn sweep(
     known: &mut SecretValues,
@@ -74,7 +90,6 @@ pub(super) fn sweep(
             originals.push(Original { place, index, bytes });
         }
     };
-    let lossy = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     if let Some(path) = known.replace(span.path.as_bytes()) {
         keep(Place::Path, 0, std::mem::replace(&mut span.path, lossy(path)).into_bytes());
     }
@@ -136,7 +151,7 @@ pub(crate) fn restore(span: &mut Span, originals: Vec<Original>) {
 }
 
 /// Redacts a reported span and returns it with the originals; none if it has no secrets.
-pub(super) fn reported(rules: &Rules, span: &ReportedSpan) -> Option<(ReportedSpan, Vec<Original>)> {
+pub(super) fn reported(rules: &SecretNames, span: &ReportedSpan) -> Option<(ReportedSpan, Vec<Original>)> {
     let mut known = SecretValues::default();
     let mut found = |value: &[u8]| known.add(value);
     let mut replaced: Vec<(Place, usize, String)> = Vec::new();
@@ -196,15 +211,12 @@ fn place_of(span: &mut ReportedSpan, place: Place, index: usize) -> Option<&mut 
     }
 }
 
-fn header(rules: &Rules, name: &str, value: &str, found: OnSecret<'_>) -> Option<String> {
-    if !rules.is_header(name) {
-        return plain(rules, value, found);
+fn header(rules: &SecretNames, name: &str, value: &str, found: OnSecret<'_>) -> Option<String> {
+    if rules.is_secret_header(name, value.as_bytes()) {
+        credential_parts(value, found);
+        return Some(REDACTED.to_owned());
     }
-    if value.is_empty() || value == REDACTED {
-        return None;
-    }
-    credential_parts(value, found);
-    Some(REDACTED.to_owned())
+    plain(rules, value, found)
 }
 
 /// Passes on the parts of a secret header that may occur elsewhere: all of it, the credential after its scheme,
@@ -226,48 +238,49 @@ fn credential_parts(value: &str, found: OnSecret<'_>) {
     }
 }
 
-/// A single line: a URL with a query or with credentials.
-pub(super) fn plain(rules: &Rules, value: &str, found: OnSecret<'_>) -> Option<String> {
-    let (mut query, mut user, mut blank) = (false, false, false);
-    for byte in value.bytes() {
-        query |= byte == b'?' || byte == b'#';
-        user |= byte == b'@';
-        blank |= byte == b' ';
-    }
-    let address = if query { in_pairs::address(value, rules, found) } else { None };
+/// A text, which may be a URL with a query.
+fn plain(rules: &SecretNames, value: &str, found: OnSecret<'_>) -> Option<String> {
+    // Pairs of a query are decoded, which a text is not.
+    let is_address = value.bytes().any(|byte| byte == b'?' || byte == b'#');
+    let address = if is_address { in_pairs::address(value, rules, found) } else { None };
     let shown = address.as_deref().unwrap_or(value);
-    let credentials = if user || blank { in_text::credentials(shown) } else { None };
-    credentials.or(address)
+    redact_bytes(shown.as_bytes(), rules, found).map(lossy).or(address)
 }
 
-fn tag(rules: &Rules, key: &str, value: &str, found: OnSecret<'_>) -> Option<String> {
+fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+fn tag(rules: &SecretNames, key: &str, value: &str, found: OnSecret<'_>) -> Option<String> {
+    if value.is_empty() || value == REDACTED {
+        return None;
+    }
     // OpenTelemetry's keys for headers end in the header's name.
     let name = ["http.request.header.", "http.response.header.", "rpc.grpc.request.metadata."]
         .iter()
         .find_map(|before| key.strip_prefix(before));
-    if value.is_empty() || value == REDACTED {
-        return None;
-    }
-    if name.is_some_and(|name| rules.is_header(name)) || rules.is_field(key) {
+    let suspicion = match name {
+        Some(name) => rules.header_suspicion(name),
+        None => rules.field_suspicion(key),
+    };
+    if suspicion != Suspicion::None {
         let bare = value.trim_start_matches(['[', '"']).trim_end_matches([']', '"']);
-        credential_parts(bare, found);
-        return Some(REDACTED.to_owned());
+        if suspicion.hides(bare.as_bytes()) {
+            credential_parts(bare, found);
+            return Some(REDACTED.to_owned());
+        }
     }
     match value.as_bytes().first() {
         Some(b'{' | b'[') => structured(rules, value, found),
         _ if key.ends_with("query") || key == "req" || key == "res" || key.ends_with("body") => {
-            if in_pairs::is_form(value) {
-                in_pairs::form(value, rules, found)
-            } else {
-                plain(rules, value, found)
-            }
+            uncompressed(rules, value.as_bytes(), found).map(lossy)
         }
         _ => plain(rules, value, found),
     }
 }
 
 /// JSON in a tag: a body, or headers as pairs or as an object.
-fn structured(rules: &Rules, value: &str, found: OnSecret<'_>) -> Option<String> {
+fn structured(rules: &SecretNames, value: &str, found: OnSecret<'_>) -> Option<String> {
     if value.starts_with("[[")
         && let Ok(mut headers) = serde_json::from_str::<Vec<(String, String)>>(value)
     {
@@ -280,13 +293,16 @@ fn structured(rules: &Rules, value: &str, found: OnSecret<'_>) -> Option<String>
         }
         return any.then(|| serde_json::to_string(&headers).unwrap_or_default());
     }
-    let fields =
-        in_json::redact(value.as_bytes(), rules, found).map(|b| String::from_utf8_lossy(&b).into_owned());
-    in_text::credentials(fields.as_deref().unwrap_or(value)).or(fields)
+    uncompressed(rules, value.as_bytes(), found).map(lossy)
 }
 
 /// A body without its secrets; none if it has none.
-fn body(rules: &Rules, headers: &[(String, String)], bytes: &[u8], found: OnSecret<'_>) -> Option<Vec<u8>> {
+fn body(
+    rules: &SecretNames,
+    headers: &[(String, String)],
+    bytes: &[u8],
+    found: OnSecret<'_>,
+) -> Option<Vec<u8>> {
     if bytes.is_empty() || bytes == REDACTED.as_bytes() {
         return None;
     }
@@ -295,33 +311,52 @@ fn body(rules: &Rules, headers: &[(String, String)], bytes: &[u8], found: OnSecr
         None | Some("identity" | "") => uncompressed(rules, bytes, found),
         Some(encoding) => {
             let plain = inflated(bytes, encoding);
-            // Part of a compressed body cannot be replaced, so all of it is.
-            uncompressed(rules, &plain, found).map(|_| REDACTED.as_bytes().to_vec())
+            // Part of a compressed body cannot be replaced, so all of it is. Nobody can tell what one holds that cannot
+            // be decompressed here.
+            let is_secret = plain.is_empty() || uncompressed(rules, &plain, found).is_some();
+            is_secret.then(|| REDACTED.as_bytes().to_vec())
         }
     }
 }
 
-pub(super) fn uncompressed(rules: &Rules, bytes: &[u8], found: OnSecret<'_>) -> Option<Vec<u8>> {
-    if in_json::is_json(bytes) {
-        let fields = in_json::redact(bytes, rules, found);
-        let shown =
-            std::str::from_utf8(fields.as_deref().unwrap_or(bytes)).ok().and_then(in_text::credentials);
-        return shown.map(String::into_bytes).or(fields);
+/// A body or a text without its secrets; none if it has none.
+pub(super) fn uncompressed(rules: &SecretNames, bytes: &[u8], found: OnSecret<'_>) -> Option<Vec<u8>> {
+    if let Some(text) = utf16_text(bytes) {
+        // As UTF-8: those who read it see the same.
+        return uncompressed(rules, text.as_bytes(), found);
     }
-    // The last character may be cut.
-    let shown = match std::str::from_utf8(bytes) {
+    let structured = if in_json::is_json(bytes) {
+        in_json::redact(bytes, rules, found)
+    } else if bytes.trim_ascii_start().starts_with(b"--") {
+        in_pairs::multipart(bytes, rules, found)
+    } else {
+        form_text(bytes).and_then(|form| in_pairs::form(form, rules, found)).map(String::into_bytes)
+    };
+    // Texts in it may hold anything: statements, messages, other bodies.
+    redact_bytes(structured.as_deref().unwrap_or(bytes), rules, found).or(structured)
+}
+
+/// A body that looks like a form. Its last letter may be cut.
+fn form_text(bytes: &[u8]) -> Option<&str> {
+    let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) if error.valid_up_to() + 4 > bytes.len() => {
-            std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()?
         }
         Err(_) => return None,
     };
-    if in_pairs::is_form(shown) {
-        return in_pairs::form(shown, rules, found).map(String::into_bytes);
-    }
-    let multipart = in_pairs::multipart(shown, rules, found);
-    let credentials = in_text::credentials(multipart.as_deref().unwrap_or(shown));
-    credentials.or(multipart).map(String::into_bytes)
+    in_pairs::is_form(text).then_some(text)
+}
+
+/// The text of a body that begins with the byte order mark of UTF-16.
+fn utf16_text(bytes: &[u8]) -> Option<String> {
+    let read: fn([u8; 2]) -> u16 = match bytes.first_chunk()? {
+        [0xff, 0xfe] => u16::from_le_bytes,
+        [0xfe, 0xff] => u16::from_be_bytes,
+        _ => return None,
+    };
+    let units = bytes[2..].chunks_exact(2).map(|pair| read([pair[0], pair[1]]));
+    Some(char::decode_utf16(units).map(|letter| letter.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
 }
 
 /// The beginning of a compressed body, as far as it can be decompressed.
@@ -346,7 +381,7 @@ mod tests {
 
     #[test]
     fn tags_of_tracers_lose_their_secrets_and_get_them_back() {
-        let rules = Rules::new(&SecretRules::default());
+        let rules = SecretNames::new(&SecretRules::default());
         let mut span = ReportedSpan::new(TraceId(1), SpanId(1));
         span.name = "get /x?token=QQQQQQQQ1".into();
         for (key, value) in [
@@ -378,7 +413,7 @@ mod tests {
 
     #[test]
     fn compressed_bodies_are_hidden_as_a_whole() {
-        let rules = Rules::new(&SecretRules::default());
+        let rules = SecretNames::new(&SecretRules::default());
         let packed = |text: &str| {
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
             encoder.write_all(text.as_bytes()).unwrap();
@@ -388,6 +423,8 @@ mod tests {
         let with = |text: &str| body(&rules, &headers, &packed(text), &mut |_| {});
         assert_eq!(with(r#"{"password":"x"}"#).unwrap(), REDACTED.as_bytes());
         assert_eq!(with(r#"{"a":"x"}"#), None);
-        assert_eq!(body(&rules, &headers, b"not compressed", &mut |_| {}), None);
+        assert_eq!(body(&rules, &headers, b"not compressed", &mut |_| {}).unwrap(), REDACTED.as_bytes());
+        let brotli = [("content-encoding".to_owned(), "br".to_owned())];
+        assert_eq!(body(&rules, &brotli, b"\x0b\x02\x80{}\x03", &mut |_| {}).unwrap(), REDACTED.as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! Secrets: found by name, shown as `[redacted]`, stored encrypted or discarded.
+//! Secrets: found by name and by shape, shown as `[redacted]`, stored encrypted or discarded.
 //!
 //! Everything that is written passes a [`Redactor`] first, on the writer's thread, so that neither the
 //! files nor anything read from them contains a secret. The original is sealed with a [`Key`] that stays
@@ -8,27 +8,26 @@ mod in_grpc;
 mod in_json;
 mod in_pairs;
 mod in_spans;
-mod in_text;
 mod key;
-mod rules;
+#[cfg(test)]
+mod planted;
 mod seal;
 mod values;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use faultscope_model::grpc::Descriptors;
+use faultscope_model::secrets::{SecretNames, redact_str};
 use faultscope_model::{SecretRules, Span, trace::ReportedSpan};
+
+pub use faultscope_model::secrets::REDACTED;
 
 pub use key::{Key, KeyPlace};
 pub use seal::UnsealError;
 
 pub(crate) use in_spans::{restore, restore_reported};
-use rules::Rules;
 pub(crate) use seal::{Original, unseal};
 use values::SecretValues;
-
-/// Replaces a secret.
-pub const REDACTED: &str = "[redacted]";
 
 /// What is secret, and where the key is.
 #[derive(Debug, Clone, Default)]
@@ -42,7 +41,7 @@ pub struct SecretOptions {
 /// Redacts what is about to be written or shown. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Redactor {
-    rules: Arc<Rules>,
+    rules: Arc<SecretNames>,
     /// Values that occurred in secret places, so that they are found elsewhere too.
     known: Arc<Mutex<SecretValues>>,
     /// What is known of gRPC messages, to find secret fields by their names.
@@ -58,7 +57,7 @@ impl Default for Redactor {
 impl Redactor {
     /// A redactor with the rules of an application in addition to the built-in ones.
     pub fn new(rules: &SecretRules) -> Self {
-        Self { rules: Arc::new(Rules::new(rules)), known: Arc::default(), descriptors: Arc::default() }
+        Self { rules: Arc::new(SecretNames::new(rules)), known: Arc::default(), descriptors: Arc::default() }
     }
 
     /// What is known of gRPC messages.
@@ -76,7 +75,7 @@ impl Redactor {
     /// A redacted text; none if there is nothing to redact.
     pub fn text(&self, text: &str) -> Option<String> {
         let known = self.lock().replace(text.as_bytes()).map(|b| String::from_utf8_lossy(&b).into_owned());
-        let plain = in_text::redact(known.as_deref().unwrap_or(text), &self.rules);
+        let plain = redact_str(known.as_deref().unwrap_or(text), &self.rules);
         plain.or(known)
     }
 
@@ -87,7 +86,13 @@ impl Redactor {
         }
     }
 
-    /// Redacts every text in a JSON value; returns whether anything changed.
+    /// Which names denote a secret.
+    pub fn names(&self) -> &SecretNames {
+        &self.rules
+    }
+
+    /// Redacts every text in a JSON value; returns whether anything changed. What the tool itself writes has names of
+    /// its own (`code`, `key`, `pass`), so only texts count here.
     pub fn redact_json(&self, value: &mut serde_json::Value) -> bool {
         use serde_json::Value;
         match value {

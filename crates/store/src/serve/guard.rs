@@ -1,6 +1,6 @@
 //! Access control: a token if one is set, and no requests from web pages of other origins.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -34,7 +34,7 @@ pub(super) async fn guard(State(served): State<Arc<Served>>, request: Request, n
         return Failure::new(StatusCode::FORBIDDEN, "pages of this origin may not send requests here")
             .into_response();
     }
-    if access.token.is_none() && !names_this_machine(request.headers()) {
+    if access.token.is_none() && !names_this_machine(&request) {
         let message =
             "use an IP address or localhost: other host names are rejected as possible DNS rebinding";
         return Failure::new(StatusCode::FORBIDDEN, message).into_response();
@@ -68,13 +68,16 @@ impl Access {
     fn knows_token(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return true };
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        given.and_then(|given| given.strip_prefix("Bearer ")).is_some_and(|given| is_equal(given, token))
+        // The name of a scheme has no case.
+        let credential = given
+            .and_then(|given| given.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        credential.is_some_and(|(_, given)| is_equal(given.trim_start_matches(' '), token))
     }
 
     fn knows_origin(&self, origin: &HeaderValue) -> bool {
         let Ok(origin) = origin.to_str() else { return false };
-        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
-        self.origins.iter().any(|known| known == origin || known == "*") || is_loopback(host_of(host))
+        self.origins.iter().any(|known| known == origin || known == "*") || is_loopback_origin(origin)
     }
 }
 
@@ -84,24 +87,56 @@ fn is_equal(given: &str, wanted: &str) -> bool {
     given.len() == wanted.len() && differences == 0
 }
 
-fn names_this_machine(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(HOST) else { return true };
-    let Ok(host) = host.to_str() else { return false };
-    let host = host_of(host);
-    is_loopback(host) || host.parse::<IpAddr>().is_ok()
+/// Whether all names of the server in a request are of this machine: the `Host` of HTTP/1 and the `:authority` of
+/// HTTP/2. One that is not what a browser would send is of no machine.
+fn names_this_machine(request: &Request) -> bool {
+    let hosts = request.headers().get_all(HOST);
+    if hosts.iter().count() > 1 {
+        return false;
+    }
+    let hosts = hosts.iter().map(|host| host.to_str().unwrap_or("?"));
+    let authority = request.uri().authority().map(axum::http::uri::Authority::as_str);
+    hosts
+        .chain(authority)
+        .all(|host| parse_host(host).is_some_and(|host| is_loopback(host) || host.parse::<IpAddr>().is_ok()))
 }
 
-fn host_of(text: &str) -> &str {
-    match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, _)) => host,
-        None => text.rsplit_once(':').map_or(text, |(host, _)| host),
+/// Whether an origin is `http` or `https`, a name of this machine and at most a port.
+fn is_loopback_origin(origin: &str) -> bool {
+    let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    host.and_then(parse_host).is_some_and(is_loopback)
+}
+
+/// The host of `host`, `host:port`, `[address]` or `[address]:port`, and of nothing else: no user, no path, no second
+/// port. An address in brackets is one of IPv6.
+fn parse_host(text: &str) -> Option<&str> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            host.parse::<Ipv6Addr>().ok()?;
+            (host, port)
+        }
+        None => {
+            let (host, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+            let is_label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+            let is_name = !host.is_empty() && host.bytes().all(is_label) && !host.contains("..");
+            (Some(host).filter(|_| is_name && !host.starts_with('.'))?, port)
+        }
+    };
+    match port.strip_prefix(':') {
+        None if port.is_empty() => Some(host),
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            digits.parse::<u16>().ok().map(|_| host)
+        }
+        _ => None,
     }
 }
 
 fn is_loopback(host: &str) -> bool {
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    let lower = host.to_ascii_lowercase();
+    lower == "localhost"
+        || lower.ends_with(".localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 #[cfg(test)]
@@ -119,6 +154,21 @@ mod tests {
             ("https://evil.example", false),
             ("http://localhost.evil.example", false),
             ("null", false),
+            ("http://LOCALHOST:9411", true),
+            ("http://shop.localhost", true),
+            ("http://evil.example:80@localhost", false),
+            ("http://localhost:80:90", false),
+            ("http://localhost:x", false),
+            ("http://localhost/path", false),
+            ("http://[localhost]", false),
+            ("http://[::1]x", false),
+            ("http://[::1].evil.example", false),
+            ("http://127.0.0.1.evil.example", false),
+            ("http://evil.example#localhost", false),
+            ("file://localhost", false),
+            ("localhost", false),
+            ("http://", false),
+            ("http://.localhost", false),
         ] {
             assert_eq!(access.knows_origin(&HeaderValue::from_static(origin)), may, "{origin}");
         }
@@ -126,17 +176,56 @@ mod tests {
 
     #[test]
     fn names_that_may_point_anywhere_are_refused() {
-        let of = |host: &'static str| {
-            names_this_machine(&HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]))
+        let asked = |host: &[&str], uri: &str| {
+            let mut request = Request::builder().uri(uri);
+            for host in host {
+                request = request.header(HOST, *host);
+            }
+            names_this_machine(&request.body(axum::body::Body::empty()).unwrap())
         };
-        assert!(of("localhost:9411") && of("127.0.0.1:9411") && of("[::1]:9411") && of("10.0.0.3"));
-        assert!(!of("rebound.example:9411"));
-        assert!(names_this_machine(&HeaderMap::new()));
+        for host in ["localhost:9411", "127.0.0.1:9411", "[::1]:9411", "10.0.0.3", "LOCALHOST"] {
+            assert!(asked(&[host], "/"), "{host}");
+            assert!(asked(&[], &format!("http://{host}/")), "{host} as an authority");
+        }
+        for host in [
+            "rebound.example:9411",
+            "localhost:1:2",
+            "localhost,evil",
+            "localhost@evil",
+            "",
+            "[::1",
+            "127.0.0.1:99999",
+        ] {
+            assert!(!asked(&[host], "/"), "{host}");
+        }
+        assert!(!asked(&["localhost", "localhost"], "/"), "two hosts");
+        assert!(!asked(&["localhost"], "http://rebound.example/"), "both count");
+        assert!(!asked(&[], "http://rebound.example/"));
+        assert!(asked(&[], "/"));
     }
 
     #[test]
     fn tokens_are_compared_whole() {
         assert!(is_equal("abc", "abc"));
         assert!(!is_equal("ab", "abc") && !is_equal("abd", "abc") && !is_equal("", "abc"));
+    }
+
+    #[test]
+    fn the_scheme_of_a_token_has_no_case() {
+        let access = Access { token: Some("0123456789abcdef".into()), origins: Vec::new() };
+        let knows = |value: &'static str| {
+            access.knows_token(&HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))]))
+        };
+        assert!(
+            knows("Bearer 0123456789abcdef")
+                && knows("bearer 0123456789abcdef")
+                && knows("BEARER  0123456789abcdef")
+        );
+        assert!(
+            !knows("0123456789abcdef")
+                && !knows("Basic 0123456789abcdef")
+                && !knows("Bearer0123456789abcdef")
+        );
+        assert!(!access.knows_token(&HeaderMap::new()));
     }
 }

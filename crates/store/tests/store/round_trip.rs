@@ -80,6 +80,12 @@ proptest! {
         }
         campaign.flush_blocking().unwrap();
         spans.sort_by_key(|span| (span.start_us, span.id));
+        // Bytes of connections that nobody reads are not kept.
+        for span in spans.iter_mut().filter(|span| span.wire.is_opaque()) {
+            if let Some(payload) = span.payload.as_deref_mut() {
+                (payload.request_body, payload.response_body) = (Vec::new(), Vec::new());
+            }
+        }
         // The reader decodes what looks like gRPC.
         spans.iter_mut().for_each(|span| span.decode_bodies(&Descriptors::default()));
         let reader = campaign.reader().unwrap();

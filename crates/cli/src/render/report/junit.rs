@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use faultscope_engine::debug::{Document, Verdict};
+use faultscope_model::terminal::is_printable;
 
 pub(super) fn render(document: &Document) -> String {
     let report = &document.report;
@@ -94,7 +95,7 @@ pub(crate) fn escape(text: &str) -> String {
             '\'' => out.push_str("&apos;"),
             '\n' => out.push('\n'),
             '\t' => out.push(' '),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c if !is_printable(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use faultscope_engine::debug::{Document, RoundCounts, TreeCall};
+use faultscope_model::terminal::{is_printable, neutralize_line, neutralize_lines};
 use faultscope_model::units::{count, show_duration};
 
 pub(super) fn render(document: &Document) -> String {
@@ -148,7 +149,7 @@ fn plain(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {
         match letter {
-            '\n' | '\r' => out.push(' '),
+            letter if !is_printable(letter) => out.push(' '),
             '\\' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '#' | '|' => out.extend(['\\', letter]),
             _ => out.push(letter),
         }
@@ -159,12 +160,13 @@ fn plain(text: &str) -> String {
 /// Inline code, with as many backticks as needed.
 fn code(text: &str) -> String {
     let ticks = "`".repeat(1 + longest_run(text));
-    let text = text.replace(['\n', '\r'], " ");
+    let text = neutralize_line(text);
     let blank = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{ticks}{blank}{text}{blank}{ticks}")
 }
 
 fn fenced(text: &str) -> String {
+    let text = &neutralize_lines(text);
     let fence = "`".repeat(longest_run(text).max(2) + 1);
     format!("{fence}\n{text}\n{fence}\n")
 }

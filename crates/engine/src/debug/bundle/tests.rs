@@ -328,3 +328,96 @@ fn hostile_archives_are_refused() {
     let to = tempfile::tempdir().unwrap();
     assert!(matches!(unpack(text.path(), to.path()), Err(BundleError::Refused(_))));
 }
+
+/// A file with twelve secrets: in the environment, in settings, in headers, bodies and addresses of steps, in files.
+const LEAKING: &str = r#"name: shop
+services:
+  order:
+    command: [python3, src/order.py]
+    ports: [80]
+    env:
+      DB_PASSWORD: QSECRET-1
+      DSN: "postgres://app:QSECRET-2@db/shop"
+    versions: { v2: { env: { SIGNING_KEY: QSECRET-3 } } }
+tests:
+  - name: pay
+    steps:
+      - post: "http://u:QSECRET-4@order/login?token=QSECRET-5"
+        headers:
+          Authorization: "Bearer QSECRET-6"
+        json: { user: ann, password: QSECRET-7 }
+      - post: "http://order/pay"
+        body: "user=ann&client_secret=QSECRET-8"
+simplest: { config: { order: { env.API_TOKEN: QSECRET-9a } } }
+failing: { config: { order: { env.API_TOKEN: QSECRET-9b } } }
+"#;
+
+#[test]
+fn a_bundle_names_every_secret_or_leaves_it_out() {
+    let from = tempfile::tempdir().unwrap();
+    let files = [
+        ("faultscope.yaml", LEAKING),
+        (
+            "src/order.py",
+            "import os\nPASSWORD = \"QSECRET-10\"\ntoken = os.environ[\"TOKEN\"]\nuser = get_user(token)\n",
+        ),
+        ("conf/app.properties", "a=1\ndb.password=QSECRET-11\n"),
+        ("init.sql", "CREATE USER app IDENTIFIED BY 'QSECRET-12';\n"),
+        (".env", "DB_PASSWORD=QSECRET-13\n"),
+        ("tls.key", "QSECRET-14"),
+    ];
+    for (name, text) in files {
+        let path = from.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let application = Application::read_alone(LEAKING, "f").unwrap();
+    let paths = [from.path().join("faultscope.yaml")];
+    let reduced =
+        Some(Reduced { files: &paths, failing: &application.failing, passing: &application.simplest });
+    let contents = Contents { root: from.path(), application: &application, reduced };
+    let out = from.path().join("out/b.tar.gz");
+    let written = write(&out, &manifest(), &contents).unwrap();
+    let to = tempfile::tempdir().unwrap();
+    unpack(&out, to.path()).unwrap();
+    let named: Vec<String> = written.secrets.iter().map(ToString::to_string).collect();
+    let readme = fs::read_to_string(to.path().join("README.md")).unwrap();
+    assert!(named.iter().all(|place| readme.contains(place)), "{readme}");
+    // Every line of the bundle that has a secret is named, and no other line.
+    let mut open = vec![to.path().to_owned()];
+    let mut holding = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.path().is_dir() {
+                open.push(entry.path());
+                continue;
+            }
+            let name = entry.path().strip_prefix(to.path()).unwrap().to_owned();
+            let name = name.strip_prefix(APPLICATION).unwrap_or(&name).to_owned();
+            let text = fs::read_to_string(entry.path()).unwrap();
+            let lines = text.lines().enumerate().filter(|(_, line)| line.contains("QSECRET"));
+            holding.extend(lines.map(|(at, _)| SecretPlace { file: name.clone(), line: Some(at + 1) }));
+        }
+    }
+    holding.sort();
+    assert_eq!(written.secrets, holding);
+    assert_eq!(written.left_out, [".env", "tls.key"].map(PathBuf::from));
+    assert_eq!(
+        secrets(&application),
+        ["order.API_TOKEN", "order.DB_PASSWORD", "order.DSN", "order.SIGNING_KEY"]
+    );
+}
+
+#[test]
+fn settings_get_their_secrets_back() {
+    let application =
+        Application::read_alone(&LEAKING.replace("QSECRET-9b", "postgres://u:QSECRET-9b@db/x"), "f").unwrap();
+    let names = SecretNames::default();
+    let mut stored = application.failing.clone();
+    let value = stored.config.values_mut().next().unwrap().values_mut().next().unwrap();
+    *value = "postgres://[redacted]@db/x".into();
+    assert_eq!(
+        restore_settings(&stored, &names, [&application.failing, &application.simplest]),
+        application.failing
+    );
+}
