@@ -30,6 +30,7 @@ mod runs;
 mod secrets;
 mod sequences;
 mod starts;
+mod store;
 mod talk;
 mod ticketing;
 mod trouble;

@@ -101,9 +101,10 @@ fn nothing_stored_or_printed_contains_a_secret() {
 }
 
 #[test]
-fn dropped_secrets_need_no_key() {
+fn dropped_secrets_and_plain_values_need_no_key() {
     let tool = tool_with(
-        &telling().replace("record: { secrets: { headers", "record: { secrets: { drop: true, headers"),
+        &telling()
+            .replace("record: { secrets: { headers", "record: { plain: true, secrets: { drop: true, headers"),
     );
     says_nothing(&tool, &["test"]);
     assert_eq!(files_with(&tool.folder().join(".faultscope"), "QSECRET"), [""; 0]);
