@@ -78,6 +78,7 @@ fn nothing_stored_or_printed_contains_a_secret() {
     says_nothing(&tool, &["test", "--seed", "5"]);
     let state = tool.folder().join(".faultscope");
     assert_eq!(files_with(&state, "QSECRET"), [""; 0]);
+    assert_eq!(files_with(&state, "/pay"), [""; 0], "what is no secret is sealed, too");
     let shown = says_nothing(&tool, &["runs", "show", "--json"]);
     assert!(shown.contains("[redacted]"));
     let run: serde_json::Value = serde_json::from_str(&shown).unwrap();

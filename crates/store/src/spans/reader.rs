@@ -17,7 +17,7 @@ use super::search::search;
 use super::seen;
 use super::slice::{Piece, Slice, TIMELESS, is_gone, name_unreadable};
 use crate::campaigns::CampaignTraces;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::sealed::ReadKey;
 use crate::secrets::{Key, KeyPlace};
 use crate::series_table::{SeriesFound, SeriesQuery};
@@ -40,15 +40,29 @@ pub struct SpanReader {
     strict: bool,
     key: ReadKey,
     open: Mutex<BTreeMap<u32, Arc<Slice>>>,
-    /// Slices that could not be opened, with the size and time of their files then: each is named once, and tried
-    /// again when it has changed.
-    unreadable: Mutex<BTreeMap<u32, FileState>>,
+    /// Slices that could not be opened, with the state of their files then: each is named once.
+    unreadable: Mutex<BTreeMap<u32, Unreadable>>,
     /// Spans of campaigns, which are joined with ingested ones.
     campaigns: CampaignTraces,
 }
 
 /// The size of a file and when it was changed.
 type FileState = Option<(u64, std::time::SystemTime)>;
+
+/// A slice that could not be opened.
+#[derive(Debug, PartialEq, Eq)]
+struct Unreadable {
+    file: FileState,
+    /// Whether only another file could be read. A missing key or permission may come back.
+    is_final: bool,
+}
+
+impl Unreadable {
+    fn new(error: &StoreError, path: &Path) -> Self {
+        let is_final = matches!(error.kind, StoreErrorKind::Damaged | StoreErrorKind::Newer);
+        Self { file: state_of(path), is_final }
+    }
+}
 
 /// The slices at one moment, newest first.
 pub(super) struct Snapshot(pub(super) Vec<(SliceEntry, Arc<Slice>)>);
@@ -325,17 +339,20 @@ impl SpanReader {
                 Some(slice) => slice,
                 None => {
                     let path = listed.path(&self.folder);
-                    let state = state_of(&path);
-                    if state.is_some() && unreadable.get(&listed.number) == Some(&state) {
+                    let known = unreadable.get(&listed.number);
+                    if known.is_some_and(|known| known.is_final && known.file == state_of(&path)) {
                         continue;
                     }
-                    match Slice::open(path, &self.key) {
+                    match Slice::open(path.clone(), &self.key) {
                         Ok(Some(slice)) => Arc::new(slice),
                         Ok(None) => continue,
                         // One slice that cannot be read must not hide the others.
                         Err(error) if error.is_local() => {
-                            name_unreadable(&error);
-                            unreadable.insert(listed.number, state);
+                            let found = Unreadable::new(&error, &path);
+                            if unreadable.get(&listed.number) != Some(&found) {
+                                name_unreadable(&error);
+                            }
+                            unreadable.insert(listed.number, found);
                             continue;
                         }
                         Err(error) => return Err(error),
@@ -347,9 +364,10 @@ impl SpanReader {
                 // Retention was faster.
                 Err(error) if is_gone(&error) => continue,
                 Err(error) if error.is_local() => {
+                    let found = Unreadable::new(&error, &listed.path(&self.folder));
                     slice.or_nothing(Err::<(), _>(error))?;
                     open.remove(&listed.number);
-                    unreadable.insert(listed.number, state_of(&listed.path(&self.folder)));
+                    unreadable.insert(listed.number, found);
                     continue;
                 }
                 Err(error) => return Err(error),

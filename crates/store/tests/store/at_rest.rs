@@ -133,29 +133,40 @@ fn sent_span(round: u64, n: usize) -> ReportedSpan {
     span
 }
 
+/// How many forms of each value are searched for.
+const FORMS: usize = 4;
+
 /// The forms in which a value would be readable: as it is, and in base64 wherever it begins.
-fn forms(value: &str) -> Vec<Vec<u8>> {
-    let mut forms = vec![value.as_bytes().to_vec()];
-    for before in 0..3 {
+fn forms(value: &str) -> [Vec<u8>; FORMS] {
+    let encoded = [0, 1, 2].map(|before| {
         let text = format!("{}{value}", "x".repeat(before));
         let encoded = STANDARD_NO_PAD.encode(text);
         // Without the letters that also depend on what is around.
-        forms.push(encoded.as_bytes()[if before == 0 { 0 } else { before + 1 }..encoded.len() - 2].to_vec());
-    }
-    forms
+        encoded.as_bytes()[if before == 0 { 0 } else { before + 1 }..encoded.len() - 2].to_vec()
+    });
+    let [first, second, third] = encoded;
+    [value.as_bytes().to_vec(), first, second, third]
 }
 
 /// The places whose values stand in some file, with how many of them.
 fn leaks(folder: &Path) -> Vec<(&'static str, usize)> {
     let mut files = Vec::new();
     read_all(&folder.join(".faultscope"), &mut files);
-    let is_in = |form: &[u8]| {
-        files.iter().any(|file: &Vec<u8>| file.windows(form.len()).any(|window| window == form))
+    let planted: Vec<(&'static str, Vec<u8>)> = PLACES
+        .into_iter()
+        .flat_map(|place| values(place).into_iter().map(move |value| (place, value)))
+        .flat_map(|(place, value)| forms(&value).into_iter().map(move |form| (place, form)))
+        .collect();
+    let finder = aho_corasick::AhoCorasick::new(planted.iter().map(|(_, form)| form)).unwrap();
+    let mut found = std::collections::BTreeSet::new();
+    for file in &files {
+        found.extend(finder.find_iter(file).map(|at| at.pattern().as_usize() / FORMS));
+    }
+    let count = |place: &'static str| {
+        let is_of = |value: &&usize| planted[**value * FORMS].0 == place;
+        (place, found.iter().filter(is_of).count())
     };
-    let count = |place: &&'static str| {
-        (*place, values(place).iter().filter(|value| forms(value).iter().any(|form| is_in(form))).count())
-    };
-    PLACES.iter().map(count).filter(|(_, found)| *found > 0).collect()
+    PLACES.into_iter().map(count).filter(|(_, found)| *found > 0).collect()
 }
 
 fn read_all(folder: &Path, out: &mut Vec<Vec<u8>>) {

@@ -15,6 +15,9 @@ use faultscope_store::{
 
 use crate::{meta, span};
 
+/// Spans of a slice.
+const SLICE: u64 = 300;
+
 /// A `.faultscope` folder with three campaigns and three slices.
 struct Bed {
     folder: tempfile::TempDir,
@@ -26,10 +29,10 @@ impl Bed {
         for id in ["aa11-1", "bb22-1", "cc33-1"] {
             let options = CampaignOptions { secrets: bed.secrets(), ..CampaignOptions::default() };
             let campaign = bed.store().campaign_with(meta(id, 1), options).unwrap();
-            for n in 0..2000 {
+            for n in 0..600 {
                 let mut call = span(n);
                 // Long enough for most pages to hold calls.
-                call.path = format!("/items/{}", "x".repeat(400));
+                call.path = format!("/items/{}", "x".repeat(900));
                 campaign.sink().record(TrialId::chosen(1), SlotId(0), call);
             }
             let run = RunRecord {
@@ -46,7 +49,7 @@ impl Bed {
         }
         bed.open_spans(|spans| {
             for slice in 0..3_u64 {
-                let spans_of = (slice * 1000..(slice + 1) * 1000).map(sent).collect();
+                let spans_of = (slice * SLICE..(slice + 1) * SLICE).map(sent).collect();
                 spans.put(spans_of).unwrap().committed_blocking().unwrap();
             }
         });
@@ -76,7 +79,7 @@ impl Bed {
 
     fn open_spans(&self, write: impl FnOnce(&SpanStore)) {
         let options =
-            SpanStoreOptions { slice_spans: 1000, secrets: self.secrets(), ..SpanStoreOptions::default() };
+            SpanStoreOptions { slice_spans: SLICE, secrets: self.secrets(), ..SpanStoreOptions::default() };
         let store = SpanStore::open(self.state(), options).unwrap();
         write(&store);
     }
@@ -98,25 +101,26 @@ impl Bed {
         self.check().into_iter().filter(|part| part.state != PartState::Ok).map(|part| part.name).collect()
     }
 
-    /// How many traces a search finds.
-    fn found(&self) -> usize {
+    /// How many traces of reported spans a search finds.
+    fn found(&self) -> u64 {
         let query = TraceQuery {
             end_us: u64::MAX >> 1,
             lookback_us: u64::MAX >> 1,
             limit: 9999,
+            service: Some("front".into()),
             ..TraceQuery::default()
         };
-        self.reader().search(&query, matches).unwrap().len()
+        self.reader().search(&query, matches).unwrap().len() as u64
     }
 }
 
-/// The `n`th of three thousand spans, each a trace of its own.
+/// The `n`th of all spans, each a trace of its own.
 fn sent(n: u64) -> ReportedSpan {
     let mut span = ReportedSpan::new(TraceId(u128::from(n) + (1 << 80)), SpanId(1));
     span.start_us = Some(1_700_000_000_000_000 + n);
     span.local.service = Some("front".into());
     // Long enough for most pages to hold spans.
-    span.tags.push(("n".into(), format!("value {n} {}", "x".repeat(400))));
+    span.tags.push(("n".into(), format!("value {n} {}", "x".repeat(900))));
     span
 }
 
@@ -145,7 +149,7 @@ fn a_damaged_slice_is_left_out_and_then_salvaged() {
     let slice = bed.state().join("spans/000002.sqlite");
     damage(&slice);
     let before = bed.found();
-    assert!(before >= 2000, "the other slices are read: {before}");
+    assert!(before >= 2 * SLICE, "the other slices are read: {before}");
     let [wrong] = &bed.check().into_iter().filter(|part| part.state != PartState::Ok).collect::<Vec<_>>()[..]
     else {
         panic!("one part is damaged")
@@ -158,10 +162,10 @@ fn a_damaged_slice_is_left_out_and_then_salvaged() {
     assert!(*rows > 100, "{rows}");
     assert!(moved_to.starts_with(bed.state().join("damaged")) && moved_to.exists());
     assert_eq!(bed.bad(), [""; 0]);
-    assert_eq!(bed.found() as u64, 2000 + rows);
+    assert_eq!(bed.found(), 2 * SLICE + rows);
     // Writing goes on.
     bed.open_spans(|spans| spans.put(vec![sent(9000)]).unwrap().committed_blocking().unwrap());
-    assert_eq!(bed.found() as u64, 2001 + rows);
+    assert_eq!(bed.found(), 2 * SLICE + 1 + rows);
 }
 
 #[test]
@@ -171,7 +175,7 @@ fn slices_that_are_no_databases_or_newer_are_left_out() {
     let newer = rusqlite::Connection::open(bed.state().join("spans/000002.sqlite")).unwrap();
     newer.pragma_update(None, "user_version", 99).unwrap();
     drop(newer);
-    assert_eq!(bed.found(), 1000);
+    assert_eq!(bed.found(), SLICE);
     assert_eq!(bed.bad(), ["000001.sqlite", "000002.sqlite"]);
     let repaired = bed.repair();
     assert!(
@@ -179,20 +183,20 @@ fn slices_that_are_no_databases_or_newer_are_left_out() {
         "{repaired:?}"
     );
     assert_eq!(bed.bad(), ["000002.sqlite"], "what a newer version wrote stays where it is");
-    assert_eq!(bed.found(), 1000);
+    assert_eq!(bed.found(), SLICE);
 }
 
 #[test]
 fn a_writer_goes_on_beside_a_damaged_last_slice_and_catalogue() {
     let bed = Bed::new();
     fs::write(bed.state().join("spans/catalogue.json"), "{").unwrap();
-    assert_eq!(bed.found(), 3000, "slices are found by their names");
+    assert_eq!(bed.found(), 3 * SLICE, "slices are found by their names");
     let last = fs::read_dir(bed.state().join("spans")).unwrap().map(|entry| entry.unwrap().path());
     let last = last.filter(|path| path.extension().is_some_and(|end| end == "sqlite")).max().unwrap();
     fs::write(&last, "not a database ".repeat(100)).unwrap();
     bed.open_spans(|spans| spans.put(vec![sent(9000)]).unwrap().committed_blocking().unwrap());
     assert!(bed.reader().trace(sent(9000).trace).unwrap().len() == 1);
-    assert!(bed.found() >= 2001);
+    assert!(bed.found() > 2 * SLICE);
     assert!(bed.state().join("damaged/spans-catalogue.json").exists());
 }
 
@@ -246,5 +250,5 @@ fn a_read_only_folder_is_read() {
     let campaigns = bed.store().campaigns().unwrap();
     let calls = campaigns[0].reader().unwrap().spans_of(TrialId::chosen(1)).unwrap().len();
     set(0o777);
-    assert_eq!((found, campaigns.len(), calls), (3000, 3, 2000));
+    assert_eq!((found, campaigns.len(), calls), (3 * SLICE, 3, 600));
 }
