@@ -87,7 +87,7 @@ impl EventLog {
         let line = match &self.at_rest {
             AtRest::Plain => format!("{{\"at_us\":{at_us},\"event\":{event}}}\n"),
             AtRest::Sealed(key) => {
-                let sealed = seal_text(key, EventLog::NAME, event.as_bytes());
+                let sealed = seal_text(key, Self::NAME, event.as_bytes());
                 let sealed = sealed.map_err(StoreError::io("seal", &self.path))?;
                 format!("{{\"at_us\":{at_us},\"sealed\":\"{sealed}\"}}\n")
             }
