@@ -121,6 +121,13 @@ pub(crate) enum Command {
     Metrics(MetricsArgs),
     /// Removes what a killed faultscope left behind, and old campaigns.
     Clean(CleanArgs),
+    /// Checks and repairs what is stored.
+    ///
+    /// `check` exits with 1 if something is damaged. `repair` migrates what an older version wrote, saves what can be
+    /// read of damaged files, and moves those to `.faultscope/damaged`; it deletes nothing.
+    ///
+    /// Example: faultscope store check
+    Store(crate::commands::store::StoreArgs),
     /// Measures the tool against named peers and goals.
     ///
     /// Every figure with a goal has a verdict: met, tie (missed by no more than the stated tolerance), missed, or not

@@ -75,9 +75,10 @@ impl From<StoreError> for CommandError {
         let mut texts = chain(&error);
         let message = texts.remove(0);
         let exit = match error.kind {
-            StoreErrorKind::NotPermitted | StoreErrorKind::DiskFull | StoreErrorKind::InUse => {
-                Exit::Environment
-            }
+            StoreErrorKind::NotPermitted
+            | StoreErrorKind::DiskFull
+            | StoreErrorKind::InUse
+            | StoreErrorKind::Sealed => Exit::Environment,
             _ => Exit::Internal,
         };
         Self { causes: texts, ..Self::new(exit, message) }

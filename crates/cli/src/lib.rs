@@ -88,6 +88,7 @@ fn run(cli: Cli, printer: &Printer) -> Result<Exit, CommandError> {
 }
 
 async fn dispatch(command: Command, global: &args::Global, printer: &Printer) -> Result<Exit, CommandError> {
+    survive_file_size_limits();
     match command {
         Command::Check(args) => commands::check::run(args, global, printer).await,
         Command::Capture(args) => commands::capture::run(args, printer).await,
@@ -104,6 +105,7 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Deps(args) => commands::deps::run(&args, printer),
         Command::Metrics(args) => commands::metrics::run(&args, printer),
         Command::Clean(args) => commands::clean::run(args, printer).await,
+        Command::Store(args) => commands::store::run(&args, printer),
         Command::Demo(args) => commands::demo::run(args, global, printer).await,
         Command::Bench(args) => commands::bench::run(&args, printer).await,
         Command::Fetch(args) => commands::fetch::run(args, printer).await,
@@ -111,6 +113,16 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Completions(_) | Command::Init(_) => {
             Err(CommandError::internal("this command runs without a runtime"))
         }
+    }
+}
+
+/// Makes writing beyond the limit of file sizes an error. By default SIGXFSZ ends the process. A handler is not
+/// inherited by the programs that the tool starts, as ignoring the signal would be.
+fn survive_file_size_limits() {
+    const SIGXFSZ: i32 = 25;
+    let kind = tokio::signal::unix::SignalKind::from_raw(SIGXFSZ);
+    if let Err(error) = tokio::signal::unix::signal(kind) {
+        tracing::warn!(%error, "a limit of file sizes would end the tool");
     }
 }
 

@@ -337,7 +337,10 @@ pub(crate) fn secrets_of(path: &Path, printer: &Printer) -> SecretOptions {
         return SecretOptions::default();
     }
     match Project::read(&file) {
-        Ok(project) => SecretOptions { rules: project.application.record.secrets, key: None },
+        Ok(project) => {
+            let record = project.application.record;
+            SecretOptions { rules: record.secrets, plain: record.plain, key: None }
+        }
         Err(_) => {
             printer
                 .warn(format!("{} cannot be read: only the built-in secrets are redacted", file.display()));

@@ -19,6 +19,9 @@ pub struct Record {
     pub secrets: SecretRules,
     /// Whether services get the address of the built-in collector.
     pub tracing: Tracing,
+    /// Whether what is recorded is stored as it is, not encrypted. Secrets are encrypted or discarded all the same.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub plain: bool,
 }
 
 /// How often the resource usage of running instances is measured.

@@ -35,6 +35,8 @@ pub enum StoreErrorKind {
     NotPermitted,
     /// The content of a file is not valid.
     Damaged,
+    /// It is sealed, and the key for it is not here.
+    Sealed,
     /// A newer version of the tool wrote it.
     Newer,
     /// Another process is using it.
@@ -74,7 +76,9 @@ impl StoreError {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     StoreErrorKind::NotPermitted
                 }
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreErrorKind::DiskFull,
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                    StoreErrorKind::DiskFull
+                }
                 io::ErrorKind::InvalidData | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
                     StoreErrorKind::Damaged
                 }
@@ -89,6 +93,15 @@ impl StoreError {
     pub(crate) fn sqlite(action: &'static str, path: &Path) -> impl FnOnce(rusqlite::Error) -> Self {
         move |source| {
             use rusqlite::ErrorCode;
+            // What a row holds is wrong, or cannot be opened: the cause says more than the database does.
+            let source = match source {
+                rusqlite::Error::FromSqlConversionFailure(_, _, cause) => {
+                    let kind =
+                        cause.downcast_ref::<UnsealError>().map_or(StoreErrorKind::Damaged, kind_of_unseal);
+                    return Self { kind, action, path: path.to_owned(), source: cause };
+                }
+                other => other,
+            };
             let kind = match source.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => StoreErrorKind::DiskFull,
                 Some(ErrorCode::PermissionDenied | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
@@ -105,12 +118,20 @@ impl StoreError {
     }
 
     /// Explains why sealed secrets cannot be opened.
-    pub(crate) fn unseal(path: &Path, error: UnsealError) -> Self {
-        let kind = match error {
-            UnsealError::OtherKey => StoreErrorKind::NotPermitted,
-            UnsealError::Damaged => StoreErrorKind::Damaged,
-        };
-        Self::new(kind, "restore the secrets of", path, error.to_string())
+    pub(crate) fn unseal(path: &Path, error: &UnsealError) -> Self {
+        Self::new(kind_of_unseal(error), "open what is sealed in", path, error.to_string())
+    }
+
+    /// Whether it concerns only the file that it names, so that everything else can still be read.
+    pub fn is_local(&self) -> bool {
+        matches!(
+            self.kind,
+            StoreErrorKind::Damaged
+                | StoreErrorKind::Newer
+                | StoreErrorKind::NotPermitted
+                | StoreErrorKind::Sealed
+                | StoreErrorKind::InUse
+        )
     }
 
     /// A copy for a second caller that waits for the same result.
@@ -122,5 +143,12 @@ impl StoreError {
             source = cause.source();
         }
         Self::new(self.kind, self.action, &self.path, reason)
+    }
+}
+
+fn kind_of_unseal(error: &UnsealError) -> StoreErrorKind {
+    match error {
+        UnsealError::OtherKey | UnsealError::NoKey(_) => StoreErrorKind::Sealed,
+        UnsealError::Damaged => StoreErrorKind::Damaged,
     }
 }

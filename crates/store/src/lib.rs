@@ -6,8 +6,10 @@
 //! | [`spans`] | what services send: slices of reported spans and metrics, by arrival and size |
 //! | [`interop`] | wire formats of tracers and of Prometheus: bytes in, data out, and back |
 //! | [`secrets`] | redacts before anything is written, and seals secrets for a replay |
+//! | `sealed` | encrypts every value at rest, and finds values by keyed digests |
 //! | [`serve`] | HTTP routes that accept spans and metrics and answer queries |
 //! | `budget` | the memory of all bodies, queues and answers together |
+//! | `upkeep` | checks and repairs what is stored |
 //! | `writer` | the queue between many recorders and the one writer of a database |
 //!
 //! This crate owns the formats of these files. Readers block on the disk, so async callers read on a blocking
@@ -19,8 +21,10 @@ mod files;
 mod format;
 mod lock;
 mod numbered_names;
+mod sealed;
 mod series_table;
 mod sqlite;
+mod upkeep;
 mod weight;
 mod writer;
 
@@ -37,6 +41,7 @@ pub use campaigns::{
     new_campaign_id,
 };
 pub use error::{StoreError, StoreErrorKind};
+pub use upkeep::{PartKind, PartState, Repair, RepairAction, StorePart, check_store, repair_store};
 
 /// The format version of every file of a campaign.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;

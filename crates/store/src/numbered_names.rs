@@ -7,6 +7,8 @@ use foldhash::fast::RandomState;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
 
+use crate::sealed::{Cell, CellOpener, CellSealer, Column};
+
 /// The most names that get a number; later ones are written as text.
 const MAX_NAMES: usize = 8192;
 
@@ -23,12 +25,14 @@ pub(crate) struct Names {
 
 impl Names {
     /// Reads the names that a database already has.
-    pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn load(connection: &Connection, opener: &CellOpener) -> rusqlite::Result<Self> {
         let mut names = Self::default();
         let mut statement = connection.prepare("SELECT id, text FROM names")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            names.numbers.insert(row.get::<_, Box<str>>(1)?, row.get(0)?);
+            let number = row.get(0)?;
+            let text = opener.open_text(connection, name_cell(number), row.get_ref(1)?)?;
+            names.numbers.insert(text.into(), number);
         }
         Ok(names)
     }
@@ -48,14 +52,39 @@ impl Names {
         if let Some(&number) = self.numbers.get(text) {
             return Ok(Some(number));
         }
-        if self.numbers.len() >= MAX_NAMES || text.len() > LONGEST {
-            return Ok(None);
-        }
-        let number = self.numbers.len() as i64 + 1;
+        let Some(number) = self.free_number(text) else { return Ok(None) };
         insert.execute((number, text))?;
         self.numbers.insert(text.into(), number);
         Ok(Some(number))
     }
+
+    /// As [`Self::number`], for a value: its text is sealed.
+    pub(crate) fn value_number(
+        &mut self,
+        text: &str,
+        insert: &mut Statement<'_>,
+        connection: &Connection,
+        sealer: &mut CellSealer,
+    ) -> rusqlite::Result<Option<i64>> {
+        if let Some(&number) = self.numbers.get(text) {
+            return Ok(Some(number));
+        }
+        let Some(number) = self.free_number(text) else { return Ok(None) };
+        insert.execute((number, sealer.seal_text(connection, name_cell(number), text)?))?;
+        self.numbers.insert(text.into(), number);
+        Ok(Some(number))
+    }
+
+    /// The number of the next name; none if there are too many, or if it is too long.
+    fn free_number(&self, text: &str) -> Option<i64> {
+        let fits = self.numbers.len() < MAX_NAMES && text.len() <= LONGEST;
+        fits.then(|| self.numbers.len() as i64 + 1)
+    }
+}
+
+/// The place of a name that is a value.
+pub(crate) fn name_cell(number: i64) -> Cell {
+    Cell { column: Column::Name, row: number }
 }
 
 /// The reader's map from numbers to names.

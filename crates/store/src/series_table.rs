@@ -10,6 +10,8 @@ use faultscope_model::metrics::TimeSeries;
 use faultscope_model::secrets::{SecretNames, redact_str};
 use rusqlite::Connection;
 
+use crate::sealed::{Cell, CellOpener, CellSealer, Column};
+
 /// The most series of a database; points of later ones are dropped. Exporters with unbounded labels exceed it.
 const MAX_SERIES: usize = 20_000;
 
@@ -29,13 +31,15 @@ pub(crate) struct SeriesNumbers {
 }
 
 impl SeriesNumbers {
-    pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn load(connection: &Connection, opener: &CellOpener) -> rusqlite::Result<Self> {
         let mut known = Self::default();
         let mut statement = connection.prepare("SELECT id, text FROM series")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            if let Ok(series) = serde_json::from_str::<TimeSeries>(row.get_ref(1)?.as_str()?) {
-                known.numbers.insert(known.digest(&series), row.get(0)?);
+            let number = row.get(0)?;
+            let text = opener.open_text(connection, series_cell(number), row.get_ref(1)?)?;
+            if let Ok(series) = serde_json::from_str::<TimeSeries>(&text) {
+                known.numbers.insert(known.digest(&series), number);
             }
         }
         known.n_stored = known.numbers.len();
@@ -47,6 +51,7 @@ impl SeriesNumbers {
         &mut self,
         connection: &Connection,
         series: &TimeSeries,
+        sealer: &mut CellSealer,
     ) -> rusqlite::Result<Option<i64>> {
         let digest = self.digest(series);
         if let Some(number) = self.numbers.get(&digest) {
@@ -71,7 +76,7 @@ impl SeriesNumbers {
             number,
             &series.name,
             &series.service,
-            text,
+            sealer.seal_text(connection, series_cell(number), &text)?,
         ))?;
         self.n_stored += 1;
         self.numbers.insert(digest, number);
@@ -147,9 +152,25 @@ impl SeriesFound {
     }
 }
 
+/// The place of a series with the values of its labels.
+pub(crate) fn series_cell(number: i64) -> Cell {
+    Cell { column: Column::Series, row: number }
+}
+
+/// Reads a series with its labels; none if it cannot be parsed.
+pub(crate) fn read_series(
+    connection: &Connection,
+    opener: &CellOpener,
+    number: i64,
+    text: rusqlite::types::ValueRef<'_>,
+) -> rusqlite::Result<Option<TimeSeries>> {
+    Ok(serde_json::from_str(&opener.open_text(connection, series_cell(number), text)?).ok())
+}
+
 /// The series that a query selects, with their numbers.
 pub(crate) fn select_series(
     connection: &Connection,
+    opener: &CellOpener,
     query: &SeriesQuery<'_>,
 ) -> rusqlite::Result<Vec<(i64, TimeSeries)>> {
     let mut statement = connection.prepare_cached("SELECT id, name, service, text FROM series")?;
@@ -158,8 +179,9 @@ pub(crate) fn select_series(
     while let Some(row) = rows.next()? {
         let is_wanted = (query.names)(row.get_ref(1)?.as_str()?)
             && query.services.contains(&row.get_ref(2)?.as_str()?.to_lowercase());
-        if is_wanted && let Ok(series) = serde_json::from_str(row.get_ref(3)?.as_str()?) {
-            found.push((row.get(0)?, series));
+        let number = row.get(0)?;
+        if is_wanted && let Some(series) = read_series(connection, opener, number, row.get_ref(3)?)? {
+            found.push((number, series));
         }
     }
     Ok(found)

@@ -78,6 +78,12 @@ impl Faultscope {
         self
     }
 
+    /// Runs the tool with this limit of file sizes in bytes; call it last.
+    pub fn file_size(mut self, bytes: u64) -> Self {
+        self.before.splice(0..0, ["prlimit".into(), format!("--fsize={bytes}").into()]);
+        self
+    }
+
     /// The application's folder, in which the tool runs.
     pub fn folder(&self) -> PathBuf {
         self.folder.path().join("app")

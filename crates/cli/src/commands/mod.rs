@@ -25,6 +25,7 @@ pub(crate) mod runs;
 pub(crate) mod scrape;
 pub(crate) mod serve;
 pub(crate) mod services;
+pub(crate) mod store;
 pub(crate) mod test;
 pub(crate) mod traces;
 mod traces_fetch;

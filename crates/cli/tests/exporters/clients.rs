@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use faultscope_store::secrets::KeyPlace;
 use faultscope_store::spans::SpanReader;
 use serde_json::json;
 
@@ -100,7 +101,8 @@ fn opentelemetry_python_metrics_over_http_and_grpc() {
         let mut command = python("python", "python/metrics.py");
         let output = command.arg(exporter).arg(address(&server)).output().unwrap();
         assert!(output.status.success(), "{exporter}: {output:?}");
-        let reader = SpanReader::open(&server.tool.folder().join(".faultscope"), true);
+        let key = KeyPlace::at(server.tool.data().join("faultscope/secrets.key"));
+        let reader = SpanReader::open(&server.tool.folder().join(".faultscope"), true).with_key(key);
         let value = |name: &str| {
             let found = reader.points(name, Some("front"), (0, u64::MAX)).unwrap();
             let points: Vec<_> = found.into_values().flatten().map(|(_, value)| value).collect();

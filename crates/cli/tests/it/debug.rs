@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use faultscope_store::Store;
+use faultscope_store::secrets::KeyPlace;
 use faultscope_testkit::{Faultscope, Fixture, cells, left_over, no_process_left, nothing_left, wait_until};
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
@@ -68,13 +70,14 @@ fn names(deltas: &Value) -> Vec<&str> {
 
 /// The sets of all trials of the search that began in the only campaign, from its event log.
 fn started(tool: &Faultscope) -> Vec<String> {
-    let mut folders = std::fs::read_dir(tool.folder().join(".faultscope/campaigns")).unwrap();
-    let folder = folders.next().unwrap().unwrap().path();
-    assert!(folders.next().is_none(), "it goes on in the same folder");
-    let log = std::fs::read_to_string(folder.join("events.jsonl")).unwrap();
-    let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let key = KeyPlace::at(tool.data().join("faultscope/secrets.key"));
+    let store = Store::open(tool.folder().join(".faultscope")).unwrap().with_key(key);
+    let campaigns = store.campaigns().unwrap();
+    assert_eq!(campaigns.len(), 1, "it goes on in the same folder");
+    let events = campaigns[0].events::<Value>(0).unwrap().events;
     events
-        .map(|mut line| line["event"].take())
+        .into_iter()
+        .map(|logged| logged.event)
         .filter(|e| e["kind"] == "trial_started" && e["trial"].as_str().unwrap().parse::<u32>().is_ok())
         .map(|e| e["treatment"].to_string())
         .collect()

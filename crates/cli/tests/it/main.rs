@@ -32,6 +32,7 @@ mod runs;
 mod secrets;
 mod sequences;
 mod starts;
+mod store;
 mod talk;
 mod ticketing;
 mod trouble;

@@ -78,6 +78,7 @@ fn nothing_stored_or_printed_contains_a_secret() {
     says_nothing(&tool, &["test", "--seed", "5"]);
     let state = tool.folder().join(".faultscope");
     assert_eq!(files_with(&state, "QSECRET"), [""; 0]);
+    assert_eq!(files_with(&state, "/pay"), [""; 0], "what is no secret is sealed, too");
     let shown = says_nothing(&tool, &["runs", "show", "--json"]);
     assert!(shown.contains("[redacted]"));
     let run: serde_json::Value = serde_json::from_str(&shown).unwrap();
@@ -101,9 +102,10 @@ fn nothing_stored_or_printed_contains_a_secret() {
 }
 
 #[test]
-fn dropped_secrets_need_no_key() {
+fn dropped_secrets_and_plain_values_need_no_key() {
     let tool = tool_with(
-        &telling().replace("record: { secrets: { headers", "record: { secrets: { drop: true, headers"),
+        &telling()
+            .replace("record: { secrets: { headers", "record: { plain: true, secrets: { drop: true, headers"),
     );
     says_nothing(&tool, &["test"]);
     assert_eq!(files_with(&tool.folder().join(".faultscope"), "QSECRET"), [""; 0]);

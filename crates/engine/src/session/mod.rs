@@ -170,7 +170,8 @@ impl Session {
 fn open_campaign(application: &Application, options: &SessionOptions) -> Result<Campaign, EngineError> {
     let store = Store::open(&options.state)?;
     let started_us = now_us();
-    let secrets = SecretOptions { rules: application.record.secrets.clone(), key: None };
+    let record = &application.record;
+    let secrets = SecretOptions { rules: record.secrets.clone(), plain: record.plain, key: None };
     let kept = CampaignOptions { secrets, ..CampaignOptions::default() };
     if let Some(id) = &options.resume {
         return Ok(store.resume(id, kept)?);

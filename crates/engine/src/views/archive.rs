@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use faultscope_store::spans::SpanReader;
-use faultscope_store::{Reader, Store, StoreErrorKind, StoredCampaign};
+use faultscope_store::{Reader, Store, StoreError, StoreErrorKind, StoredCampaign};
 
 use super::error::{Subject, ViewError};
 
@@ -46,7 +46,17 @@ impl Archive {
             Ok(reader) => Some(Ok((campaign, reader))),
             // Another process may remove a campaign at any moment; a missing one has nothing to show.
             Err(error) if error.kind == StoreErrorKind::NotFound => None,
-            Err(error) => Some(Err(error.into())),
+            Err(error) => leave_out(&campaign, error).err().map(|error| Err(error.into())),
         }))
     }
+}
+
+/// Names a campaign that cannot be read and goes on without it; an error if that concerns more than this campaign.
+pub(super) fn leave_out(campaign: &StoredCampaign, error: StoreError) -> Result<(), StoreError> {
+    if !error.is_local() {
+        return Err(error);
+    }
+    let id = &campaign.meta.id;
+    tracing::warn!(campaign = %id, cause = %error.source, "{error}: it is left out; `faultscope store check` lists all");
+    Ok(())
 }

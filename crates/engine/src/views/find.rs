@@ -6,7 +6,7 @@ use faultscope_model::{CampaignKind, Run};
 use faultscope_store::interop::{read_trace_id, zipkin_trace_id};
 use faultscope_store::{Reader, Store, StoreErrorKind, StoredCampaign};
 
-use super::archive::Archive;
+use super::archive::{Archive, leave_out};
 use super::error::{Subject, ViewError};
 use crate::stored;
 
@@ -133,8 +133,11 @@ fn campaign_named(
 /// The newest run of some applications.
 fn last_run(store: &Store, is_wanted: impl Fn(&str) -> bool) -> Result<FoundRun, ViewError> {
     for campaign in store.campaigns()?.into_iter().filter(|campaign| is_wanted(&campaign.meta.application)) {
-        if let Some(found) = telling_run(&campaign)? {
-            return Ok(found);
+        match telling_run(&campaign) {
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) => {}
+            Err(ViewError::Unreadable(error)) => leave_out(&campaign, error)?,
+            Err(error) => return Err(error),
         }
     }
     Err(ViewError::Empty(Subject::Run))

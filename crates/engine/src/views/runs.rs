@@ -11,7 +11,7 @@ use faultscope_model::{Run, Span, SpanId, TraceId};
 use faultscope_store::{CampaignMeta, Edge, joined};
 use serde::Serialize;
 
-use super::archive::Archive;
+use super::archive::{Archive, leave_out};
 use super::call_tree::{CallTree, call_trees};
 use super::error::{Subject, ViewError};
 use super::find::{FoundRun, find_run};
@@ -104,9 +104,13 @@ pub struct RunTrace {
 pub fn list_runs(archive: &Archive, limit: usize) -> Result<Vec<CampaignRuns>, ViewError> {
     let mut listed = Vec::new();
     for campaign in archive.store()?.campaigns()?.into_iter().take(limit) {
-        let mut runs = stored::runs(&campaign.reader()?)?;
-        runs.iter_mut().for_each(hide_settings);
-        listed.push(CampaignRuns { campaign: campaign.meta, runs });
+        match campaign.reader().and_then(|reader| stored::runs(&reader)) {
+            Ok(mut runs) => {
+                runs.iter_mut().for_each(hide_settings);
+                listed.push(CampaignRuns { campaign: campaign.meta, runs });
+            }
+            Err(error) => leave_out(&campaign, error)?,
+        }
     }
     Ok(listed)
 }

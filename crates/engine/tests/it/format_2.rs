@@ -113,9 +113,9 @@ fn runs_of_a_resilience_campaign_name_their_perturbations() {
 fn events_are_read() {
     let old = Old::new();
     for campaign in Store::open(old.state()).unwrap().campaigns().unwrap() {
+        let log = fs::read_to_string(campaign.folder().join("events.jsonl")).unwrap();
         let events = campaign.events::<Event>(0).unwrap();
         // Which question a trial asked was an event of its own, for resuming alone.
-        let log = fs::read_to_string(campaign.folder().join("events.jsonl")).unwrap();
         let gone = log.lines().filter(|line| line.contains("\"kind\":\"question_asked\"")).count();
         assert_eq!(events.skipped, gone, "every other line of {} is read", campaign.meta.id);
         assert_eq!(events.events.len(), log.lines().count() - gone);
@@ -187,6 +187,36 @@ fn a_campaign_is_brought_up_once() {
         assert_eq!(found, FORMAT);
     }
     assert_eq!(old.runs(CampaignKind::Debug), before);
+}
+
+#[test]
+fn what_was_plain_is_sealed_when_it_is_first_read() {
+    let old = Old::new();
+    // A log line, a value of the circumstance, a path, the command line.
+    let values = ["no blue without a limit", "LIMIT", "/orders", "--boundary"];
+    let holds = |value: &str| {
+        let campaigns = fs::read_dir(old.state().join("campaigns")).unwrap();
+        let files = campaigns.flat_map(|campaign| fs::read_dir(campaign.unwrap().path()).unwrap());
+        files
+            .map(|file| fs::read(file.unwrap().path()).unwrap())
+            .any(|bytes| bytes.windows(value.len()).any(|window| window == value.as_bytes()))
+    };
+    assert!(values.iter().all(|value| holds(value)));
+    let before = old.runs(CampaignKind::Debug);
+    // As if it had been killed before its last step.
+    for campaign in Store::open(old.state()).unwrap().campaigns().unwrap() {
+        let path = campaign.folder().join("campaign.json");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace(&format!("\"format\": {FORMAT}"), "\"format\": 2")).unwrap();
+        fs::write(campaign.folder().join("events.tmp1234"), "a torn copy of LIMIT").unwrap();
+    }
+    assert_eq!(old.runs(CampaignKind::Debug), before);
+    for campaign in Store::open(old.state()).unwrap().campaigns().unwrap() {
+        assert!(campaign.events::<Event>(0).unwrap().events.len() > 10);
+        assert!(campaign.meta.command_line.len() > 1);
+    }
+    let left: Vec<_> = values.iter().filter(|value| holds(value)).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

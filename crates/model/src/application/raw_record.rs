@@ -21,6 +21,8 @@ pub(super) struct RawRecord {
     secrets: RawSecrets,
     #[serde(default)]
     tracing: RawSwitch,
+    #[serde(default)]
+    plain: bool,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -55,7 +57,8 @@ impl RawRecord {
                 return Err("`most` says how much of bodies is kept; it goes with `level: bodies`".into());
             }
         };
-        Ok(Record { level, metrics: self.metrics.0, secrets: self.secrets.0, tracing: self.tracing.0 })
+        let Self { metrics, secrets, tracing, plain, .. } = self;
+        Ok(Record { level, metrics: metrics.0, secrets: secrets.0, tracing: tracing.0, plain })
     }
 }
 

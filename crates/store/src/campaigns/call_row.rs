@@ -3,9 +3,11 @@
 use faultscope_model::span::{Extent, Parentage, Payload, Span, Wire};
 use faultscope_model::{CallError, InstanceId, NodeId, SlotId, SpanId, TraceId, TrialId};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Row, Statement, ToSql};
+use rusqlite::{Connection, Row, Statement, ToSql};
 
 use crate::numbered_names::{NameTable, Names};
+use crate::sealed::{Cell, CellOpener, CellSealer, Column};
+use crate::sqlite::damaged_row;
 
 /// Writes one span as a row.
 pub(crate) const INSERT: &str = "INSERT INTO spans VALUES
@@ -31,15 +33,45 @@ impl ToSql for Name<'_> {
     }
 }
 
+/// The place of the path and the payload of a call.
+pub(crate) fn call_cell(span: SpanId) -> Cell {
+    Cell { column: Column::Call, row: span.0.cast_signed() }
+}
+
+/// What calls are written with.
+#[derive(Debug)]
+pub(crate) struct CallWriter {
+    pub(crate) names: Names,
+    pub(crate) cells: CellSealer,
+    /// Used again for each call.
+    buffer: Vec<u8>,
+}
+
+impl CallWriter {
+    pub(crate) fn new(names: Names, cells: CellSealer) -> Self {
+        Self { names, cells, buffer: Vec::new() }
+    }
+}
+
+/// What calls are read with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallReader<'c> {
+    pub(crate) connection: &'c Connection,
+    pub(crate) names: &'c NameTable,
+    pub(crate) opener: &'c CellOpener,
+}
+
 /// Writes a span with the statement of [`INSERT`].
 pub(crate) fn write_span(
+    connection: &Connection,
     insert: &mut Statement<'_>,
     insert_name: &mut Statement<'_>,
-    names: &mut Names,
+    writer: &mut CallWriter,
     row: i64,
     place: (TrialId, SlotId),
     span: &Span,
 ) -> rusqlite::Result<()> {
+    let CallWriter { names, cells, buffer } = writer;
     let mut name = |text: &str| names.number(text, insert_name);
     let caller = name(span.caller.service.as_str())?;
     let callee = name(span.callee.as_str())?;
@@ -69,7 +101,6 @@ pub(crate) fn write_span(
     insert.raw_bind_parameter(16, span.port)?;
     insert.raw_bind_parameter(17, wire_number(span.wire) | extent_bits(span.extent))?;
     insert.raw_bind_parameter(18, named(method, &span.method))?;
-    insert.raw_bind_parameter(19, &span.path)?;
     insert.raw_bind_parameter(20, span.start_us.cast_signed())?;
     insert.raw_bind_parameter(21, span.duration_us.cast_signed())?;
     insert.raw_bind_parameter(22, span.first_byte_us.map(u64::cast_signed))?;
@@ -79,7 +110,20 @@ pub(crate) fn write_span(
     insert.raw_bind_parameter(26, span.grpc_status)?;
     insert.raw_bind_parameter(27, span.error.as_ref().map(|kind| named(error, kind.words())))?;
     insert.raw_bind_parameter(28, rules_to_bytes(&span.rules))?;
-    insert.raw_bind_parameter(29, span.payload.as_deref().map(payload_to_bytes))?;
+    buffer.clear();
+    if cells.is_plain() {
+        insert.raw_bind_parameter(19, &span.path)?;
+        let payload = span.payload.as_deref().map(|payload| {
+            payload_into(buffer, payload);
+            buffer.as_slice()
+        });
+        insert.raw_bind_parameter(29, payload)?;
+    } else {
+        path_and_payload_into(buffer, &span.path, span.payload.as_deref());
+        // A path of this type says that the payload has it.
+        insert.raw_bind_parameter(19, [].as_slice())?;
+        insert.raw_bind_parameter(29, cells.seal(connection, call_cell(span.id), buffer)?)?;
+    }
     insert.raw_execute()?;
     Ok(())
 }
@@ -91,7 +135,22 @@ fn call_error(words: &str) -> CallError {
 }
 
 /// Reads a span from a row of [`COLUMNS`].
-pub(crate) fn read_span(row: &Row<'_>, names: &NameTable) -> Result<Span, String> {
+pub(crate) fn read_span(row: &Row<'_>, reader: CallReader<'_>) -> rusqlite::Result<Span> {
+    let sealed = match (row.get_ref(15)?, row.get_ref(25)?) {
+        (ValueRef::Blob(_), ValueRef::Blob(sealed)) => {
+            let id = SpanId(row.get::<_, i64>(2)?.cast_unsigned());
+            Some(reader.opener.open(reader.connection, call_cell(id), sealed)?)
+        }
+        _ => None,
+    };
+    let mut span = read_columns(row, reader.names, sealed.is_some()).map_err(damaged_row)?;
+    if let Some(plain) = sealed {
+        (span.path, span.payload) = path_and_payload_of(&plain).map_err(damaged_row)?;
+    }
+    Ok(span)
+}
+
+fn read_columns(row: &Row<'_>, names: &NameTable, is_sealed: bool) -> Result<Span, String> {
     let integer = |column: usize| row.get::<_, i64>(column).map_err(|e| e.to_string());
     let optional = |column: usize| row.get::<_, Option<i64>>(column).map_err(|e| e.to_string());
     let bytes = |column: usize| match row.get_ref(column).map_err(|e| e.to_string())? {
@@ -123,7 +182,7 @@ pub(crate) fn read_span(row: &Row<'_>, names: &NameTable) -> Result<Span, String
         port: narrow(integer(12)?)?,
         wire: wire_of(integer(13)? & i64::from(WIRE_BITS))?,
         method: names.text(value(14)?)?,
-        path: row.get(15).map_err(|e| e.to_string())?,
+        path: if is_sealed { String::new() } else { row.get(15).map_err(|e| e.to_string())? },
         start_us: integer(16)?.cast_unsigned(),
         duration_us: integer(17)?.cast_unsigned(),
         first_byte_us: optional(18)?.map(i64::cast_unsigned),
@@ -136,7 +195,7 @@ pub(crate) fn read_span(row: &Row<'_>, names: &NameTable) -> Result<Span, String
         // Targets are only needed while a trial is judged; `rules` has what a rule did to a call.
         target: None,
         extent: extent_of(integer(13)?),
-        payload: bytes(25)?.map(payload_of).transpose()?.map(Box::new),
+        payload: if is_sealed { None } else { bytes(25)?.map(payload_of).transpose()?.map(Box::new) },
     })
 }
 
@@ -210,9 +269,32 @@ fn rules_of(bytes: &[u8]) -> Result<Vec<u32>, String> {
     Ok(rules.iter().map(|rule| u32::from_le_bytes(*rule)).collect())
 }
 
-/// Lengths as little-endian 32-bit numbers before their bytes: headers of both sides, then both bodies.
+/// The path with its length, then the payload, if there is one.
+pub(crate) fn path_and_payload_into(out: &mut Vec<u8>, path: &str, payload: Option<&Payload>) {
+    let length = u32::try_from(path.len()).unwrap_or(u32::MAX);
+    out.extend(length.to_le_bytes());
+    out.extend(&path.as_bytes()[..length as usize]);
+    if let Some(payload) = payload {
+        payload_into(out, payload);
+    }
+}
+
+fn path_and_payload_of(bytes: &[u8]) -> Result<(String, Option<Box<Payload>>), String> {
+    let mut rest = Bytes(bytes);
+    let path = String::from_utf8(rest.take()?.to_vec()).map_err(|_| "a path is not text".to_owned())?;
+    let payload = if rest.0.is_empty() { None } else { Some(Box::new(payload_of(rest.0)?)) };
+    Ok((path, payload))
+}
+
+/// The bytes of a payload.
 pub(crate) fn payload_to_bytes(payload: &Payload) -> Vec<u8> {
     let mut out = Vec::with_capacity(payload_size(payload));
+    payload_into(&mut out, payload);
+    out
+}
+
+/// Lengths as little-endian 32-bit numbers before their bytes: headers of both sides, then both bodies.
+fn payload_into(out: &mut Vec<u8>, payload: &Payload) {
     let put = |out: &mut Vec<u8>, bytes: &[u8]| {
         // The mesh bounds bodies and headers far below 4 GiB; anything beyond is cut.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -222,13 +304,12 @@ pub(crate) fn payload_to_bytes(payload: &Payload) -> Vec<u8> {
     for headers in [&payload.request_headers, &payload.response_headers] {
         out.extend(u32::try_from(headers.len()).unwrap_or(u32::MAX).to_le_bytes());
         for (name, value) in headers.iter().take(u32::MAX as usize) {
-            put(&mut out, name.as_bytes());
-            put(&mut out, value.as_bytes());
+            put(out, name.as_bytes());
+            put(out, value.as_bytes());
         }
     }
-    put(&mut out, &payload.request_body);
-    put(&mut out, &payload.response_body);
-    out
+    put(out, &payload.request_body);
+    put(out, &payload.response_body);
 }
 
 /// The approximate size of a payload in the queue and on disk.

@@ -20,9 +20,11 @@ use super::meta::{CampaignFile, CampaignMeta};
 use super::metrics_database::SampleWriter;
 use super::reader::Reader;
 use super::schema::{DATABASE, open_writer};
+use super::upgrade::upgrade_files;
 use crate::budget::{Budget, Hold};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lock::LOCK;
+use crate::sealed::{AtRest, ReadKey, seal_text};
 use crate::secrets::{Redactor, Sealer, SecretOptions};
 use crate::writer::{Queue, Writer, write_batches};
 use crate::{FORMAT, files};
@@ -58,6 +60,8 @@ pub struct Campaign {
     redactor: Redactor,
     /// The memory of what instances of all slots report.
     budget: Budget,
+    at_rest: AtRest,
+    key: ReadKey,
     /// Held while the campaign is written; the operating system releases it when the process dies.
     _lock: File,
 }
@@ -88,37 +92,48 @@ impl Campaign {
     ) -> Result<Self, StoreError> {
         let redactor = Redactor::new(&options.secrets.rules);
         meta.command_line.iter_mut().for_each(|word| redactor.redact(word));
-        let campaign = Self::start(folder, CampaignFile::new(meta), options)?;
+        let mut campaign = Self::start(folder, CampaignFile::new(meta), options)?;
         // Written last: a folder without this file is not a campaign yet.
+        campaign.file.seal_command_line(&campaign.folder, &campaign.at_rest)?;
         campaign.file.write(&campaign.folder)?;
         Ok(campaign)
     }
 
     /// Starts a writer for an existing campaign that has none.
     pub(crate) fn reopen(folder: PathBuf, options: CampaignOptions) -> Result<Self, StoreError> {
-        let file = CampaignFile::read(&folder)?;
+        let file = CampaignFile::read(&folder, &ReadKey::new(options.secrets.key.clone()))?;
         Self::start(folder, file, options)
     }
 
-    fn start(folder: PathBuf, file: CampaignFile, options: CampaignOptions) -> Result<Self, StoreError> {
+    fn start(folder: PathBuf, mut file: CampaignFile, options: CampaignOptions) -> Result<Self, StoreError> {
         let redactor = Redactor::new(&options.secrets.rules);
-        redactor.describe_messages(read_descriptors(&folder));
+        let at_rest = AtRest::new(&options.secrets)?;
+        let key = ReadKey::new(options.secrets.key.clone());
+        redactor.describe_messages(read_descriptors(&folder, &key));
         let sealer = Sealer::new(&options.secrets)?;
         let lock_path = folder.join(LOCK);
         let lock = File::create(&lock_path).map_err(StoreError::io("create", &lock_path))?;
         lock.try_lock().map_err(|error| StoreError::io("lock", &lock_path)(error.into()))?;
         let database = folder.join(DATABASE);
-        let connection = open_writer(&database)?;
-        let events = EventLog::append_to(&folder)?.redacted_by(redactor.clone());
-        let samples = Arc::new(SampleWriter::new(&folder));
+        let connection = open_writer(&database, &key)?;
+        if file.is_older() {
+            // The lock is held, so nobody else changes these files.
+            upgrade_files(&folder, &key)?;
+            file = CampaignFile::read(&folder, &key)?;
+        }
+        let events = EventLog::append_to(&folder)?.redacted_by(redactor.clone()).sealed_by(at_rest.clone());
+        let samples = Arc::new(SampleWriter::new(&folder, at_rest.clone(), key.clone()));
         let queue = Queue::new(&folder, campaign_writer::bounds(options.queued_spans, options.queued_bytes));
         let writer = Writer::start("store-writer", queue, {
-            let redactor = redactor.clone();
-            move |queue| write_batches(queue, CampaignWriter::new(&connection, &database, redactor, sealer))
+            let (redactor, at_rest) = (redactor.clone(), at_rest.clone());
+            move |queue| {
+                let writer = CampaignWriter::new(&connection, &database, redactor, sealer, at_rest);
+                write_batches(queue, writer);
+            }
         });
         let writer = writer.map_err(StoreError::io("start the writer of", &folder))?;
         let budget = Budget::new(REPORTED_BYTES);
-        Ok(Self { file, folder, writer, events, samples, redactor, budget, _lock: lock })
+        Ok(Self { file, folder, writer, events, samples, redactor, budget, at_rest, key, _lock: lock })
     }
 
     /// The id of the campaign.
@@ -158,7 +173,7 @@ impl Campaign {
             return Ok(());
         }
         let all = self.redactor.describe_messages(descriptors);
-        write_descriptors(&self.folder, &all)
+        write_descriptors(&self.folder, &all, &self.at_rest)
     }
 
     /// What is known of gRPC messages.
@@ -221,18 +236,22 @@ impl Campaign {
         let invalid = |error: serde_json::Error| {
             StoreError::new(StoreErrorKind::Invalid, "write", &path, error.to_string())
         };
-        let file = ReportFile { format: FORMAT, report };
-        let mut text = serde_json::to_string_pretty(&file).map_err(invalid)?;
-        let mut value = serde_json::from_str(&text).map_err(invalid)?;
-        if self.redactor.redact_json(&mut value) {
-            text = serde_json::to_string_pretty(&value).map_err(invalid)?;
-        }
-        files::write_text(&path, &(text + "\n"))
+        let mut report = serde_json::to_value(report).map_err(invalid)?;
+        self.redactor.redact_json(&mut report);
+        let text = match &self.at_rest {
+            AtRest::Plain => serde_json::to_string_pretty(&ReportFile { format: FORMAT, report: &report }),
+            AtRest::Sealed(key) => {
+                let plain = serde_json::to_vec(&report).map_err(invalid)?;
+                let sealed = seal_text(key, REPORT, &plain).map_err(StoreError::io("seal", &path))?;
+                serde_json::to_string(&serde_json::json!({ "format": FORMAT, "sealed": sealed }))
+            }
+        };
+        files::write_text(&path, &(text.map_err(invalid)? + "\n"))
     }
 
     /// A reader of everything that is committed.
     pub fn reader(&self) -> Result<Reader, StoreError> {
-        Reader::open(&self.folder)
+        Reader::open(&self.folder, &self.key)
     }
 
     /// The number of dropped spans.

@@ -8,9 +8,10 @@ use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{InstanceId, RunId, SlotId, TraceId, TrialId};
 use rusqlite::{Connection, Statement};
 
-use super::call_row::{self, payload_size};
+use super::call_row::{self, CallWriter, payload_size};
 use crate::error::StoreError;
 use crate::numbered_names::Names;
+use crate::sealed::{AtRest, Cell, CellOpener, CellSealer, Column, ReadKey};
 use crate::secrets::{Redactor, Sealer};
 use crate::writer::{Bounds, Commit, Weight};
 
@@ -70,13 +71,20 @@ pub(super) struct CampaignWriter<'c> {
     path: PathBuf,
     redactor: Redactor,
     sealer: Sealer,
+    at_rest: AtRest,
     /// None at first and after a lost batch: names written in it are gone, so the database is read again.
     known: Option<(DatabaseState, Statements<'c>)>,
 }
 
 impl<'c> CampaignWriter<'c> {
-    pub(super) fn new(connection: &'c Connection, path: &Path, redactor: Redactor, sealer: Sealer) -> Self {
-        Self { connection, path: path.to_owned(), redactor, sealer, known: None }
+    pub(super) fn new(
+        connection: &'c Connection,
+        path: &Path,
+        redactor: Redactor,
+        sealer: Sealer,
+        at_rest: AtRest,
+    ) -> Self {
+        Self { connection, path: path.to_owned(), redactor, sealer, at_rest, known: None }
     }
 }
 
@@ -88,7 +96,10 @@ impl Commit for CampaignWriter<'_> {
         let (known, statements) = match &mut self.known {
             Some(known) => known,
             None => {
-                let load = || Ok((DatabaseState::load(self.connection)?, Statements::new(self.connection)?));
+                let load = || {
+                    let state = DatabaseState::load(self.connection, &self.at_rest)?;
+                    Ok((state, Statements::new(self.connection)?))
+                };
                 self.known.insert(load().map_err(StoreError::sqlite("read", &self.path))?)
             }
         };
@@ -148,7 +159,8 @@ struct Sealed {
 
 /// The writer's copy of what the database contains.
 struct DatabaseState {
-    names: Names,
+    /// It begins an epoch of its own, since the state is made again after a failed transaction.
+    calls: CallWriter,
     next_row: i64,
     log_bytes: u64,
 }
@@ -184,10 +196,12 @@ impl<'c> Statements<'c> {
 }
 
 impl DatabaseState {
-    fn load(connection: &Connection) -> rusqlite::Result<Self> {
+    fn load(connection: &Connection, at_rest: &AtRest) -> rusqlite::Result<Self> {
+        // Names of campaigns are never values, so no key is needed for them.
+        let names = Names::load(connection, &CellOpener::new(ReadKey::default()))?;
         let one = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         Ok(Self {
-            names: Names::load(connection)?,
+            calls: CallWriter::new(names, CellSealer::new(at_rest)),
             next_row: one("SELECT coalesce(max(id), 0) FROM spans")? + 1,
             log_bytes: count_log_bytes(connection)?,
         })
@@ -208,15 +222,16 @@ impl DatabaseState {
             match entry {
                 Entry::Span(trial, slot, span) => {
                     let row = self.next_row;
-                    let Statements { span: insert, name, .. } = statements;
-                    call_row::write_span(insert, name, &mut self.names, row, (*trial, *slot), span)?;
+                    let Statements { connection, span: insert, name, .. } = statements;
+                    let place = (*trial, *slot);
+                    call_row::write_span(connection, insert, name, &mut self.calls, row, place, span)?;
                     if let Some(Some(sealed)) = calls.next() {
                         statements.secret.execute((row, sealed))?;
                     }
                     self.next_row += 1;
                     let position = segments.iter().position(|segment| segment.trial == *trial);
                     let position = position.unwrap_or_else(|| {
-                        segments.push(Segment { trial: *trial, first: row, last: row, traces: Vec::new() });
+                        segments.push(Segment::new(*trial, row));
                         segments.len() - 1
                     });
                     segments[position].add(row, span.trace);
@@ -229,6 +244,8 @@ impl DatabaseState {
                         let sealed = reports.next().and_then(Option::as_ref);
                         let place = (trial.key().cast_signed(), slot.0, &instance);
                         let ids = (high.cast_signed(), low.cast_signed());
+                        let cell = trial_cell(Column::Report, *trial);
+                        let json = self.calls.cells.seal_text(statements.connection, cell, &json)?;
                         statements
                             .reported
                             .execute((place.0, place.1, place.2, ids.0, ids.1, json, sealed))?;
@@ -236,6 +253,8 @@ impl DatabaseState {
                 }
                 Entry::Run { trial, id, outcome, started_us, duration_us, json } => {
                     let (started, duration) = (started_us.cast_signed(), duration_us.cast_signed());
+                    let cell = trial_cell(Column::Run, *trial);
+                    let json = self.calls.cells.seal_text(statements.connection, cell, json)?;
                     let trial = trial.key().cast_signed();
                     statements.run.execute((id.as_str(), trial, outcome, started, duration, json))?;
                 }
@@ -249,6 +268,8 @@ impl DatabaseState {
                     let text = format!("{head}\n{}", tail(text, MAX_LOG));
                     if self.log_bytes + text.len() as u64 <= MAX_LOGS {
                         self.log_bytes += text.len() as u64;
+                        let cell = trial_cell(Column::Log, *trial);
+                        let text = self.calls.cells.seal_text(statements.connection, cell, &text)?;
                         statements.log.execute((trial.key().cast_signed(), instance, text))?;
                     }
                 }
@@ -261,6 +282,11 @@ impl DatabaseState {
         statements.commit.execute([])?;
         Ok(())
     }
+}
+
+/// The place of a text of a trial.
+pub(super) fn trial_cell(column: Column, trial: TrialId) -> Cell {
+    Cell { column, row: trial.key().cast_signed() }
 }
 
 /// Removes the calls, reports and logs of a trial, `fresh` being the rows that no stored segment knows yet.
@@ -293,15 +319,19 @@ fn count_log_bytes(connection: &Connection) -> rusqlite::Result<u64> {
 }
 
 /// The rows of one trial in a batch; other trials may have rows between them.
-struct Segment {
-    trial: TrialId,
-    first: i64,
-    last: i64,
+pub(super) struct Segment {
+    pub(super) trial: TrialId,
+    pub(super) first: i64,
+    pub(super) last: i64,
     traces: Vec<u32>,
 }
 
 impl Segment {
-    fn add(&mut self, row: i64, trace: TraceId) {
+    pub(super) fn new(trial: TrialId, row: i64) -> Self {
+        Self { trial, first: row, last: row, traces: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, row: i64, trace: TraceId) {
         self.last = row;
         let key = trace_key(trace);
         // Spans of a trace arrive close together, so most repetitions are caught here.
@@ -310,7 +340,7 @@ impl Segment {
         }
     }
 
-    fn trace_bytes(&mut self) -> Vec<u8> {
+    pub(super) fn trace_bytes(&mut self) -> Vec<u8> {
         self.traces.sort_unstable();
         self.traces.dedup();
         self.traces.iter().flat_map(|key| key.to_le_bytes()).collect()
@@ -347,7 +377,7 @@ mod tests {
     fn a_full_disk_loses_a_batch_and_not_the_campaign() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.sqlite");
-        let connection = open_writer(&path).unwrap();
+        let connection = open_writer(&path, &ReadKey::default()).unwrap();
         let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         let write = |text: &str| {
             let queue = Queue::new(folder.path(), bounds(10, 1000));
@@ -355,7 +385,8 @@ mod tests {
             let ack = queue.flush().unwrap();
             queue.close();
             let sealer = Sealer::new(&crate::secrets::SecretOptions::default()).unwrap();
-            write_batches(&queue, CampaignWriter::new(&connection, &path, Redactor::default(), sealer));
+            let redactor = Redactor::default();
+            write_batches(&queue, CampaignWriter::new(&connection, &path, redactor, sealer, AtRest::Plain));
             ack.committed_blocking().map_err(|error| error.kind)
         };
         connection.pragma_update(None, "max_page_count", pages).unwrap();
@@ -371,9 +402,9 @@ mod tests {
     fn a_writer_goes_on_after_a_lost_batch() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.sqlite");
-        let connection = open_writer(&path).unwrap();
+        let connection = open_writer(&path, &ReadKey::default()).unwrap();
         let sealer = Sealer::new(&crate::secrets::SecretOptions::default()).unwrap();
-        let mut writer = CampaignWriter::new(&connection, &path, Redactor::default(), sealer);
+        let mut writer = CampaignWriter::new(&connection, &path, Redactor::default(), sealer, AtRest::Plain);
         let log = |text: String| [log_entry(text)];
         writer.commit(&mut log("x".to_owned())).unwrap();
         let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();

@@ -13,11 +13,14 @@ use super::event_log::{self, Events};
 use super::meta::{CampaignFile, CampaignMeta};
 use super::migrate::REPORT_STEPS;
 use super::reader::Reader;
-use super::retention::{Candidate, Retention, choose};
+use super::retention::{Candidate, Retention, choose, is_clock_doubtful};
+use super::upgrade::upgrade_campaign;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::files;
-use crate::format::read_versioned;
+use crate::format::migrate_value;
 use crate::lock::is_held;
+use crate::sealed::{ReadKey, open_text};
+use crate::secrets::KeyPlace;
 
 /// The report in a campaign's folder.
 pub(crate) const REPORT: &str = "report.json";
@@ -32,6 +35,7 @@ const MAX_CANDIDATES: usize = 10;
 #[derive(Debug, Clone)]
 pub struct Store {
     campaigns: PathBuf,
+    key: ReadKey,
 }
 
 /// A stored campaign, which may still be written.
@@ -42,6 +46,9 @@ pub struct StoredCampaign {
     /// Whether retention must not remove it.
     pub keep: bool,
     folder: PathBuf,
+    key: ReadKey,
+    /// Whether its files may not be sealed yet.
+    is_older: bool,
 }
 
 impl Store {
@@ -50,6 +57,10 @@ impl Store {
         let path = path.as_ref();
         let campaigns = path.join("campaigns");
         for folder in [path, &campaigns] {
+            if folder.is_dir() {
+                // Also on a read-only disk.
+                continue;
+            }
             match files::make_private_folder(folder) {
                 Ok(()) if folder == path => {
                     // Recorded calls do not belong in anyone's repository.
@@ -69,9 +80,18 @@ impl Store {
                 Err(error) => return Err(StoreError::io("create", folder)(error)),
             }
         }
-        let store = Self { campaigns };
+        let store = Self { campaigns, key: ReadKey::default() };
         store.finish_removals();
         Ok(store)
+    }
+
+    /// The same with another key for reading than the user's.
+    pub fn with_key(self, place: KeyPlace) -> Self {
+        self.with_read_key(ReadKey::new(Some(place)))
+    }
+
+    pub(crate) fn with_read_key(self, key: ReadKey) -> Self {
+        Self { key, ..self }
     }
 
     /// Starts a campaign.
@@ -109,11 +129,11 @@ impl Store {
             if name_of(&folder).starts_with('.') {
                 continue;
             }
-            match StoredCampaign::read(folder) {
+            match StoredCampaign::read(folder, &self.key) {
                 Ok(campaign) => campaigns.push(campaign),
                 // Just being created or removed by another process.
                 Err(error) if error.kind == StoreErrorKind::NotFound => {}
-                Err(error) => tracing::warn!(%error, cause = %error.source, "a campaign cannot be read"),
+                Err(error) => name_unreadable(&error),
             }
         }
         campaigns.sort_by(|a, b| {
@@ -135,7 +155,7 @@ impl Store {
         }
         let exact = self.campaigns.join(prefix);
         if exact.is_dir() {
-            return StoredCampaign::read(exact);
+            return StoredCampaign::read(exact, &self.key);
         }
         let entries = fs::read_dir(&self.campaigns).map_err(StoreError::io("read", &self.campaigns))?;
         let mut found: Vec<String> = entries
@@ -147,7 +167,7 @@ impl Store {
         match found.as_slice() {
             [] => refuse(StoreErrorKind::NotFound, format!("no campaign starts with `{prefix}`")),
             // Unlike the list, this reports damage: the campaign was asked for.
-            [name] => StoredCampaign::read(self.campaigns.join(name)),
+            [name] => StoredCampaign::read(self.campaigns.join(name), &self.key),
             names => {
                 let shown =
                     names.iter().take(MAX_CANDIDATES).map(|name| format!("`{name}`")).collect::<Vec<_>>();
@@ -162,7 +182,7 @@ impl Store {
     /// Pins a campaign, so that retention does not remove it, or unpins it.
     pub fn keep(&self, id: &CampaignId, keep: bool) -> Result<(), StoreError> {
         let folder = self.campaigns.join(id.as_str());
-        let mut file = CampaignFile::read(&folder)?;
+        let mut file = CampaignFile::read(&folder, &self.key)?;
         file.keep = keep;
         file.write(&folder)
     }
@@ -189,7 +209,7 @@ impl Store {
 
     /// Removes the oldest campaigns beyond the limits and returns their ids. Pinned ones and those being written
     /// stay.
-    pub fn retain(&self, retention: Retention) -> Result<Vec<CampaignId>, StoreError> {
+    pub fn retain(&self, mut retention: Retention) -> Result<Vec<CampaignId>, StoreError> {
         let campaigns = self.campaigns()?;
         let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
         let candidate = |campaign: &StoredCampaign| Candidate {
@@ -198,6 +218,12 @@ impl Store {
             kept: campaign.keep || campaign.is_live(),
         };
         let candidates: Vec<Candidate> = campaigns.iter().map(candidate).collect();
+        if retention.most_age.is_some() && is_clock_doubtful(&candidates) {
+            tracing::warn!(
+                "the clock is months after the newest campaign, so it may be wrong: nothing is removed for its age"
+            );
+            retention.most_age = None;
+        }
         let mut removed = Vec::new();
         for position in choose(retention, &candidates) {
             let id = &campaigns[position].meta.id;
@@ -223,9 +249,15 @@ impl Store {
 }
 
 impl StoredCampaign {
-    fn read(folder: PathBuf) -> Result<Self, StoreError> {
-        let CampaignFile { meta, keep, .. } = CampaignFile::read(&folder)?;
-        Ok(Self { meta, keep, folder })
+    pub(crate) fn read(folder: PathBuf, key: &ReadKey) -> Result<Self, StoreError> {
+        let file = CampaignFile::read(&folder, key)?;
+        let is_older = file.is_older();
+        Ok(Self { meta: file.meta, keep: file.keep, folder, key: key.clone(), is_older })
+    }
+
+    /// Migrates it, if an older version wrote it; done by whoever reads it first.
+    pub(crate) fn upgrade(&self) -> Result<(), StoreError> {
+        if self.is_older { upgrade_campaign(&self.folder, &self.key) } else { Ok(()) }
     }
 
     /// The folder of the campaign.
@@ -235,23 +267,43 @@ impl StoredCampaign {
 
     /// A reader of its spans, runs and logs.
     pub fn reader(&self) -> Result<Reader, StoreError> {
-        Reader::open(&self.folder)
+        self.upgrade()?;
+        Reader::open(&self.folder, &self.key)
     }
 
     /// Its events from an offset on: `0` for all, `next` of an earlier result for those since.
     pub fn events<E: DeserializeOwned>(&self, from: u64) -> Result<Events<E>, StoreError> {
-        event_log::read(&self.folder, from)
+        self.upgrade()?;
+        event_log::read(&self.folder, from, &self.key)
     }
 
     /// Its report, if there is one already.
     pub fn report<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
+        self.upgrade()?;
+        self.read_report()
+    }
+
+    /// Whether an older version wrote it.
+    pub(crate) fn is_older(&self) -> bool {
+        self.is_older
+    }
+
+    /// As [`Self::report`], without a migration.
+    pub(crate) fn read_report<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
         let path = self.folder.join(REPORT);
         let text = match files::read_text(&path) {
             Ok(text) => text,
             Err(error) if error.kind == StoreErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut value = read_versioned(&path, &text, REPORT_STEPS)?;
+        let damaged = |error: serde_json::Error| StoreError::damaged(&path, error.to_string());
+        let mut value: serde_json::Value = serde_json::from_str(&text).map_err(damaged)?;
+        if let Some(sealed) = value["sealed"].as_str() {
+            let plain =
+                open_text(&self.key, REPORT, sealed).map_err(|error| StoreError::unseal(&path, &error))?;
+            value["report"] = serde_json::from_slice(&plain).map_err(damaged)?;
+        }
+        let mut value = migrate_value(&path, value, REPORT_STEPS)?;
         let report = serde_json::from_value(value["report"].take());
         report.map(Some).map_err(|error| StoreError::damaged(&path, error.to_string()))
     }
@@ -265,6 +317,13 @@ impl StoredCampaign {
     pub fn size(&self) -> u64 {
         files::folder_size(&self.folder)
     }
+}
+
+/// Warns of a campaign that cannot be read.
+pub(crate) fn name_unreadable(error: &StoreError) {
+    tracing::warn!(
+        %error, cause = %error.source, "a campaign is left out; `faultscope store check` lists all of them"
+    );
 }
 
 fn name_of(path: &Path) -> String {

@@ -11,19 +11,25 @@ use faultscope_model::metrics::{Metric, Point, PointsBySeries, Sample, TimeSerie
 use faultscope_model::{InstanceId, SlotId, TrialId};
 use rusqlite::Connection;
 
-use crate::error::StoreError;
-use crate::format::{DatabaseStep, migrate_database, steps_from};
-use crate::series_table::{SeriesFound, SeriesNumbers, SeriesQuery, clamped, select_series};
-use crate::sqlite::{connect_reader, connect_writer, version};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::format::{DatabaseStep, Migration, is_unvacuumed, migrate_database, steps_from};
+use crate::sealed::{AtRest, CellOpener, CellSealer, ReadKey, SEALS_TABLE};
+use crate::series_table::{SeriesFound, SeriesNumbers, SeriesQuery, clamped, read_series, select_series};
+use crate::spans::seal_series;
+use crate::sqlite::{connect_reader, connect_writer, verify_pages, version};
+use crate::upkeep::copy_table;
 
 /// The file in a campaign's folder.
-const DATABASE: &str = "metrics.sqlite";
+pub(super) const DATABASE: &str = "metrics.sqlite";
 
 /// The version of its schema.
-const SAMPLES_FORMAT: u32 = 1;
+const SAMPLES_FORMAT: u32 = 2;
 
 /// Migrations from each version to the next; the first one leads from version 1 to 2.
-const SAMPLES_STEPS: &[DatabaseStep] = &[];
+const SAMPLES_STEPS: &[DatabaseStep] = &[samples_to_2];
+
+/// Databases of this version and later ones can be read as they are where they cannot be migrated.
+const READABLE: u64 = 1;
 
 const _: () = assert!(SAMPLES_STEPS.len() + 1 == SAMPLES_FORMAT as usize, "every format needs its step");
 
@@ -38,12 +44,25 @@ CREATE TABLE samples (
   oom_kills REAL,
   PRIMARY KEY (trial, instance, at_us)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL, service TEXT NOT NULL, text TEXT NOT NULL) STRICT;
 CREATE TABLE points (
   trial INTEGER NOT NULL, series INTEGER NOT NULL, at_us INTEGER NOT NULL, value REAL NOT NULL,
   PRIMARY KEY (trial, series, at_us)
 ) STRICT, WITHOUT ROWID;
 ";
+
+/// The table whose texts format 2 seals: they have the values of labels.
+const TABLES_2: &str = "CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL, service TEXT NOT NULL, text ANY NOT NULL) STRICT;";
+
+/// Migrates samples from format 1 to 2.
+fn samples_to_2(connection: &Connection, path: &Path, migration: &mut Migration) -> Result<(), StoreError> {
+    let mut migrate = || -> rusqlite::Result<()> {
+        connection
+            .execute_batch(&format!("ALTER TABLE series RENAME TO series_1; {TABLES_2} {SEALS_TABLE}"))?;
+        seal_series(connection, migration, "series_1")?;
+        connection.execute_batch("DROP TABLE series_1")
+    };
+    migrate().map_err(StoreError::sqlite("migrate", path))
+}
 
 const INSERT: &str =
     "INSERT OR REPLACE INTO samples VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)";
@@ -58,6 +77,8 @@ const FIRST_METRIC: usize = 5;
 #[derive(Debug)]
 pub struct SampleWriter {
     path: PathBuf,
+    at_rest: AtRest,
+    key: ReadKey,
     /// Opened by the first sample, and again after an error.
     open: Mutex<Option<Open>>,
     /// Trials whose samples from before a moment are forgotten: whoever took them may be late.
@@ -69,11 +90,14 @@ struct Open {
     connection: Connection,
     instances: HashMap<InstanceId, i64>,
     series: SeriesNumbers,
+    /// Made again with the connection, so that a failed transaction ends its epoch.
+    cells: CellSealer,
 }
 
 impl SampleWriter {
-    pub(crate) fn new(folder: &Path) -> Self {
-        Self { path: folder.join(DATABASE), open: Mutex::default(), forgotten: Mutex::default() }
+    pub(crate) fn new(folder: &Path, at_rest: AtRest, key: ReadKey) -> Self {
+        let path = folder.join(DATABASE);
+        Self { path, at_rest, key, open: Mutex::default(), forgotten: Mutex::default() }
     }
 
     /// Writes what was measured in a slot during a trial, all of it or nothing. Blocks on the disk.
@@ -94,7 +118,7 @@ impl SampleWriter {
         };
         let state = match open.as_mut() {
             Some(state) => state,
-            None => open.insert(Open::new(&self.path)?),
+            None => open.insert(Open::new(&self.path, &self.at_rest, &self.key)?),
         };
         let written = state.write(trial, slot, since_us, samples, points);
         written.map_err(|error| {
@@ -111,7 +135,7 @@ impl SampleWriter {
         let state = match open.as_mut() {
             Some(state) => state,
             None if !self.path.exists() => return Ok(()),
-            None => open.insert(Open::new(&self.path)?),
+            None => open.insert(Open::new(&self.path, &self.at_rest, &self.key)?),
         };
         state.forget(trial, before_us).map_err(StoreError::sqlite("write", &self.path))
     }
@@ -127,21 +151,23 @@ impl Open {
         transaction.commit()
     }
 
-    fn new(path: &Path) -> Result<Self, StoreError> {
+    fn new(path: &Path, at_rest: &AtRest, key: &ReadKey) -> Result<Self, StoreError> {
         let connection = connect_writer(path)?;
         match version(&connection, path)? {
             0 => {
-                let create = format!("BEGIN; {TABLES} PRAGMA user_version = {SAMPLES_FORMAT}; COMMIT;");
+                let create = format!(
+                    "BEGIN; {TABLES} {TABLES_2} {SEALS_TABLE} PRAGMA user_version = {SAMPLES_FORMAT}; COMMIT;"
+                );
                 connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
             }
-            _ => migrate_database(&connection, path, SAMPLES_STEPS)?,
+            _ => migrate_database(&connection, path, SAMPLES_STEPS, key)?,
         }
         let load = || -> rusqlite::Result<_> {
             let instances = instances(&connection)?.into_iter().map(|(number, id)| (id, number)).collect();
-            Ok((instances, SeriesNumbers::load(&connection)?))
+            Ok((instances, SeriesNumbers::load(&connection, &CellOpener::new(key.clone()))?))
         };
         let (instances, series) = load().map_err(StoreError::sqlite("read", path))?;
-        Ok(Self { connection, instances, series })
+        Ok(Self { connection, instances, series, cells: CellSealer::new(at_rest) })
     }
 
     fn write(
@@ -152,7 +178,7 @@ impl Open {
         samples: &[Sample],
         points: &[Point],
     ) -> rusqlite::Result<()> {
-        let Self { connection, instances, series } = self;
+        let Self { connection, instances, series, cells } = self;
         let transaction = connection.unchecked_transaction()?;
         let trial = trial.key().cast_signed();
         {
@@ -182,7 +208,7 @@ impl Open {
             let mut insert =
                 transaction.prepare_cached("INSERT OR REPLACE INTO points VALUES (?1, ?2, ?3, ?4)")?;
             for point in points.iter().filter(|point| point.value.is_finite() && point.at_us >= since_us) {
-                if let Some(number) = series.number(&transaction, &point.series)? {
+                if let Some(number) = series.number(&transaction, &point.series, cells)? {
                     insert.execute((trial, number, point.at_us.cast_signed(), point.value))?;
                 }
             }
@@ -196,11 +222,12 @@ impl Open {
 pub(crate) struct SampleReader {
     path: PathBuf,
     connection: Connection,
+    opener: CellOpener,
 }
 
 impl SampleReader {
     /// Opens the samples of a campaign; none if nothing was measured.
-    pub(crate) fn open(folder: &Path) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn open(folder: &Path, key: &ReadKey) -> Result<Option<Self>, StoreError> {
         let path = folder.join(DATABASE);
         if !path.exists() {
             return Ok(None);
@@ -211,8 +238,22 @@ impl SampleReader {
             // Just being created.
             return Ok(None);
         }
-        steps_from(&path, found, SAMPLES_STEPS)?;
-        Ok(Some(Self { path, connection }))
+        let opener = CellOpener::new(key.clone());
+        if steps_from(&path, found, SAMPLES_STEPS)?.is_empty() && !is_unvacuumed(&connection, &path)? {
+            return Ok(Some(Self { path, connection, opener }));
+        }
+        match migrate_samples(folder, key) {
+            Ok(()) => Ok(Some(Self { connection: connect_reader(&path)?, path, opener })),
+            // On a read-only disk nothing can be migrated, and it need not be. While an older version writes,
+            // it is read as it is.
+            Err(error)
+                if matches!(error.kind, StoreErrorKind::NotPermitted | StoreErrorKind::InUse)
+                    && found >= READABLE =>
+            {
+                Ok(Some(Self { path, connection, opener }))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The samples of one trial, or of all, between two times.
@@ -266,8 +307,10 @@ impl SampleReader {
             let mut rows = list.query([name])?;
             let mut numbered = HashMap::new();
             while let Some(row) = rows.next()? {
-                if let Ok(series) = serde_json::from_str::<TimeSeries>(row.get_ref(1)?.as_str()?) {
-                    numbered.insert(row.get::<_, i64>(0)?, (series, Vec::new()));
+                let number = row.get(0)?;
+                let series = read_series(&self.connection, &self.opener, number, row.get_ref(1)?)?;
+                if let Some(series) = series {
+                    numbered.insert(number, (series, Vec::new()));
                 }
             }
             self.each_point(trial, between, |number, at_us, value| {
@@ -289,7 +332,7 @@ impl SampleReader {
     pub(crate) fn many(&self, trial: TrialId, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
         let read = || -> rusqlite::Result<SeriesFound> {
             let wanted: HashMap<i64, TimeSeries> =
-                select_series(&self.connection, query)?.into_iter().collect();
+                select_series(&self.connection, &self.opener, query)?.into_iter().collect();
             let mut found = SeriesFound::default();
             self.each_point(Some(trial), query.between, |number, at_us, value| {
                 wanted.get(&number).is_none_or(|series| found.take(series, at_us, value))
@@ -321,6 +364,57 @@ impl SampleReader {
     }
 }
 
+/// Whether the samples of a campaign need a migration; an error if they cannot be read.
+pub(super) fn check(folder: &Path, key: &ReadKey) -> Result<bool, StoreError> {
+    let path = folder.join(DATABASE);
+    if !path.exists() {
+        return Ok(false);
+    }
+    let connection = connect_reader(&path)?;
+    let found = version(&connection, &path)?;
+    if found == 0 {
+        return Ok(false);
+    }
+    let is_older = !steps_from(&path, found, SAMPLES_STEPS)?.is_empty();
+    verify_pages(&connection, &path)?;
+    SeriesNumbers::load(&connection, &CellOpener::new(key.clone()))
+        .map_err(StoreError::sqlite("read", &path))?;
+    Ok(is_older || is_unvacuumed(&connection, &path)?)
+}
+
+/// Copies what can be read of samples into a new database; returns how many rows there were.
+pub(super) fn salvage(from: &Path, to: &Path) -> Result<u64, StoreError> {
+    let _ = std::fs::remove_file(to);
+    let old = connect_reader(from)?;
+    let new = connect_writer(to)?;
+    let copy = || -> rusqlite::Result<u64> {
+        new.execute_batch(&format!("BEGIN; {TABLES} {TABLES_2} {SEALS_TABLE}"))?;
+        let mut rows = 0;
+        for (table, is_numbered) in
+            [("instances", true), ("seals", true), ("series", true), ("samples", false), ("points", false)]
+        {
+            rows += copy_table(&old, &new, table, is_numbered)?;
+        }
+        new.execute_batch(&format!("PRAGMA user_version = {SAMPLES_FORMAT}; COMMIT"))?;
+        let _ = new.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        Ok(rows)
+    };
+    copy().map_err(StoreError::sqlite("copy", from))
+}
+
+/// Migrates the samples of a campaign, if there are any and it is needed.
+pub(super) fn migrate_samples(folder: &Path, key: &ReadKey) -> Result<(), StoreError> {
+    let path = folder.join(DATABASE);
+    if !path.exists() {
+        return Ok(());
+    }
+    let connection = connect_writer(&path)?;
+    if version(&connection, &path)? == 0 {
+        return Ok(());
+    }
+    migrate_database(&connection, &path, SAMPLES_STEPS, key)
+}
+
 fn instances(connection: &Connection) -> rusqlite::Result<Vec<(i64, InstanceId)>> {
     let mut statement = connection.prepare("SELECT id, text FROM instances")?;
     let mut rows = statement.query([])?;
@@ -340,6 +434,10 @@ mod tests {
     use super::*;
     use crate::error::StoreErrorKind;
 
+    fn plain_writer(folder: &Path) -> SampleWriter {
+        SampleWriter::new(folder, AtRest::Plain, ReadKey::default())
+    }
+
     fn sample(instance: &str, at_us: u64, cpu: f64) -> Sample {
         let values =
             Values::default().with(Metric::CpuSeconds, Some(cpu)).with(Metric::OutOfMemoryKills, Some(2.0));
@@ -349,20 +447,23 @@ mod tests {
     #[test]
     fn samples_and_points_are_read_back_by_trial() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(SampleReader::open(folder.path()).unwrap().is_none());
+        assert!(SampleReader::open(folder.path(), &ReadKey::default()).unwrap().is_none());
         let series = TimeSeries { name: "requests".into(), service: "a".into(), ..TimeSeries::default() };
         let point = |at_us, value| Point { series: series.clone(), at_us, value };
-        let writer = SampleWriter::new(folder.path());
+        let writer = plain_writer(folder.path());
         writer.write(TrialId::chosen(1), SlotId(0), &[], &[]).unwrap();
-        assert!(SampleReader::open(folder.path()).unwrap().is_none(), "nothing makes no file");
+        assert!(
+            SampleReader::open(folder.path(), &ReadKey::default()).unwrap().is_none(),
+            "nothing makes no file"
+        );
         let first = [sample("b-1", 5, 1.0), sample("a-1", 5, 0.5)];
         writer.write(TrialId::chosen(1), SlotId(0), &first, &[point(5, 1.0), point(6, f64::NAN)]).unwrap();
         writer.write(TrialId::chosen(2), SlotId(1), &[sample("a-1", 7, 0.7)], &[point(7, 3.0)]).unwrap();
         // Another writer of the same campaign, as after an error.
-        SampleWriter::new(folder.path())
+        plain_writer(folder.path())
             .write(TrialId::chosen(1), SlotId(0), &[sample("a-1", 9, 0.9)], &[])
             .unwrap();
-        let reader = SampleReader::open(folder.path()).unwrap().unwrap();
+        let reader = SampleReader::open(folder.path(), &ReadKey::default()).unwrap().unwrap();
         let of = |trial: u32| reader.samples(Some(TrialId::chosen(trial)), EVER).unwrap();
         assert_eq!(of(1), [sample("b-1", 5, 1.0), sample("a-1", 5, 0.5), sample("a-1", 9, 0.9)]);
         assert_eq!(of(2), [sample("a-1", 7, 0.7)]);
@@ -392,9 +493,12 @@ mod tests {
     #[test]
     fn what_a_spoiled_attempt_measured_is_forgotten_even_when_it_comes_late() {
         let folder = tempfile::tempdir().unwrap();
-        let writer = SampleWriter::new(folder.path());
+        let writer = plain_writer(folder.path());
         writer.forget(TrialId::chosen(1), 3).unwrap();
-        assert!(SampleReader::open(folder.path()).unwrap().is_none(), "forgetting nothing makes no file");
+        assert!(
+            SampleReader::open(folder.path(), &ReadKey::default()).unwrap().is_none(),
+            "forgetting nothing makes no file"
+        );
         let (first, second) = (TrialId::chosen(1), TrialId::chosen(2));
         let series = TimeSeries { name: "requests".into(), ..TimeSeries::default() };
         let point = |at_us| Point { series: series.clone(), at_us, value: 1.0 };
@@ -404,7 +508,7 @@ mod tests {
         writer.forget(first, 10).unwrap();
         let late = [sample("a-1", 9, 0.9), sample("a-1", 11, 1.1)];
         writer.write(first, SlotId(0), &late, &[point(9), point(11)]).unwrap();
-        let reader = SampleReader::open(folder.path()).unwrap().unwrap();
+        let reader = SampleReader::open(folder.path(), &ReadKey::default()).unwrap().unwrap();
         assert_eq!(reader.samples(Some(first), EVER).unwrap(), [sample("a-1", 11, 1.1)]);
         assert_eq!(reader.points(Some(first), None, EVER).unwrap()[&series], [(11, 1.0)]);
         assert_eq!(reader.samples(Some(second), EVER).unwrap().len(), 1);
@@ -413,17 +517,16 @@ mod tests {
     #[test]
     fn a_newer_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let writer = SampleWriter::new(folder.path());
+        let writer = plain_writer(folder.path());
         writer.write(TrialId::chosen(1), SlotId(0), &[sample("a-1", 1, 0.0)], &[]).unwrap();
         let connection = connect_writer(&folder.path().join(DATABASE)).unwrap();
         connection.pragma_update(None, "user_version", SAMPLES_FORMAT + 1).unwrap();
-        assert_eq!(SampleReader::open(folder.path()).unwrap_err().kind, StoreErrorKind::Newer);
-        let again = SampleWriter::new(folder.path()).write(
-            TrialId::chosen(1),
-            SlotId(0),
-            &[sample("a-1", 2, 0.0)],
-            &[],
+        assert_eq!(
+            SampleReader::open(folder.path(), &ReadKey::default()).unwrap_err().kind,
+            StoreErrorKind::Newer
         );
+        let again =
+            plain_writer(folder.path()).write(TrialId::chosen(1), SlotId(0), &[sample("a-1", 2, 0.0)], &[]);
         assert_eq!(again.unwrap_err().kind, StoreErrorKind::Newer);
     }
 }

@@ -10,11 +10,14 @@
 //!                            writer.lock     held while it is being written
 //! ```
 //!
+//! What comes from the system under test is sealed in all of them.
+//!
 //! Each campaign has one writer; any number of processes may read it meanwhile. Recording a span never
 //! blocks: what the disk cannot keep up with is dropped and counted.
 
 mod call_row;
 mod campaign;
+mod campaign_upkeep;
 mod campaign_writer;
 mod descriptors_file;
 mod event_log;
@@ -29,8 +32,10 @@ mod reported_spans;
 mod retention;
 mod schema;
 mod traces;
+mod upgrade;
 
 pub use campaign::{Campaign, CampaignOptions, RunRecord, SpanSink};
+pub(crate) use campaign_upkeep::{check_campaign, migrate_campaign, repair_campaign};
 pub use event_log::{EventLog, Events, LoggedEvent};
 pub use folder::{Store, StoredCampaign};
 pub use meta::{CampaignMeta, new_campaign_id};

@@ -13,14 +13,15 @@ use faultscope_model::{RunId, ServiceName, TraceId, TrialId};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::call_row::{COLUMNS, read_span};
-use super::campaign_writer::trace_key;
+use super::call_row::{COLUMNS, CallReader, read_span};
+use super::campaign_writer::{trace_key, trial_cell};
 use super::descriptors_file::{read_descriptors, state_of_descriptors};
 use super::log_text::read_log;
 use super::metrics_database::{EVER, SampleReader};
 use super::schema::{DATABASE, open_reader};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::numbered_names::NameTable;
+use crate::sealed::{CellOpener, Column, ReadKey};
 use crate::secrets::Key;
 use crate::series_table::{SeriesFound, SeriesQuery};
 use crate::sqlite::damaged_row;
@@ -30,6 +31,8 @@ use crate::sqlite::damaged_row;
 pub struct Reader {
     pub(crate) path: PathBuf,
     connection: Mutex<Connection>,
+    pub(super) opener: CellOpener,
+    key: ReadKey,
     /// What is known of gRPC messages, and the state of the file that says so: a campaign that is still written
     /// may learn more.
     descriptors: Mutex<(Option<(SystemTime, u64)>, Descriptors)>,
@@ -70,13 +73,14 @@ pub struct Edge {
 }
 
 impl Reader {
-    pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open(folder: &Path, key: &ReadKey) -> Result<Self, StoreError> {
         let path = folder.join(DATABASE);
         if !path.exists() {
             return Err(StoreError::new(StoreErrorKind::NotFound, "open", &path, "there is no such file"));
         }
-        let connection = Mutex::new(open_reader(&path)?);
-        Ok(Self { path, connection, descriptors: Mutex::default() })
+        let connection = Mutex::new(open_reader(&path, key)?);
+        let opener = CellOpener::new(key.clone());
+        Ok(Self { path, connection, opener, key: key.clone(), descriptors: Mutex::default() })
     }
 
     /// All runs, in the order of their trials.
@@ -85,7 +89,7 @@ impl Reader {
         let read = || -> rusqlite::Result<Vec<rusqlite::Result<StoredRun>>> {
             let mut statement =
                 connection.prepare_cached(&format!("{RUNS} ORDER BY trial, started_us, id"))?;
-            let runs = statement.query_map([], run_of)?;
+            let runs = statement.query_map([], |row| read_run(row, &connection, &self.opener))?;
             Ok(runs.collect())
         };
         let runs = read().map_err(StoreError::sqlite("read", &self.path))?;
@@ -97,7 +101,8 @@ impl Reader {
         let connection = self.lock();
         let read = || {
             let mut statement = connection.prepare_cached(&format!("{RUNS} WHERE id = ?1"))?;
-            statement.query_row([id.as_str()], run_of).optional()
+            let run = |row: &Row<'_>| read_run(row, &connection, &self.opener);
+            statement.query_row([id.as_str()], run).optional()
         };
         read().map_err(StoreError::sqlite("read", &self.path))
     }
@@ -120,7 +125,8 @@ impl Reader {
             for (first, last) in segments(connection, trial)? {
                 let mut rows = statement.query((first, last, trial.key().cast_signed()))?;
                 while let Some(row) = rows.next()? {
-                    spans.push((row.get(26)?, read_span(row, names).map_err(damaged_row)?));
+                    let reader = CallReader { connection, names, opener: &self.opener };
+                    spans.push((row.get(26)?, read_span(row, reader)?));
                 }
             }
             Ok(())
@@ -140,7 +146,7 @@ impl Reader {
         let mut known = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
         let state = state_of_descriptors(folder);
         if known.0 != state {
-            *known = (state, read_descriptors(folder));
+            *known = (state, read_descriptors(folder, &self.key));
         }
         known.1.clone()
     }
@@ -171,7 +177,8 @@ impl Reader {
             for (trial, first, last) in segments_with(connection, trace)? {
                 let mut rows = statement.query((first, last, trial, low, high))?;
                 while let Some(row) = rows.next()? {
-                    spans.push((row.get(26)?, read_span(row, names).map_err(damaged_row)?));
+                    let reader = CallReader { connection, names, opener: &self.opener };
+                    spans.push((row.get(26)?, read_span(row, reader)?));
                 }
             }
             Ok(())
@@ -235,7 +242,8 @@ impl Reader {
             let logs = statement.query_map([trial.key().cast_signed()], |row| {
                 let instance =
                     row.get::<_, String>(0)?.parse().map_err(|error| damaged_row(format!("{error}")))?;
-                Ok(read_log(instance, &row.get::<_, String>(1)?))
+                let cell = trial_cell(Column::Log, trial);
+                Ok(read_log(instance, &self.opener.open_text(&connection, cell, row.get_ref(1)?)?))
             })?;
             logs.collect()
         };
@@ -284,7 +292,7 @@ impl Reader {
     }
 
     fn samples(&self) -> Result<Option<SampleReader>, StoreError> {
-        SampleReader::open(self.path.parent().unwrap_or(Path::new("")))
+        SampleReader::open(self.path.parent().unwrap_or(Path::new("")), &self.key)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Connection> {
@@ -308,14 +316,15 @@ impl Reader {
 
 const RUNS: &str = "SELECT trial, id, outcome, started_us, duration_us, json FROM runs";
 
-fn run_of(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
+fn read_run(row: &Row<'_>, connection: &Connection, opener: &CellOpener) -> rusqlite::Result<StoredRun> {
+    let trial = read_trial(row.get(0)?)?;
     Ok(StoredRun {
-        trial: read_trial(row.get(0)?)?,
+        trial,
         id: row.get::<_, String>(1)?.parse().map_err(|error| damaged_row(format!("{error}")))?,
         outcome: row.get(2)?,
         started_us: row.get::<_, i64>(3)?.cast_unsigned(),
         duration_us: row.get::<_, i64>(4)?.cast_unsigned(),
-        json: row.get(5)?,
+        json: opener.open_text(connection, trial_cell(Column::Run, trial), row.get_ref(5)?)?,
     })
 }
 

@@ -7,9 +7,11 @@ use faultscope_model::trace::ReportedSpan;
 use faultscope_model::{InstanceId, Span, TraceId, TrialId};
 use rusqlite::OptionalExtension;
 
-use super::call_row::{COLUMNS, payload_size, read_span};
+use super::call_row::{COLUMNS, CallReader, payload_size, read_span};
+use super::campaign_writer::trial_cell;
 use super::reader::{Reader, segments_with};
 use crate::error::StoreError;
+use crate::sealed::Column;
 use crate::secrets::{Key, restore, restore_reported, unseal};
 use crate::sqlite::damaged_row;
 
@@ -40,7 +42,7 @@ impl Reader {
             if let Some(sealed) = sealed {
                 restore(
                     &mut span,
-                    unseal(key, &sealed).map_err(|error| StoreError::unseal(&self.path, error))?,
+                    unseal(key, &sealed).map_err(|error| StoreError::unseal(&self.path, &error))?,
                 );
             }
             spans.push(span);
@@ -108,7 +110,8 @@ impl Reader {
             let mut statement = connection.prepare_cached(&sql)?;
             let mut rows = statement.query([most])?;
             while let Some(row) = rows.next()? {
-                let call = read_span(row, names).map_err(damaged_row)?;
+                let reader = CallReader { connection, names, opener: &self.opener };
+                let call = read_span(row, reader)?;
                 let weight = size_of::<Span>() + call.payload.as_deref().map_or(0, payload_size);
                 let Some(rest) = left.checked_sub(weight) else { break };
                 left = rest;
@@ -143,9 +146,11 @@ impl Reader {
             let mut statement = connection.prepare_cached(&sql)?;
             let rows = statement.query_map(rusqlite::params_from_iter(ids), |row| {
                 let instance = row.get::<_, Option<String>>(1)?.and_then(|text| text.parse().ok());
-                let span = serde_json::from_str(row.get_ref(2)?.as_str()?);
-                let span = span.map_err(|error| damaged_row(error.to_string()))?;
                 let trial = read_trial(row.get(0)?)?;
+                let cell = trial_cell(Column::Report, trial);
+                let json = self.opener.open_text(&connection, cell, row.get_ref(2)?)?;
+                let span = serde_json::from_str(&json);
+                let span = span.map_err(|error| damaged_row(error.to_string()))?;
                 Ok((StoredReport { trial, instance, span }, row.get(3)?))
             })?;
             rows.collect()
@@ -154,7 +159,7 @@ impl Reader {
         let restore = |(mut report, sealed): (StoredReport, Option<Vec<u8>>)| {
             if let (Some(key), Some(sealed)) = (key, sealed) {
                 let originals =
-                    unseal(key, &sealed).map_err(|error| StoreError::unseal(&self.path, error))?;
+                    unseal(key, &sealed).map_err(|error| StoreError::unseal(&self.path, &error))?;
                 restore_reported(&mut report.span, originals);
             }
             Ok(report)

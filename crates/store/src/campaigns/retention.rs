@@ -22,6 +22,15 @@ pub(crate) struct Candidate {
     pub(crate) kept: bool,
 }
 
+/// If even the newest campaign is older than this, the clock is taken to be wrong: a jump ahead must not remove
+/// everything. Limits of number and size still hold.
+const MAX_PAUSE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// Whether the ages of campaigns, newest first, look like those of a clock that jumped ahead.
+pub(crate) fn is_clock_doubtful(candidates: &[Candidate]) -> bool {
+    candidates.iter().map(|candidate| candidate.age).min().is_some_and(|youngest| youngest > MAX_PAUSE)
+}
+
 /// The indexes of those to remove. Candidates come newest first; pinned ones count but are never removed.
 pub(crate) fn choose(retention: Retention, candidates: &[Candidate]) -> Vec<usize> {
     let mut count = candidates.len();
@@ -72,5 +81,8 @@ mod tests {
             |seconds| Retention { most_age: Some(Duration::from_secs(seconds)), ..Retention::default() };
         assert_eq!(choose(aged(0), &four), [3, 1], "the kept one stays however old it is");
         assert_eq!(choose(aged(3), &four), [0; 0]);
+        assert!(!is_clock_doubtful(&four) && !is_clock_doubtful(&[]));
+        let years = four.iter().map(|c| Candidate { age: c.age + Duration::from_secs(1 << 28), ..*c });
+        assert!(is_clock_doubtful(&years.collect::<Vec<_>>()));
     }
 }

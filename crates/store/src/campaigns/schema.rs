@@ -7,8 +7,9 @@ use rusqlite::Connection;
 use super::migrate::DATABASE_STEPS;
 use crate::FORMAT;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::format::{migrate_database, steps_from};
+use crate::format::{is_unvacuumed, migrate_database, steps_from};
 use crate::lock::is_held;
+use crate::sealed::{ReadKey, SEALS_TABLE};
 use crate::sqlite::{connect_reader, connect_writer, version};
 
 /// Integers wherever possible, and no index on spans: writing them must cost next to nothing, and an index
@@ -34,11 +35,6 @@ CREATE TABLE spans (
 CREATE TABLE segments (
   trial INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, traces BLOB NOT NULL
 ) STRICT;
-CREATE TABLE runs (
-  id TEXT PRIMARY KEY, trial INTEGER NOT NULL, outcome TEXT NOT NULL,
-  started_us INTEGER NOT NULL, duration_us INTEGER NOT NULL, json TEXT NOT NULL
-) STRICT;
-CREATE TABLE logs (trial INTEGER NOT NULL, instance TEXT NOT NULL, text TEXT NOT NULL) STRICT;
 ";
 
 /// The tables that format 2 added: the sealed secrets of each row of `spans`, and what services reported.
@@ -51,30 +47,61 @@ CREATE TABLE reported (
 CREATE INDEX reported_by_trace ON reported (trace_low);
 ";
 
+/// The tables whose texts format 5 seals: a text is plain, a blob is sealed. In `spans` the path is a blob if it is
+/// sealed with the payload.
+pub(super) const TABLES_5: &str = "
+CREATE TABLE runs (
+  id TEXT PRIMARY KEY, trial INTEGER NOT NULL, outcome TEXT NOT NULL,
+  started_us INTEGER NOT NULL, duration_us INTEGER NOT NULL, json ANY NOT NULL
+) STRICT;
+CREATE TABLE logs (trial INTEGER NOT NULL, instance TEXT NOT NULL, text ANY NOT NULL) STRICT;
+CREATE TABLE reported (
+  id INTEGER PRIMARY KEY, trial INTEGER NOT NULL, slot INTEGER NOT NULL, instance TEXT,
+  trace_high INTEGER NOT NULL, trace_low INTEGER NOT NULL, json ANY NOT NULL, sealed BLOB
+) STRICT;
+CREATE INDEX reported_by_trace ON reported (trace_low);
+";
+
+/// The tables of format 1 that [`TABLES_5`] replaces, for tests of migrations.
+#[cfg(test)]
+pub(super) const REPLACED_BY_5: &str = "
+CREATE TABLE runs (
+  id TEXT PRIMARY KEY, trial INTEGER NOT NULL, outcome TEXT NOT NULL,
+  started_us INTEGER NOT NULL, duration_us INTEGER NOT NULL, json TEXT NOT NULL
+) STRICT;
+CREATE TABLE logs (trial INTEGER NOT NULL, instance TEXT NOT NULL, text TEXT NOT NULL) STRICT;
+";
+
 /// The name of the database in a campaign's folder.
 pub(crate) const DATABASE: &str = "store.sqlite";
 
+/// Databases of this version and later ones can be read as they are where they cannot be migrated.
+const READABLE: u64 = 4;
+
 /// Opens the one connection that writes.
-pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn open_writer(path: &Path, key: &ReadKey) -> Result<Connection, StoreError> {
     let connection = connect_writer(path)?;
     let found = version(&connection, path)?;
     if found == 0 {
-        let create = format!("BEGIN; {TABLES} {TABLES_2} PRAGMA user_version = {FORMAT}; COMMIT;");
+        let secrets = "CREATE TABLE secrets (span INTEGER PRIMARY KEY, sealed BLOB NOT NULL) STRICT;";
+        let create = format!(
+            "BEGIN; {TABLES} {secrets} {TABLES_5} {SEALS_TABLE} PRAGMA user_version = {FORMAT}; COMMIT;"
+        );
         connection.execute_batch(&create).map_err(StoreError::sqlite("create", path))?;
     } else {
-        migrate_database(&connection, path, DATABASE_STEPS)?;
+        migrate_database(&connection, path, DATABASE_STEPS, key)?;
     }
     Ok(connection)
 }
 
 /// Opens a connection that only reads, also while another process writes.
-pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn open_reader(path: &Path, key: &ReadKey) -> Result<Connection, StoreError> {
     let connection = connect_reader(path)?;
     let found = version(&connection, path)?;
     if found == 0 {
         return Err(StoreError::damaged(path, "it holds no campaign"));
     }
-    if steps_from(path, found, DATABASE_STEPS)?.is_empty() {
+    if steps_from(path, found, DATABASE_STEPS)?.is_empty() && !is_unvacuumed(&connection, path)? {
         return Ok(connection);
     }
     // Campaigns are written once, so whoever reads an old one first migrates it.
@@ -82,7 +109,18 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
         let reason = "an older version of faultscope is writing it; wait until it has ended";
         return Err(StoreError::new(StoreErrorKind::InUse, "migrate", path, reason));
     }
-    drop(connection);
-    migrate_database(&connect_writer(path)?, path, DATABASE_STEPS)?;
-    connect_reader(path)
+    match connect_writer(path).and_then(|writer| migrate_database(&writer, path, DATABASE_STEPS, key)) {
+        Ok(()) => {
+            drop(connection);
+            connect_reader(path)
+        }
+        // On a read-only disk nothing can be migrated, and it need not be.
+        Err(error) if error.kind == StoreErrorKind::NotPermitted && found >= READABLE => Ok(connection),
+        Err(error) => Err(error),
+    }
+}
+
+/// Migrates the database of a campaign that nobody else uses, if that is needed.
+pub(crate) fn migrate(path: &Path, key: &ReadKey) -> Result<(), StoreError> {
+    open_writer(path, key).map(drop)
 }

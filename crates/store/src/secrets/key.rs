@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use chacha20poly1305::aead::{AeadInPlace, KeyInit};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -30,7 +32,7 @@ impl KeyPlace {
         let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
         let data = folder("XDG_DATA_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/share")));
         data.map(|data| Self(data.join("faultscope/secrets.key"))).ok_or_else(|| {
-            let reason = "neither XDG_DATA_HOME nor HOME names a folder for the key; `record: { secrets: drop }` needs none";
+            let reason = "neither XDG_DATA_HOME nor HOME names a folder for the key that seals what is stored; set one of them, or record with `record: { plain: true }`";
             StoreError::new(StoreErrorKind::NotFound, "find", Path::new("secrets.key"), reason)
         })
     }
@@ -94,6 +96,24 @@ impl Key {
         Self::load(place)?.ok_or_else(|| {
             StoreError::new(StoreErrorKind::NotFound, "make the key", path, "it is gone again")
         })
+    }
+
+    /// Identifies the key without revealing anything about it.
+    pub(crate) fn id(&self) -> &[u8; 8] {
+        &self.id
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.bytes
+    }
+
+    /// A key for another purpose, which reveals nothing about this one.
+    pub(crate) fn derive(&self, label: [u8; 24]) -> [u8; 32] {
+        let mut derived = [0; 32];
+        let cipher = XChaCha20Poly1305::new(&self.bytes.into());
+        // The key stream of a label. Nonces of sealed texts are random, so none of them is ever a label.
+        let _ = cipher.encrypt_in_place_detached(&XNonce::from(label), b"", &mut derived);
+        derived
     }
 
     fn parse(text: &str) -> Option<Self> {

@@ -34,6 +34,8 @@ use values::SecretValues;
 pub struct SecretOptions {
     /// Which values are secret, and whether they are stored encrypted.
     pub rules: SecretRules,
+    /// Whether everything that is not secret is stored as it is, not encrypted.
+    pub plain: bool,
     /// The key file; the user's default if none.
     pub key: Option<KeyPlace>,
 }

@@ -44,11 +44,17 @@ pub(crate) struct Original {
 }
 
 /// Why secrets cannot be restored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsealError {
     /// Sealed on another machine, or by another user.
-    #[error("they were sealed with another key")]
+    #[error(
+        "it was sealed with another key: read it on the machine and as the user that recorded it, \
+         or copy that user's `~/.local/share/faultscope/secrets.key`"
+    )]
     OtherKey,
+    /// There is no key that can be used.
+    #[error("it is sealed, and the key cannot be used: {0}")]
+    NoKey(String),
     /// Changed or cut off since.
     #[error("the sealed data is damaged")]
     Damaged,

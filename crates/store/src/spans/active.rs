@@ -4,18 +4,19 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use faultscope_model::trace::ReportedSpan;
-use rusqlite::{Connection, Statement};
+use rusqlite::Connection;
 
+use super::hash::Terms;
 use super::intern::{Interner, NameList};
 use super::points;
-use super::row::{self, Numbers, UNNUMBERED};
+use super::row::{self, Numbers, RowReader, RowWriter, UNNUMBERED};
 use super::segment::{Builder, Segment};
 use super::slice_writer::Batch;
 use super::{schema, seen};
 use crate::error::StoreError;
+use crate::sealed::{AtRest, CellOpener, CellSealer, ReadKey};
 use crate::secrets::{Redactor, Sealer};
 use crate::series_table::SeriesNumbers;
-use crate::sqlite::damaged_row;
 
 /// The most rows of `seen`; later names are not offered for autocompletion, but still found.
 const MAX_SEEN: usize = 20_000;
@@ -27,6 +28,9 @@ const MAX_SUGGESTION: usize = 256;
 pub(super) struct Active {
     path: PathBuf,
     connection: Connection,
+    opener: CellOpener,
+    sealer: CellSealer,
+    terms: Terms,
     known: DatabaseState,
 }
 
@@ -44,11 +48,15 @@ struct DatabaseState {
 }
 
 impl Active {
-    /// Opens or creates the file of a slice. A slice that was not closed is continued.
-    pub(super) fn open(path: PathBuf) -> Result<Self, StoreError> {
-        let connection = schema::open_writer(&path)?;
-        let known = DatabaseState::load(&connection, &path)?;
-        Ok(Self { path, connection, known })
+    /// Opens or creates the file of a slice. A slice that was not closed is continued, but none that is sealed in
+    /// another way: then nothing is returned.
+    pub(super) fn open(path: PathBuf, at_rest: &AtRest, key: &ReadKey) -> Result<Option<Self>, StoreError> {
+        let Some(connection) = schema::open_writer(&path, at_rest, key)? else { return Ok(None) };
+        let opener = CellOpener::new(key.clone());
+        let terms = Terms::new(at_rest.key());
+        let known = DatabaseState::load(&connection, &path, &opener, &terms)?;
+        let sealer = CellSealer::new(at_rest);
+        Ok(Some(Self { path, connection, opener, sealer, terms, known }))
     }
 
     /// Writes batches in one transaction; on an error nothing of them is kept. Returns how many points were written.
@@ -57,27 +65,31 @@ impl Active {
         batches: &[Batch],
         keys: &[String],
         redactor: &Redactor,
-        sealer: &mut Sealer,
+        originals_sealer: &mut Sealer,
     ) -> Result<u64, StoreError> {
-        let mut write = |known: &mut DatabaseState, connection: &Connection| -> rusqlite::Result<u64> {
+        let Self { connection, known, sealer, terms, .. } = self;
+        let mut write = || -> rusqlite::Result<u64> {
             connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-            let mut insert = connection.prepare_cached(row::INSERT)?;
-            let mut insert_name = connection.prepare_cached("INSERT INTO names VALUES (?1, ?2)")?;
+            let mut writer = RowWriter {
+                connection,
+                insert: connection.prepare_cached(row::INSERT)?,
+                insert_name: connection.prepare_cached("INSERT INTO names VALUES (?1, ?2)")?,
+            };
             for span in batches.iter().flat_map(|batch| &batch.spans) {
                 let taken = redactor.redact_reported(span);
                 let (span, originals) = match &taken {
                     Some((redacted, originals)) => (redacted, originals.as_slice()),
                     None => (span, [].as_slice()),
                 };
-                if let Some(sealed) = sealer.seal(originals) {
+                if let Some(sealed) = originals_sealer.seal(originals) {
                     let sql = "INSERT INTO secrets VALUES (?1, ?2)";
                     connection.prepare_cached(sql)?.execute((known.next_row, sealed))?;
                 }
-                known.write(connection, &mut insert, &mut insert_name, span, keys)?;
+                known.write(&mut writer, sealer, terms, span, keys)?;
             }
             let (mut written, mut left_out) = (0_u64, 0_u64);
             for point in batches.iter().flat_map(Batch::points) {
-                let has_room = points::write(&mut known.series, connection, &point)?;
+                let has_room = points::write(&mut known.series, connection, &point, sealer)?;
                 *(if has_room { &mut written } else { &mut left_out }) += 1;
             }
             if left_out > 0 {
@@ -86,7 +98,7 @@ impl Active {
             connection.prepare_cached("COMMIT")?.execute([])?;
             Ok(written)
         };
-        write(&mut self.known, &self.connection).map_err(|error| self.roll_back(error))
+        write().map_err(|error| self.roll_back(error))
     }
 
     /// Closes the slice: its last rows become a segment, and the write-ahead log is checkpointed.
@@ -125,7 +137,8 @@ impl Active {
         let _ = self.connection.execute_batch("ROLLBACK");
         let error = StoreError::sqlite("write", &self.path)(error);
         // Names of these batches are gone, so the database is read again.
-        match DatabaseState::load(&self.connection, &self.path) {
+        self.sealer.end_epoch();
+        match DatabaseState::load(&self.connection, &self.path, &self.opener, &self.terms) {
             Ok(known) => self.known = known,
             Err(error) => tracing::error!(%error, cause = %error.source, "a slice cannot be read back"),
         }
@@ -134,12 +147,17 @@ impl Active {
 }
 
 impl DatabaseState {
-    fn load(connection: &Connection, path: &Path) -> Result<Self, StoreError> {
+    fn load(
+        connection: &Connection,
+        path: &Path,
+        opener: &CellOpener,
+        terms: &Terms,
+    ) -> Result<Self, StoreError> {
         let one = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         let load = || -> rusqlite::Result<(Self, i64)> {
             let known = Self {
-                interner: Interner::load(connection)?,
-                series: SeriesNumbers::load(connection)?,
+                interner: Interner::load(connection, opener)?,
+                series: SeriesNumbers::load(connection, opener)?,
                 builder: Builder::default(),
                 next_row: one("SELECT coalesce(max(id), 0) + 1 FROM spans")?,
                 next_segment: one("SELECT coalesce(max(id), 0) + 1 FROM segments")?,
@@ -150,37 +168,49 @@ impl DatabaseState {
             Ok((known, one("SELECT coalesce(max(last), 0) FROM segments")?))
         };
         let (mut known, covered) = load().map_err(StoreError::sqlite("read", path))?;
-        known.load_tail(connection, covered).map_err(StoreError::sqlite("read", path))?;
+        known.load_tail(connection, opener, terms, covered).map_err(StoreError::sqlite("read", path))?;
         Ok(known)
     }
 
     /// Puts the rows after the last segment into the next one.
-    fn load_tail(&mut self, connection: &Connection, covered: i64) -> rusqlite::Result<()> {
+    fn load_tail(
+        &mut self,
+        connection: &Connection,
+        opener: &CellOpener,
+        terms: &Terms,
+        covered: i64,
+    ) -> rusqlite::Result<()> {
         let mut names = NameList::default();
-        names.refresh(connection)?;
+        names.refresh(connection, opener)?;
+        let reader = RowReader { connection, names: &names, opener };
         let sql = format!("SELECT {} FROM spans WHERE id > ?1 ORDER BY id", row::COLUMNS);
         let mut statement = connection.prepare(&sql)?;
         let mut rows = statement.query([covered])?;
         while let Some(found) = rows.next()? {
-            let span = row::read(found, &names).map_err(damaged_row)?;
-            self.builder.add(found.get(0)?, &span, row::numbers(found)?);
+            let span = row::read(found, reader)?;
+            self.builder.add(found.get(0)?, &span, row::numbers(found)?, terms);
         }
         Ok(())
     }
 
     fn write(
         &mut self,
-        connection: &Connection,
-        insert: &mut Statement<'_>,
-        insert_name: &mut Statement<'_>,
+        writer: &mut RowWriter<'_>,
+        sealer: &mut CellSealer,
+        terms: &Terms,
         span: &ReportedSpan,
         keys: &[String],
     ) -> rusqlite::Result<()> {
-        let row = self.next_row;
-        let numbers = row::write(insert, insert_name, &mut self.interner, &mut self.buffer, row, span)?;
+        let (row, connection) = (self.next_row, writer.connection);
+        let numbers = row::write(writer, &mut self.interner, sealer, &mut self.buffer, row, span)?;
         self.next_row += 1;
-        self.builder.add(row, span, numbers);
-        self.add_suggestions(connection, span, numbers, keys)?;
+        self.builder.add(row, span, numbers, terms);
+        self.add_suggestions(connection, span, numbers)?;
+        for key in keys {
+            if let Some(value) = span.tag(key).filter(|value| value.len() <= 256) {
+                self.add_value(connection, sealer, terms, key, value)?;
+            }
+        }
         if self.builder.is_full()
             && let Some(segment) = self.builder.finish()
         {
@@ -213,7 +243,6 @@ impl DatabaseState {
         connection: &Connection,
         span: &ReportedSpan,
         numbers: Numbers,
-        keys: &[String],
     ) -> rusqlite::Result<()> {
         let service = span.local.service.as_deref().unwrap_or_default();
         let remote = span.remote.service.as_deref().unwrap_or_default();
@@ -236,11 +265,36 @@ impl DatabaseState {
                 )?;
             }
         }
-        for key in keys {
-            if let Some(value) = span.tag(key).filter(|value| value.len() <= 256) {
-                self.add_suggestion(connection, (seen::TAG, UNNUMBERED, UNNUMBERED), key, value)?;
-            }
+        Ok(())
+    }
+
+    /// Adds a tag's value for autocompletion.
+    fn add_value(
+        &mut self,
+        connection: &Connection,
+        sealer: &mut CellSealer,
+        terms: &Terms,
+        key: &str,
+        value: &str,
+    ) -> rusqlite::Result<()> {
+        if self.n_seen >= MAX_SEEN {
+            return Ok(());
         }
+        let sql = "INSERT OR IGNORE INTO seen VALUES (?1, ?2, ?3, ?4)";
+        let mut insert = connection.prepare_cached(sql)?;
+        self.n_seen += match terms.suggestion(key, value) {
+            None => insert.execute((key, seen::TAG, value, None::<&[u8]>))?,
+            Some(digest) => {
+                let known = "SELECT count(*) FROM seen WHERE service = ?1 AND kind = ?2 AND text = ?3";
+                let known =
+                    connection.prepare_cached(known)?.query_row((key, seen::TAG, &digest), |row| row.get(0));
+                if known.is_ok_and(|count: i64| count > 0) {
+                    return Ok(());
+                }
+                let sealed = sealer.seal(connection, seen::SUGGESTION, value.as_bytes())?;
+                insert.execute((key, seen::TAG, digest, sealed))?
+            }
+        };
         Ok(())
     }
 
@@ -259,7 +313,7 @@ impl DatabaseState {
         if self.n_seen >= MAX_SEEN || numbered && !self.seen.insert(memo) {
             return Ok(());
         }
-        let sql = "INSERT OR IGNORE INTO seen VALUES (?1, ?2, ?3)";
+        let sql = "INSERT OR IGNORE INTO seen VALUES (?1, ?2, ?3, NULL)";
         self.n_seen += connection.prepare_cached(sql)?.execute((service, memo.0, text))?;
         Ok(())
     }

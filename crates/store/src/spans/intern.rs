@@ -5,7 +5,8 @@ use rusqlite::{Connection, Statement};
 
 use super::hash::hash;
 use super::row::UNNUMBERED;
-use crate::numbered_names::Names;
+use crate::numbered_names::{Names, name_cell};
+use crate::sealed::{CellOpener, CellSealer};
 
 /// The most numbers for tag values; the rest is for services, names and keys.
 const MAX_VALUES: usize = 6000;
@@ -26,8 +27,8 @@ pub(super) struct Interner {
 }
 
 impl Interner {
-    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
-        Ok(Self { names: Names::load(connection)?, once: vec![0; REMEMBERED].into_boxed_slice() })
+    pub(super) fn load(connection: &Connection, opener: &CellOpener) -> rusqlite::Result<Self> {
+        Ok(Self { names: Names::load(connection, opener)?, once: vec![0; REMEMBERED].into_boxed_slice() })
     }
 
     /// The number of a service or span name; 0 for an empty one.
@@ -42,8 +43,14 @@ impl Interner {
         Ok(number.and_then(|number| u16::try_from(number).ok()).unwrap_or(UNNUMBERED))
     }
 
-    /// The number of a tag's value or an annotation.
-    pub(super) fn value(&mut self, text: &str, insert: &mut Statement<'_>) -> rusqlite::Result<u16> {
+    /// The number of a tag's value or an annotation; its text is sealed.
+    pub(super) fn value(
+        &mut self,
+        text: &str,
+        insert: &mut Statement<'_>,
+        connection: &Connection,
+        sealer: &mut CellSealer,
+    ) -> rusqlite::Result<u16> {
         if text.len() > LONGEST_VALUE {
             return Ok(UNNUMBERED);
         }
@@ -55,7 +62,8 @@ impl Interner {
             return Ok(UNNUMBERED);
         };
         if *place == hash && self.names.len() < MAX_VALUES {
-            return self.key(text, insert);
+            let number = self.names.value_number(text, insert, connection, sealer)?;
+            return Ok(number.and_then(|number| u16::try_from(number).ok()).unwrap_or(UNNUMBERED));
         }
         *place = hash;
         Ok(UNNUMBERED)
@@ -71,12 +79,23 @@ pub(super) struct NameList {
 
 impl NameList {
     /// Reads the texts that were added since the last time.
-    pub(super) fn refresh(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let mut statement =
-            connection.prepare_cached("SELECT id, text FROM names WHERE id > ?1 ORDER BY id")?;
+    pub(super) fn refresh(&mut self, connection: &Connection, opener: &CellOpener) -> rusqlite::Result<()> {
+        self.refresh_from(connection, opener, "names")
+    }
+
+    /// As [`Self::refresh`], from a table of another name.
+    pub(super) fn refresh_from(
+        &mut self,
+        connection: &Connection,
+        opener: &CellOpener,
+        table: &str,
+    ) -> rusqlite::Result<()> {
+        let sql = format!("SELECT id, text FROM {table} WHERE id > ?1 ORDER BY id");
+        let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query([self.texts.len() as i64])?;
         while let Some(row) = rows.next()? {
-            self.texts.push(row.get(1)?);
+            let text = opener.open_text(connection, name_cell(row.get(0)?), row.get_ref(1)?)?;
+            self.texts.push(text.into());
         }
         Ok(())
     }

@@ -24,19 +24,26 @@ mod search;
 mod seen;
 mod segment;
 mod slice;
+mod slice_upkeep;
 mod slice_writer;
 mod store;
 mod trace_memory;
 
 pub use crate::writer::{Ack, Refused, WriterHealth};
+pub(crate) use catalogue::CATALOGUE;
 pub use catalogue::{SliceEntry, SpanRetention};
+pub(crate) use migrate::seal_series;
 pub use points::SeriesEntry;
 pub use reader::SpanReader;
 pub(crate) use reader::Visit;
+pub(crate) use slice_upkeep::{
+    check_catalogue, check_slice, finish_salvage, lock_spans, migrate_slice, salvage_slice, slice_files,
+};
 pub use store::{SpanCounts, SpanStore, SpanStoreOptions};
 pub(crate) use trace_memory::TraceMemory;
 
 pub use crate::series_table::{SeriesFound, SeriesQuery};
 
 /// The folder within `.faultscope`.
-const FOLDER: &str = "spans";
+pub(crate) const SPANS_FOLDER: &str = "spans";
+const FOLDER: &str = SPANS_FOLDER;

@@ -15,11 +15,12 @@ use super::points::{self, SeriesEntry};
 use super::scan::{Part, Scan};
 use super::search::search;
 use super::seen;
-use super::slice::{Piece, Slice, TIMELESS, is_gone};
+use super::slice::{Piece, Slice, TIMELESS, is_gone, name_unreadable};
 use super::trace_memory::{NoRoom, TraceMemory, TraceSpans};
 use crate::campaigns::CampaignTraces;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::secrets::Key;
+use crate::sealed::ReadKey;
+use crate::secrets::{Key, KeyPlace};
 use crate::series_table::{SeriesFound, SeriesQuery};
 
 /// How many slices stay open, each with the descriptions of its segments in memory.
@@ -41,9 +42,30 @@ pub struct SpanReader {
     folder: PathBuf,
     /// Whether a 64-bit trace id differs from a 128-bit id with the same lower half.
     strict: bool,
+    key: ReadKey,
     open: Mutex<BTreeMap<u32, Arc<Slice>>>,
+    /// Slices that could not be opened, with the state of their files then: each is named once.
+    unreadable: Mutex<BTreeMap<u32, Unreadable>>,
     /// Spans of campaigns, which are joined with ingested ones.
     campaigns: CampaignTraces,
+}
+
+/// The size of a file and when it was changed.
+type FileState = Option<(u64, std::time::SystemTime)>;
+
+/// A slice that could not be opened.
+#[derive(Debug, PartialEq, Eq)]
+struct Unreadable {
+    file: FileState,
+    /// Whether only another file could be read. A missing key or permission may come back.
+    is_final: bool,
+}
+
+impl Unreadable {
+    fn new(error: &StoreError, path: &Path) -> Self {
+        let is_final = matches!(error.kind, StoreErrorKind::Damaged | StoreErrorKind::Newer);
+        Self { file: state_of(path), is_final }
+    }
 }
 
 /// The slices at one moment, newest first.
@@ -53,7 +75,15 @@ impl SpanReader {
     /// A reader of a `.faultscope` folder, which may have no spans yet.
     pub fn open(state: &Path, strict: bool) -> Self {
         let campaigns = CampaignTraces::new(state);
-        Self { folder: state.join(super::FOLDER), strict, open: Mutex::default(), campaigns }
+        let (folder, key) = (state.join(super::FOLDER), ReadKey::default());
+        Self { folder, strict, key, open: Mutex::default(), unreadable: Mutex::default(), campaigns }
+    }
+
+    /// The same with another key than the user's.
+    pub fn with_key(mut self, place: KeyPlace) -> Self {
+        self.key = ReadKey::new(Some(place));
+        self.campaigns = self.campaigns.with_key(self.key.clone());
+        self
     }
 
     /// All reports about the spans of a trace in the order of arrival; empty if it is unknown.
@@ -246,7 +276,7 @@ impl SpanReader {
             Ok(())
         })?;
         for (slice, scan, piece) in snapshot.pieces(scan)? {
-            for (start_us, trace_low) in slice.search(&scan, piece)? {
+            for (start_us, trace_low) in slice.or_nothing(slice.search(&scan, piece))? {
                 if start_us == TIMELESS || seen.len() >= MAX_LINKED || !seen.insert(trace_low) {
                     continue;
                 }
@@ -273,7 +303,9 @@ impl SpanReader {
             let mut take = |series, at_us, value| {
                 found.entry(series).or_default().insert(at_us, value);
             };
-            slice.read(|connection| points::read(connection, name, service, between, &mut take))?;
+            slice.or_nothing(slice.read(|connection, opener| {
+                points::read(connection, opener, name, service, between, &mut take)
+            }))?;
         }
         Ok(found.into_iter().map(|(series, points)| (series, points.into_iter().collect())).collect())
     }
@@ -282,7 +314,9 @@ impl SpanReader {
     pub fn many(&self, query: &SeriesQuery<'_>) -> Result<SeriesFound, StoreError> {
         let mut found = SeriesFound::default();
         for (_, slice) in self.snapshot()?.0.iter().rev() {
-            slice.read(|connection| points::read_many(connection, query, &mut found))?;
+            slice.or_nothing(
+                slice.read(|connection, opener| points::read_many(connection, opener, query, &mut found)),
+            )?;
         }
         Ok(found)
     }
@@ -302,7 +336,7 @@ impl SpanReader {
                     (known.last_us, known.last) = (entry.last_us, entry.last);
                 }
             };
-            slice.read(|connection| points::list(connection, &mut take))?;
+            slice.or_nothing(slice.read(|connection, opener| points::list(connection, opener, &mut take)))?;
         }
         Ok(found.into_values().collect())
     }
@@ -335,7 +369,7 @@ impl SpanReader {
     ) -> Result<BTreeSet<String>, StoreError> {
         let mut all = BTreeSet::new();
         for (_, slice) in &self.snapshot()?.0 {
-            add(slice, &mut all)?;
+            slice.or_nothing(add(slice, &mut all))?;
         }
         Ok(all)
     }
@@ -354,7 +388,8 @@ impl SpanReader {
 
     /// Opens new slices, drops removed ones, and reads what was committed since.
     fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        let catalogue = Catalogue::read(&self.folder)?;
+        let catalogue = Catalogue::read_or_list(&self.folder)?;
+        let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|number, _| catalogue.slices.iter().any(|listed| listed.number == *number));
         let mut slices = Vec::new();
@@ -362,15 +397,39 @@ impl SpanReader {
             let known = open.get(&listed.number).cloned();
             let slice = match known {
                 Some(slice) => slice,
-                None => match Slice::open(listed.path(&self.folder))? {
-                    Some(slice) => Arc::new(slice),
-                    None => continue,
-                },
+                None => {
+                    let path = listed.path(&self.folder);
+                    let known = unreadable.get(&listed.number);
+                    if known.is_some_and(|known| known.is_final && known.file == state_of(&path)) {
+                        continue;
+                    }
+                    match Slice::open(path.clone(), &self.key) {
+                        Ok(Some(slice)) => Arc::new(slice),
+                        Ok(None) => continue,
+                        // One slice that cannot be read must not hide the others.
+                        Err(error) if error.is_local() => {
+                            let found = Unreadable::new(&error, &path);
+                            if unreadable.get(&listed.number) != Some(&found) {
+                                name_unreadable(&error);
+                            }
+                            unreadable.insert(listed.number, found);
+                            continue;
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
             };
             match slice.refresh(&listed) {
                 Ok(()) => {}
                 // Retention was faster.
                 Err(error) if is_gone(&error) => continue,
+                Err(error) if error.is_local() => {
+                    let found = Unreadable::new(&error, &listed.path(&self.folder));
+                    slice.or_nothing(Err::<(), _>(error))?;
+                    open.remove(&listed.number);
+                    unreadable.insert(listed.number, found);
+                    continue;
+                }
                 Err(error) => return Err(error),
             }
             if open.len() < MAX_OPEN {
@@ -393,6 +452,11 @@ fn collect(
     Ok(all)
 }
 
+fn state_of(path: &Path) -> FileState {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.len(), metadata.modified().ok()?))
+}
+
 /// Whether a span is reported by a service, ignoring case.
 fn is_of(span: &ReportedSpan, service: &str) -> bool {
     span.local.service.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(service))
@@ -413,7 +477,10 @@ impl Snapshot {
 
     /// Adds the spans of all traces whose id has this lower half, in the order of arrival.
     fn read_spans(&self, trace_low: u64, trace: &mut TraceSpans<'_>) -> Result<(), StoreError> {
-        self.0.iter().rev().try_for_each(|(_, slice)| slice.spans_of(trace_low, trace))
+        for (_, slice) in self.0.iter().rev() {
+            slice.or_nothing(slice.spans_of(trace_low, trace))?;
+        }
+        Ok(())
     }
 
     /// All segments of all slices that may match, those with the latest spans first.

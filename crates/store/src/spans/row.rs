@@ -1,13 +1,16 @@
 //! A reported span as a row of integers and one compact blob, and back.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use faultscope_model::trace::{Endpoint, ReportedSpan, SpanKind};
 use faultscope_model::{SpanId, TraceId};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Row, Statement, ToSql};
+use rusqlite::{CachedStatement, Connection, Row, ToSql};
 
 use super::intern::{Interner, NameList};
+use crate::sealed::{Cell, CellOpener, CellSealer, Column, is_sealed};
+use crate::sqlite::damaged_row;
 
 /// Writes one span as a row.
 pub(super) const INSERT: &str = "INSERT INTO spans VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)";
@@ -44,15 +47,37 @@ impl ToSql for Name<'_> {
     }
 }
 
-/// Writes a span with the statement of [`INSERT`]; the buffer is only there to be used again.
+/// What rows are written with.
+pub(super) struct RowWriter<'c> {
+    pub(super) connection: &'c Connection,
+    /// The statement of [`INSERT`].
+    pub(super) insert: CachedStatement<'c>,
+    pub(super) insert_name: CachedStatement<'c>,
+}
+
+/// What rows are read with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowReader<'c> {
+    pub(super) connection: &'c Connection,
+    pub(super) names: &'c NameList,
+    pub(super) opener: &'c CellOpener,
+}
+
+/// The place of the data of a span.
+pub(super) fn data_cell(row: i64) -> Cell {
+    Cell { column: Column::SpanData, row }
+}
+
+/// Writes a span; the buffer is only there to be used again.
 pub(super) fn write(
-    insert: &mut Statement<'_>,
-    insert_name: &mut Statement<'_>,
+    writer: &mut RowWriter<'_>,
     interner: &mut Interner,
+    sealer: &mut CellSealer,
     buffer: &mut Vec<u8>,
     row: i64,
     span: &ReportedSpan,
 ) -> rusqlite::Result<Numbers> {
+    let RowWriter { connection, insert, insert_name } = writer;
     let service = span.local.service.as_deref().unwrap_or_default();
     let remote = span.remote.service.as_deref().unwrap_or_default();
     let numbers = Numbers {
@@ -62,9 +87,16 @@ pub(super) fn write(
     };
     buffer.clear();
     write_data(buffer, span, |text, is_key| {
-        if is_key { interner.key(text, insert_name) } else { interner.value(text, insert_name) }
+        if is_key {
+            interner.key(text, insert_name)
+        } else {
+            interner.value(text, insert_name, connection, sealer)
+        }
     })?;
-    let data = (!buffer.is_empty()).then_some(buffer.as_slice());
+    let data = match buffer.as_slice() {
+        [] => None,
+        plain => Some(sealer.seal(connection, data_cell(row), plain)?.unwrap_or(plain)),
+    };
     insert.raw_bind_parameter(1, row)?;
     insert.raw_bind_parameter(2, ((span.trace.0 >> 64) as u64).cast_signed())?;
     insert.raw_bind_parameter(3, (span.trace.0 as u64).cast_signed())?;
@@ -82,7 +114,28 @@ pub(super) fn write(
 }
 
 /// Reads a span from a row of [`COLUMNS`].
-pub(super) fn read(row: &Row<'_>, names: &NameList) -> Result<ReportedSpan, String> {
+pub(super) fn read(row: &Row<'_>, reader: RowReader<'_>) -> rusqlite::Result<ReportedSpan> {
+    let data = open_data(reader, row.get(0)?, row.get_ref(11)?)?;
+    read_columns(row, data.as_deref(), reader.names).map_err(damaged_row)
+}
+
+/// The data of a row; none if it has none.
+fn open_data<'r>(
+    reader: RowReader<'_>,
+    row: i64,
+    value: ValueRef<'r>,
+) -> rusqlite::Result<Option<Cow<'r, [u8]>>> {
+    match value {
+        ValueRef::Null => Ok(None),
+        ValueRef::Blob(data) if is_sealed(data) => {
+            reader.opener.open(reader.connection, data_cell(row), data).map(|data| Some(Cow::Owned(data)))
+        }
+        ValueRef::Blob(data) => Ok(Some(Cow::Borrowed(data))),
+        other => Err(damaged_row(format!("a span's data is of type {}", other.data_type()))),
+    }
+}
+
+fn read_columns(row: &Row<'_>, data: Option<&[u8]>, names: &NameList) -> Result<ReportedSpan, String> {
     let integer = |column: usize| row.get::<_, i64>(column).map_err(|e| e.to_string());
     let optional = |column: usize| row.get::<_, Option<i64>>(column).map_err(|e| e.to_string());
     let name = |column: usize| names.text(row.get_ref(column).map_err(|e| e.to_string())?);
@@ -97,10 +150,8 @@ pub(super) fn read(row: &Row<'_>, names: &NameList) -> Result<ReportedSpan, Stri
     span.name = name(8)?.unwrap_or_default();
     span.start_us = optional(9)?.map(i64::cast_unsigned);
     span.duration_us = optional(10)?.map(i64::cast_unsigned);
-    match row.get_ref(11).map_err(|e| e.to_string())? {
-        ValueRef::Null => {}
-        ValueRef::Blob(data) => read_data(data, &mut span, names)?,
-        other => return Err(format!("a span's data is of type {}", other.data_type())),
+    if let Some(data) = data {
+        read_data(data, &mut span, names)?;
     }
     Ok(span)
 }
@@ -190,16 +241,21 @@ pub(super) fn plain_data(span: &ReportedSpan) -> rusqlite::Result<Option<Vec<u8>
 
 /// Whether a row of flags and data has a tag with a value, or an annotation or tag key.
 pub(super) fn has_term(
-    row: &Row<'_>,
-    names: &NameList,
+    found: &Row<'_>,
+    reader: RowReader<'_>,
+    row: i64,
     key: &str,
     value: Option<&str>,
-) -> Result<bool, String> {
-    let flags: i64 = row.get(0).map_err(|e| e.to_string())?;
+) -> rusqlite::Result<bool> {
+    let flags: i64 = found.get(0)?;
     if value.is_none() && key == super::scan::FAILED && flags & FAILED != 0 {
         return Ok(true);
     }
-    let ValueRef::Blob(data) = row.get_ref(1).map_err(|e| e.to_string())? else { return Ok(false) };
+    let Some(data) = open_data(reader, row, found.get_ref(1)?)? else { return Ok(false) };
+    data_has_term(&data, reader.names, key, value).map_err(damaged_row)
+}
+
+fn data_has_term(data: &[u8], names: &NameList, key: &str, value: Option<&str>) -> Result<bool, String> {
     let mut rest = Bytes(data);
     rest.addresses(|_, _| {})?;
     for _ in 0..rest.number()? {
@@ -215,6 +271,23 @@ pub(super) fn has_term(
         }
     }
     Ok(false)
+}
+
+/// Passes the numbers of tag keys in plain data to a function.
+pub(super) fn key_numbers(data: &[u8], mut found: impl FnMut(u64)) -> Result<(), String> {
+    let mut rest = Bytes(data);
+    rest.addresses(|_, _| {})?;
+    for _ in 0..rest.number()? {
+        for is_key in [true, false] {
+            let number = rest.number()?;
+            if number & 1 != 0 {
+                rest.skip(number >> 1)?;
+            } else if is_key {
+                found(number >> 1);
+            }
+        }
+    }
+    Ok(())
 }
 
 type Addresses = (u8, Option<Ipv4Addr>, Option<Ipv6Addr>, Option<u16>);
@@ -293,6 +366,13 @@ impl<'b> Bytes<'b> {
         Err("a number in a span's data is too long".to_owned())
     }
 
+    fn skip(&mut self, length: u64) -> Result<&'b [u8], String> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let (taken, rest) = self.0.split_at_checked(length).ok_or("a span's data is cut off")?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
     fn text<'t>(&mut self, names: &'t NameList) -> Result<&'t str, String>
     where
         'b: 't,
@@ -301,9 +381,7 @@ impl<'b> Bytes<'b> {
         if number & 1 == 0 {
             return names.get(number >> 1);
         }
-        let length = usize::try_from(number >> 1).unwrap_or(usize::MAX);
-        let (taken, rest) = self.0.split_at_checked(length).ok_or("a span's data is cut off")?;
-        self.0 = rest;
+        let taken = self.skip(number >> 1)?;
         std::str::from_utf8(taken).map_err(|_| "a tag is not text".to_owned())
     }
 }

@@ -4,7 +4,7 @@
 
 use faultscope_model::trace::{ReportedSpan, TraceQuery};
 
-use super::hash::{tag_term, word_term};
+use super::hash::Terms;
 use super::intern::{NameList, same};
 use super::row::UNNUMBERED;
 use super::segment::{Described, Entry, short};
@@ -116,11 +116,11 @@ impl Numbered<'_> {
         }
     }
 
-    /// The term that a segment must have.
-    pub(super) fn term(&self) -> Option<u32> {
+    /// The term that a segment must have, in the terms of its slice.
+    pub(super) fn term(&self, terms: &Terms) -> Option<u32> {
         match self.scan.part {
-            Part::Term(key, Some(value)) => Some(tag_term(key, value)),
-            Part::Term(key, None) => Some(word_term(key)),
+            Part::Term(key, Some(value)) => Some(terms.tag(key, value)[1]),
+            Part::Term(key, None) => Some(terms.word(key)),
             _ => None,
         }
     }

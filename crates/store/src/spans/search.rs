@@ -68,7 +68,7 @@ pub(super) fn search(
         if piece.max_us < best.floor() {
             break;
         }
-        for (start_us, trace_low) in slice.search(&scan, piece)? {
+        for (start_us, trace_low) in slice.or_nothing(slice.search(&scan, piece))? {
             if start_us < best.floor() {
                 break;
             }
@@ -86,7 +86,7 @@ fn across_the_end(snapshot: &Snapshot, scan: Scan<'_>) -> Result<Vec<u64>, Store
     let lows = |scan: Scan<'_>| -> Result<HashSet<u64>, StoreError> {
         let mut lows = HashSet::new();
         for (slice, scan, piece) in snapshot.pieces(scan)? {
-            let found = slice.search(&scan, piece)?.into_iter();
+            let found = slice.or_nothing(slice.search(&scan, piece))?.into_iter();
             lows.extend(found.filter(|(start, _)| *start != TIMELESS).map(|(_, trace_low)| trace_low));
         }
         Ok(lows)
@@ -110,7 +110,7 @@ fn cheapest<'q>(snapshot: &Snapshot, query: &'q TraceQuery) -> Result<Part<'q>, 
     }
     let mut sample = Vec::new();
     for (_, slice) in snapshot.0.iter().take(2) {
-        sample.extend(slice.sample(SAMPLE)?);
+        sample.extend(slice.or_nothing(slice.sample(SAMPLE))?);
     }
     let cost = |part: &Part<'_>| {
         let rows = if matches!(part, Part::Term(..)) { ROW_COST } else { 0.0 };
@@ -128,8 +128,8 @@ struct Others<'q> {
 
 impl<'q> Others<'q> {
     fn new(snapshot: &Snapshot, query: &'q TraceQuery, done: Part<'q>) -> Self {
-        let told = |part: &Part<'_>| *part != done && *part != Part::Any;
-        let parts: Vec<_> = Part::all(query).into_iter().filter(told).collect();
+        let is_open = |part: &Part<'_>| *part != done && *part != Part::Any;
+        let parts: Vec<_> = Part::all(query).into_iter().filter(is_open).collect();
         let scan = |part| Scan { service: query.service.as_deref(), part, from_us: 0, to_us: u64::MAX };
         let slices = snapshot.0.iter().filter(|_| !parts.is_empty()).map(|(_, slice)| {
             let numbered = parts.iter().map(|part| slice.numbered(scan(*part))).collect();
@@ -145,7 +145,7 @@ impl<'q> Others<'q> {
         let mut open: Vec<bool> = vec![true; self.parts.len()];
         let mut to_ask = Vec::new();
         for (at, (slice, numbered)) in self.slices.iter().enumerate() {
-            slice.entries_of(trace_low, |row, entry| {
+            let looked = slice.entries_of(trace_low, |row, entry| {
                 for (place, part) in numbered.iter().enumerate() {
                     match (part.test(entry), self.parts[place]) {
                         (Answer::No, _) => {}
@@ -153,7 +153,8 @@ impl<'q> Others<'q> {
                         _ => open[place] = false,
                     }
                 }
-            })?;
+            });
+            slice.or_nothing(looked)?;
         }
         let is_term = |part: &Part<'_>| matches!(part, Part::Term(..));
         if self.parts.iter().zip(&open).any(|(part, open)| *open && !is_term(part)) {
@@ -161,7 +162,7 @@ impl<'q> Others<'q> {
         }
         for (place, at, row, entry) in to_ask {
             let (slice, numbered) = &self.slices[at];
-            if open[place] && slice.check_row(&numbered[place], row, &entry)? {
+            if open[place] && slice.or_nothing(slice.check_row(&numbered[place], row, &entry))? {
                 open[place] = false;
             }
         }

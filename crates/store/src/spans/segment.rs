@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use faultscope_model::trace::ReportedSpan;
 
-use super::hash::{tag_term, word_term};
+use super::hash::Terms;
 use super::row::{Numbers, UNNUMBERED};
 use super::scan::FAILED;
 
@@ -110,19 +110,18 @@ pub(super) struct Segment {
 
 impl Builder {
     /// Adds the next row.
-    pub(super) fn add(&mut self, row: i64, span: &ReportedSpan, numbers: Numbers) {
+    pub(super) fn add(&mut self, row: i64, span: &ReportedSpan, numbers: Numbers, terms: &Terms) {
         if self.entries.is_empty() {
             self.first = row;
         }
         self.entries.push(Entry::from_span(span, numbers));
         for (key, value) in &span.tags {
-            self.terms.push(word_term(key));
-            self.terms.push(tag_term(key, value));
+            self.terms.extend(terms.tag(key, value));
         }
         if span.failed {
-            self.terms.push(word_term(FAILED));
+            self.terms.push(terms.word(FAILED));
         }
-        self.terms.extend(span.annotations.iter().map(|(_, text)| word_term(text)));
+        self.terms.extend(span.annotations.iter().map(|(_, text)| terms.word(text)));
     }
 
     /// Whether it is complete.
@@ -236,6 +235,12 @@ mod tests {
 
     #[test]
     fn a_segment_describes_its_rows() {
+        for terms in [Terms::Plain, Terms::Keyed(3, 4)] {
+            check_segment(terms);
+        }
+    }
+
+    fn check_segment(terms: Terms) {
         let mut builder = Builder::default();
         assert!(builder.finish().is_none());
         for n in 0..10u16 {
@@ -244,7 +249,12 @@ mod tests {
             span.duration_us = Some(u64::MAX >> n);
             span.tags.push(("k".into(), format!("v{n}")));
             span.annotations.push((5, "cache miss".into()));
-            builder.add(i64::from(n) + 100, &span, Numbers { service: n % 2 + 1, remote: 0, name: 9 });
+            builder.add(
+                i64::from(n) + 100,
+                &span,
+                Numbers { service: n % 2 + 1, remote: 0, name: 9 },
+                &terms,
+            );
         }
         let segment = builder.finish().unwrap();
         assert_eq!((segment.first, segment.last, segment.min_us, segment.max_us), (100, 109, 0, 1009));
@@ -253,10 +263,11 @@ mod tests {
         let third = entries(&segment.columns).nth(3).unwrap();
         assert_eq!((third.start_us, third.duration_us, third.numbers.service), (0, u32::MAX, 2));
         for (term, there) in [
-            (word_term("k"), true),
-            (tag_term("k", "v9"), true),
-            (word_term("cache miss"), true),
-            (tag_term("k", "v10"), false),
+            (terms.word("k"), true),
+            (terms.tag("k", "v9")[0], true),
+            (terms.tag("k", "v9")[1], true),
+            (terms.word("cache miss"), true),
+            (terms.tag("k", "v10")[1], false),
         ] {
             assert_eq!(contains(&segment.terms, term), there);
         }

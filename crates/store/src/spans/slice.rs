@@ -3,32 +3,38 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_model::trace::ReportedSpan;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::catalogue::SliceEntry;
+use super::hash::Terms;
 use super::intern::NameList;
-use super::row::{self, Numbers, UNNUMBERED};
+use super::row::{self, Numbers, RowReader, UNNUMBERED};
 use super::scan::{Answer, Numbered, Part, Scan};
 use super::segment::{self, Described, Entry, contains, entries, entries_of, rows_of, trace_key};
 use super::trace_memory::TraceSpans;
 use super::{schema, seen};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::sealed::{CellOpener, ReadKey};
 use crate::secrets::{Key, restore_reported, unseal};
-use crate::sqlite::damaged_row;
 
 /// One slice. What describes its rows is kept in memory, the rows are read as they are needed.
 #[derive(Debug)]
 pub(super) struct Slice {
     path: PathBuf,
     inner: Mutex<Inner>,
+    /// Whether it was named as damaged already.
+    is_named: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Inner {
     connection: Connection,
+    opener: CellOpener,
+    terms: Terms,
     names: NameList,
     segments: Vec<Described>,
     /// Trace keys with the positions of the segments that have them, sorted.
@@ -63,18 +69,21 @@ pub(super) const TIMELESS: u64 = u64::MAX;
 
 impl Slice {
     /// Opens a slice; none when it has no tables yet or is just being removed.
-    pub(super) fn open(path: PathBuf) -> Result<Option<Self>, StoreError> {
+    pub(super) fn open(path: PathBuf, key: &ReadKey) -> Result<Option<Self>, StoreError> {
         if !path.exists() {
             return Ok(None);
         }
-        let connection = match schema::open_reader(&path) {
+        let connection = match schema::open_reader(&path, key) {
             Ok(Some(connection)) => connection,
             Ok(None) => return Ok(None),
             Err(_) if !path.exists() => return Ok(None),
             Err(error) => return Err(error),
         };
+        let terms = schema::terms_of(&connection, &path, key)?;
         let inner = Inner {
             connection,
+            opener: CellOpener::new(key.clone()),
+            terms,
             names: NameList::default(),
             segments: Vec::new(),
             keys: Vec::new(),
@@ -83,7 +92,7 @@ impl Slice {
             recent: RefCell::default(),
             complete: false,
         };
-        Ok(Some(Self { path, inner: Mutex::new(inner) }))
+        Ok(Some(Self { path, inner: Mutex::new(inner), is_named: AtomicBool::new(false) }))
     }
 
     /// Takes notice of what was committed since the last time.
@@ -129,7 +138,7 @@ impl Slice {
             };
             if let Some(sealed) = read().map_err(self.failed())? {
                 let originals =
-                    unseal(key, &sealed).map_err(|error| StoreError::unseal(&self.path, error))?;
+                    unseal(key, &sealed).map_err(|error| StoreError::unseal(&self.path, &error))?;
                 restore_reported(&mut span, originals);
             }
             out.push(span);
@@ -147,7 +156,8 @@ impl Slice {
             .map(|(position, segment)| Piece { max_us: latest(segment), place: Ok(position) })
             .collect();
         let rows = inner.tail.iter().copied().enumerate();
-        let found = inner.matching(&numbered, inner.tail_first, rows).map_err(self.failed())?;
+        let found = inner.matching(&numbered, inner.tail_first, rows).map_err(self.failed());
+        let found = self.or_nothing(found)?;
         if let Some((max_us, _)) = found.first() {
             pieces.push(Piece { max_us: *max_us, place: Err(found) });
         }
@@ -189,7 +199,7 @@ impl Slice {
         let inner = self.lock();
         let read = || -> rusqlite::Result<Vec<Found>> {
             let Some(segment) = inner.segments.get(position) else { return Ok(Vec::new()) };
-            if let Some(term) = scan.term()
+            if let Some(term) = scan.term(&inner.terms)
                 && !inner.has_term(segment.id, term)?
             {
                 return Ok(Vec::new());
@@ -236,15 +246,30 @@ impl Slice {
         service: &str,
         out: &mut BTreeSet<String>,
     ) -> Result<(), StoreError> {
-        seen::texts(&self.lock().connection, kind, service, out).map_err(self.failed())
+        let inner = self.lock();
+        seen::texts(&inner.connection, &inner.opener, kind, service, out).map_err(self.failed())
     }
 
     /// Asks its tables of metrics.
     pub(super) fn read<T>(
         &self,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        read: impl FnOnce(&Connection, &CellOpener) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        read(&self.lock().connection).map_err(self.failed())
+        let inner = self.lock();
+        read(&inner.connection, &inner.opener).map_err(self.failed())
+    }
+
+    /// What was read; nothing, with a warning, if the slice is damaged, so that others are still read.
+    pub(super) fn or_nothing<T: Default>(&self, read: Result<T, StoreError>) -> Result<T, StoreError> {
+        match read {
+            Err(error) if error.is_local() => {
+                if !self.is_named.swap(true, Ordering::Relaxed) {
+                    name_unreadable(&error);
+                }
+                Ok(T::default())
+            }
+            other => other,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -260,7 +285,7 @@ impl Inner {
     fn refresh(&mut self) -> rusqlite::Result<()> {
         // In one transaction, so that no row names what was read too early.
         let transaction = self.connection.unchecked_transaction()?;
-        self.names.refresh(&transaction)?;
+        self.names.refresh(&transaction, &self.opener)?;
         let before = self.segments.len();
         {
             let sql = "SELECT id, first, last, min_us, max_us, services, traces FROM segments \
@@ -333,7 +358,11 @@ impl Inner {
         let mut statement = self.connection.prepare_cached(BY_ROW)?;
         let mut rows = statement.query([row])?;
         let found = rows.next()?;
-        found.map(|found| row::read(found, &self.names).map_err(damaged_row)).transpose()
+        found.map(|found| row::read(found, self.rows())).transpose()
+    }
+
+    fn rows(&self) -> RowReader<'_> {
+        RowReader { connection: &self.connection, names: &self.names, opener: &self.opener }
     }
 
     /// Whether a row is what a scan looks for.
@@ -345,7 +374,7 @@ impl Inner {
                 let mut statement = self.connection.prepare_cached(sql)?;
                 let mut rows = statement.query([row])?;
                 let Some(found) = rows.next()? else { return Ok(false) };
-                row::has_term(found, &self.names, key, value).map_err(damaged_row)
+                row::has_term(found, self.rows(), row, key, value)
             }
             _ => Ok(self.span(row)?.is_some_and(|span| scan.scan.holds(&span))),
         }
@@ -392,6 +421,11 @@ fn entry_of(row: &Row<'_>, numbers: Numbers) -> rusqlite::Result<Entry> {
         duration_us: segment::short(number(10)?),
         numbers,
     })
+}
+
+/// Warns of a slice that cannot be read.
+pub(super) fn name_unreadable(error: &StoreError) {
+    tracing::warn!(%error, cause = %error.source, "a slice is left out; `faultscope store check` lists all of them");
 }
 
 /// Whether an error says that a slice was removed while it was looked at.

@@ -7,16 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::time::Instant;
+
 use faultscope_model::metrics::Point;
 use faultscope_model::trace::ReportedSpan;
 
 use super::SpanStoreOptions;
 use super::active::Active;
-use super::catalogue::{Catalogue, SliceEntry};
+use super::catalogue::{CATALOGUE, Catalogue, SliceEntry};
+use super::slice::name_unreadable;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::interop::Weigh;
 use crate::interop::otlp::{MetricPoint, points_of};
+use crate::sealed::{AtRest, ReadKey};
 use crate::secrets::{Redactor, Sealer};
+use crate::upkeep::set_aside;
 use crate::weight::{weigh_point, weigh_span};
 use crate::writer::{Bounds, Commit, Weight};
 
@@ -73,6 +78,10 @@ pub(super) struct SliceWriter {
     active: Option<Active>,
     redactor: Redactor,
     sealer: Sealer,
+    at_rest: AtRest,
+    key: ReadKey,
+    /// When the clock of retention was last advanced.
+    advanced: Instant,
     stored: Arc<Stored>,
 }
 
@@ -85,9 +94,37 @@ impl SliceWriter {
     ) -> Result<Self, StoreError> {
         let redactor = Redactor::new(&options.secrets.rules);
         let sealer = Sealer::new(&options.secrets)?;
-        let mut catalogue = Catalogue::read(&folder)?;
-        catalogue.adopt(&folder, now_us())?;
-        let mut writer = Self { folder, options, catalogue, active: None, redactor, sealer, stored };
+        let at_rest = AtRest::new(&options.secrets)?;
+        let key = ReadKey::new(options.secrets.key.clone());
+        let mut catalogue = match Catalogue::read(&folder) {
+            // What it listed is found again by the names of the files.
+            Err(error) if error.kind == StoreErrorKind::Damaged => {
+                tracing::warn!(%error, cause = %error.source, "the catalogue is set aside and made again");
+                set_aside(folder.parent().unwrap_or(&folder), &folder.join(CATALOGUE))?;
+                Catalogue::read(&folder)?
+            }
+            other => other?,
+        };
+        catalogue.adopt(&folder, now_us(), &key)?;
+        catalogue.clock.resume(now_us());
+        for slice in &mut catalogue.slices {
+            if slice.closed_us.is_some() {
+                slice.closed_at_us.get_or_insert(catalogue.clock.passed_us);
+            }
+        }
+        let advanced = Instant::now();
+        let mut writer = Self {
+            folder,
+            options,
+            catalogue,
+            active: None,
+            redactor,
+            sealer,
+            at_rest,
+            key,
+            advanced,
+            stored,
+        };
         writer.activate()?;
         writer.retain()?;
         Ok(writer)
@@ -98,29 +135,60 @@ impl SliceWriter {
         if self.active.is_some() {
             return Ok(());
         }
-        if self.catalogue.slices.last().is_none_or(|slice| slice.closed_us.is_some()) {
-            self.catalogue.push(now_us());
-            // Listed before it is made, so that a reader never misses spans that are acknowledged.
-            if let Err(error) = self.catalogue.write(&self.folder) {
-                self.catalogue.slices.pop();
-                return Err(error);
+        if let Some(slice) = self.catalogue.slices.last()
+            && slice.closed_us.is_none()
+        {
+            match Active::open(slice.path(&self.folder), &self.at_rest, &self.key) {
+                Ok(Some(active)) => {
+                    self.active = Some(active);
+                    return Ok(());
+                }
+                // Sealed in another way: it ends here, and another one begins.
+                Ok(None) => {}
+                Err(error) if is_unusable(&error) => name_unreadable(&error),
+                Err(error) => return Err(error),
             }
+            self.abandon_last();
+        }
+        self.catalogue.push(now_us());
+        // Listed before it is made, so that a reader never misses spans that are acknowledged.
+        if let Err(error) = self.catalogue.write(&self.folder) {
+            self.catalogue.slices.pop();
+            return Err(error);
         }
         if let Some(slice) = self.catalogue.slices.last() {
-            self.active = Some(Active::open(slice.path(&self.folder))?);
+            self.active = Active::open(slice.path(&self.folder), &self.at_rest, &self.key)?;
         }
         Ok(())
     }
 
+    /// Closes the last slice as it is. Its last rows have no segment, so readers look at each of them.
+    fn abandon_last(&mut self) {
+        let (folder, clock) = (&self.folder, self.catalogue.clock);
+        if let Some(slice) = self.catalogue.slices.last_mut() {
+            let path = slice.path(folder);
+            if let Ok(Some(connection)) = super::schema::open_reader(&path, &self.key) {
+                let _ = slice.measure(&connection, folder);
+            }
+            slice.bytes = slice.size(folder);
+            slice.last_us = slice.last_us.max(now_us());
+            slice.closed_us = Some(now_us());
+            slice.closed_at_us = Some(clock.passed_us);
+        }
+    }
+
     /// Closes the slice when it is large or old enough, and removes those beyond the limits.
     fn turn(&mut self) -> Result<(), StoreError> {
+        let passed = self.advanced.elapsed();
+        self.advanced += passed;
+        self.catalogue.clock.advance(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX), now_us());
         let (Some(active), Some(slice)) = (&self.active, self.catalogue.slices.last()) else {
             return Ok(());
         };
         let (spans, bytes) = active.size();
         let age = Duration::from_micros(now_us().saturating_sub(slice.opened_us));
         let options = &self.options;
-        if !self.options.retention.choose(&self.catalogue.slices, now_us()).is_empty() {
+        if !self.options.retention.choose(&self.catalogue.slices, self.catalogue.clock).is_empty() {
             return self.retain();
         }
         let full = spans >= options.slice_spans || bytes >= options.slice_bytes;
@@ -141,11 +209,12 @@ impl SliceWriter {
         let connection = active.close()?;
         slice.measure(&connection, &self.folder).map_err(StoreError::sqlite("close", &path))?;
         slice.closed_us = Some(now_us());
+        slice.closed_at_us = Some(self.catalogue.clock.passed_us);
         self.catalogue.write(&self.folder)
     }
 
     fn retain(&mut self) -> Result<(), StoreError> {
-        let chosen = self.options.retention.choose(&self.catalogue.slices, now_us());
+        let chosen = self.options.retention.choose(&self.catalogue.slices, self.catalogue.clock);
         if chosen.is_empty() {
             return Ok(());
         }
@@ -183,6 +252,11 @@ impl Commit for SliceWriter {
             tracing::warn!(%error, cause = %error.source, "slices could not be turned over");
         }
     }
+}
+
+/// Whether a slice cannot be written to, though others can.
+fn is_unusable(error: &StoreError) -> bool {
+    matches!(error.kind, StoreErrorKind::Damaged | StoreErrorKind::Newer | StoreErrorKind::Sealed)
 }
 
 /// Microseconds since 1970.

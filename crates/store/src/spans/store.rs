@@ -154,7 +154,7 @@ impl SpanStore {
 }
 
 /// Takes the lock and leaves a note who has it.
-fn lock(folder: &Path) -> Result<File, StoreError> {
+pub(super) fn lock(folder: &Path) -> Result<File, StoreError> {
     let path = folder.join(LOCK);
     let mut options = File::options();
     let opened = options.read(true).write(true).create(true).truncate(false).open(&path);

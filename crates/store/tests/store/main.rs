@@ -10,9 +10,11 @@ use faultscope_model::{CampaignKind, InstanceId, NodeId, RunId, SlotId, SpanId, 
 use faultscope_store::secrets::{KeyPlace, SecretOptions};
 use faultscope_store::{CampaignMeta, CampaignOptions, RunRecord, Store};
 
+mod at_rest;
 mod folder;
 mod round_trip;
 mod secrets;
+mod upkeep;
 
 /// A plain span, the `n`th of its campaign; ten make a trace.
 fn span(n: u64) -> Span {

@@ -46,7 +46,10 @@ fn telling(n: u64) -> Span {
 
 fn options(key: &KeyPlace, drop: bool) -> CampaignOptions {
     let rules = SecretRules { drop, headers: vec!["x-tenant".into()], fields: vec!["$.card.number".into()] };
-    CampaignOptions { secrets: SecretOptions { rules, key: Some(key.clone()) }, ..CampaignOptions::default() }
+    CampaignOptions {
+        secrets: SecretOptions { rules, plain: false, key: Some(key.clone()) },
+        ..CampaignOptions::default()
+    }
 }
 
 #[tokio::test]
@@ -56,7 +59,7 @@ async fn calls_are_written_without_their_secrets_and_restored_with_the_key() {
     let mut about = meta("aa11-1", 1);
     about.command_line.push("--header=authorization: QSECRET-7".into());
     let campaign = store.campaign_with(about, options(&place, false)).unwrap();
-    assert!(!place.path().exists(), "a key is made when it is first needed");
+    assert!(place.path().exists(), "what is recorded is sealed from the start");
     campaign.sink().record(TrialId::chosen(1), SlotId(0), telling(1));
     campaign.sink().record(TrialId::chosen(1), SlotId(0), span(2));
     let mut reported = ReportedSpan::new(telling(1).trace, SpanId(9));
@@ -107,18 +110,16 @@ async fn calls_are_written_without_their_secrets_and_restored_with_the_key() {
     assert_eq!(reports[0].span, reported);
     let other = Key::load_or_make(&KeyPlace::at(folder.path().join("other.key"))).unwrap();
     let refused = reader.restored_spans_of(TrialId::chosen(1), &other).unwrap_err();
-    assert_eq!(refused.kind, StoreErrorKind::NotPermitted);
-    assert_eq!(refused.source.to_string(), "they were sealed with another key");
+    assert_eq!(refused.kind, StoreErrorKind::Sealed);
 }
 
 #[test]
-fn dropped_secrets_are_forgotten_and_need_no_key() {
+fn dropped_secrets_are_forgotten() {
     let (folder, store) = store();
     let place = KeyPlace::at(folder.path().join("keys/secrets.key"));
     let campaign = store.campaign_with(meta("aa11-1", 1), options(&place, true)).unwrap();
     campaign.sink().record(TrialId::chosen(1), SlotId(0), telling(1));
     campaign.flush_blocking().unwrap();
-    assert!(!place.path().exists());
     assert_eq!(files_with(&folder.path().join(".faultscope"), "QSECRET"), [""; 0]);
     let key = Key::load_or_make(&place).unwrap();
     let reader = campaign.reader().unwrap();
@@ -135,7 +136,10 @@ fn a_key_that_cannot_be_used_is_an_error_at_once() {
     std::fs::write(place.path(), "x").unwrap();
     let error = store.campaign_with(meta("aa11-1", 1), options(&place, false)).unwrap_err();
     assert_eq!((error.kind, error.path.as_path()), (StoreErrorKind::NotPermitted, place.path()));
-    assert!(store.campaign_with(meta("aa11-1", 1), options(&place, true)).is_ok());
+    assert!(store.campaign_with(meta("aa11-1", 1), options(&place, true)).is_err());
+    let mut plain = options(&place, true);
+    plain.secrets.plain = true;
+    assert!(store.campaign_with(meta("aa11-1", 1), plain).is_ok());
 }
 
 #[test]
@@ -143,7 +147,7 @@ fn reported_spans_are_kept_without_their_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let place = KeyPlace::at(folder.path().join("secrets.key"));
     let state = folder.path().join("state");
-    let secrets = SecretOptions { rules: SecretRules::default(), key: Some(place.clone()) };
+    let secrets = SecretOptions { key: Some(place.clone()), ..SecretOptions::default() };
     let store = SpanStore::open(&state, SpanStoreOptions { secrets, ..SpanStoreOptions::default() }).unwrap();
     let mut spans: Vec<ReportedSpan> = (1..=3).map(|n| ReportedSpan::new(TraceId(7), SpanId(n))).collect();
     for span in &mut spans {
@@ -154,7 +158,7 @@ fn reported_spans_are_kept_without_their_secrets() {
     }
     store.put(spans.clone()).unwrap().committed_blocking().unwrap();
     assert_eq!(files_with(&state, "QSECRET"), [""; 0]);
-    let reader = SpanReader::open(&state, true);
+    let reader = SpanReader::open(&state, true).with_key(place.clone());
     let shown = reader.trace(TraceId(7)).unwrap();
     assert_eq!(shown[0].tags[1].1, "http://[redacted]@h/?api_key=[redacted]");
     let key = Key::load(&place).unwrap().unwrap();
