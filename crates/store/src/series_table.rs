@@ -195,6 +195,7 @@ pub(crate) fn clamped(us: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sealed::{AtRest, ReadKey};
 
     #[test]
     fn series_are_stored_without_their_secrets() {
@@ -213,9 +214,10 @@ mod tests {
                 ("token".into(), token.into()),
             ],
         };
-        let mut numbers = SeriesNumbers::default();
-        let mut number =
-            |token: &str, code: &str| numbers.number(&connection, &series(token, code)).unwrap().unwrap();
+        let (mut numbers, mut sealer) = (SeriesNumbers::default(), CellSealer::new(&AtRest::Plain));
+        let mut number = |token: &str, code: &str| {
+            numbers.number(&connection, &series(token, code), &mut sealer).unwrap().unwrap()
+        };
         // What only a secret tells apart is one series.
         assert_eq!(
             [number("QSECRET-1", "200"), number("QSECRET-2", "200"), number("QSECRET-1", "500")],
@@ -224,7 +226,9 @@ mod tests {
         let text: String =
             connection.query_row("SELECT group_concat(text) FROM series", [], |row| row.get(0)).unwrap();
         assert!(!text.contains("QSECRET") && text.contains("http://[redacted]@order/x"), "{text}");
-        let mut again = SeriesNumbers::load(&connection).unwrap();
-        assert_eq!(again.number(&connection, &series("QSECRET-3", "500")).unwrap(), Some(2));
+        let opener = CellOpener::new(ReadKey::default());
+        let mut again = SeriesNumbers::load(&connection, &opener).unwrap();
+        let number = again.number(&connection, &series("QSECRET-3", "500"), &mut sealer).unwrap();
+        assert_eq!(number, Some(2));
     }
 }

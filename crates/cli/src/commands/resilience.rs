@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use faultscope_engine::Session;
 use faultscope_engine::resilience::{self, Defect, ResilienceOptions, ResilienceReport, TestReport, Verdict};
-use faultscope_engine::views::{DefectTarget, RunTests, plain, reproduce_defect};
+use faultscope_engine::views::{DefectTarget, RunTests, hide_settings, plain, reproduce_defect};
 use faultscope_model::{Application, CampaignKind, Outcome, Run};
 use faultscope_store::Store;
 
@@ -174,7 +174,8 @@ fn folder_option(args: &ResilienceArgs, project: &Project) -> FolderOption {
 }
 
 fn shown_again(run: Option<Run>, at: &FolderOption, printer: &Printer) -> Result<Exit, CommandError> {
-    let Some(run) = run else { return Ok(Exit::Interrupted) };
+    let Some(mut run) = run else { return Ok(Exit::Interrupted) };
+    hide_settings(&mut run);
     if printer.json {
         printer.result(&run)?;
     } else {

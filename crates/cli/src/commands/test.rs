@@ -1,6 +1,7 @@
 //! `faultscope test`
 
 use faultscope_engine::testing::run_trials;
+use faultscope_engine::views::hide_settings;
 use faultscope_engine::{Tests, TrialRequest};
 use faultscope_model::application::{TestCase, test_named};
 use faultscope_model::units::count;
@@ -50,7 +51,8 @@ pub(crate) async fn run(args: TestArgs, global: &Global, printer: &Printer) -> R
     let stop = interrupted();
     let requests = vec![request; args.repeat as usize];
     let work = async |session: &_| run_trials(session, requests, args.fail_fast, &stop).await;
-    let done = campaign.run(work, |done| count(done.runs.len(), "trial")).await?;
+    let mut done = campaign.run(work, |done| count(done.runs.len(), "trial")).await?;
+    done.runs.iter_mut().for_each(hide_settings);
     let judged = |word: &str| done.runs.iter().filter(|run| run.outcome.word() == word).count();
     let tested = Tested {
         campaign: id,

@@ -131,7 +131,7 @@ fn probe_names_a_service_that_drops_context() {
     no `failing:` circumstance yet, so there is nothing to reduce
 
     probe: 13 calls seen, outcome pass
-    order does not propagate trace context in 6 calls: the mesh infers which request they belong to, which works only while one is in flight
+    order does not propagate trace context in 6 calls: the mesh infers the request behind each, which works only while one is in flight
     see them with `faultscope runs show <run>.1`
     ");
 }
@@ -193,7 +193,7 @@ tests: [ { name: home, http: { get: \"http://web/\" } } ]
     assert_snapshot!(tool_with(&fixture).run(["test"]).exact(), @"
     exit code 3
     --- stderr
-    error: no `command` for db, web, so processes cannot be started
+    error: no `command` for web, db, so processes cannot be started
 
     hint: give each the command that starts it on this machine, or use --platform docker, which runs images
     ");

@@ -48,7 +48,7 @@ fn an_unreadable_file() {
     exit code 3
     --- stderr
     error: cannot read faultscope.yaml
-      because: stream did not contain valid UTF-8
+      because: it is not text in UTF-8
     ");
 }
 

@@ -21,7 +21,7 @@ fn a_damaged_campaign_is_named_and_the_others_are_shown() {
     let state = tool.folder().join(".faultscope");
     fs::write(state.join(format!("campaigns/{newest}/store.sqlite")), "not a database ".repeat(100)).unwrap();
 
-    assert_eq!(ids(), [older.clone()]);
+    assert_eq!(ids(), vec![older.to_owned()]);
     let output = tool.run(["runs", "show"]).expect(0);
     assert!(output.stderr.contains(newest) && output.stderr.contains("store check"), "{}", output.stderr);
     let parts = tool.json(["store", "check"], 1);

@@ -42,6 +42,7 @@ fn help() {
                    reported spans
       metrics      Lists and draws metrics of instances and services over time
       clean        Removes what a killed faultscope left behind, and old campaigns
+      store        Checks and repairs what is stored
       bench        Measures the tool against named peers and goals
       fetch        Sends one HTTP request and prints the response; fails if the status is 400 or above
       completions  Prints a completion script for a shell

@@ -48,7 +48,9 @@ pub use resilience_report::{
     ResilienceView, TestView, describe_finding, describe_outage, describe_sets, describe_skipped,
     describe_trials, describe_verdict, trace_length_us,
 };
-pub use runs::{CampaignRuns, RunTests, RunTrace, RunView, Used, list_runs, show_run, show_run_trace};
+pub use runs::{
+    CampaignRuns, RunTests, RunTrace, RunView, Used, hide_settings, list_runs, show_run, show_run_trace,
+};
 pub use services::{InstanceUse, ServiceLine, ServiceUse, list_services};
 pub use span_metrics::{MetricsJoin, MetricsWanted, Missing, SpanMetrics, UseSource};
 pub use traces::{TraceLine, TraceList, TraceView, list_traces, search_traces, show_trace};

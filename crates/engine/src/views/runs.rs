@@ -139,7 +139,7 @@ pub fn show_run(archive: &Archive, wanted: &str, metrics: &MetricsWanted) -> Res
 }
 
 /// Hides the values of secret settings. A stored run has them, since it can be deployed again.
-fn hide_settings(run: &mut Run) {
+pub fn hide_settings(run: &mut Run) {
     run.circumstance = run.circumstance.without_secrets(&SecretNames::default());
 }
 

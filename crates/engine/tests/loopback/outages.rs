@@ -281,7 +281,7 @@ async fn hosts_outside_that_are_allowed_are_reached_but_not_meanwhile() {
     let file = format!(
         "name: pay
 services: {{ web: {{ command: [web], ports: [80] }} }}
-external: [ {{ host: localhost, ports: [{{ port: {port}, protocol: http }}], allow: true }} ]
+external: [ {{ host: localhost, ports: [{port}], allow: true }} ]
 tests: [ {{ name: pays, http: {{ get: \"http://web/\" }} }} ]
 resilience: {{ outage: {{ how: refuse, for: 100ms, recovery: 5s }} }}
 "

@@ -135,7 +135,8 @@ fn copy_slice(from: &Path, to: &Path, key: &ReadKey) -> Result<u64, StoreError> 
     let mut lost: Result<(), StoreError> = Ok(());
     let mut write = |spans: Vec<ReportedSpan>, points: Vec<Point>| {
         rows += (spans.len() + points.len()) as u64;
-        let written = copy.commit(&[Batch { spans, points }], &[], &redactor, &mut originals);
+        let written =
+            copy.commit(&[Batch { spans, points, ..Batch::default() }], &[], &redactor, &mut originals);
         if let Err(error) = written
             && lost.is_ok()
         {

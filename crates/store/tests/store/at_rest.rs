@@ -81,7 +81,7 @@ fn plant(folder: &Path, plain: bool) -> (faultscope_store::Campaign, SpanStore) 
         let mut reported = ReportedSpan::new(call.trace, SpanId(900 + n as u64));
         reported.tags.push(("customer".into(), values("tag")[n].clone()));
         reported.annotations.push((5, values("note")[n].clone()));
-        assert!(runtime.block_on(campaign.sink().report(trial(), SlotId(0), None, vec![reported])));
+        assert!(runtime.block_on(campaign.sink().report(trial(), SlotId(0), None, vec![reported], None)));
         campaign.events().append(1, serde_json::json!({ "said": values("event")[n] })).unwrap();
     }
     let lines = values("log").into_iter().map(|text| LogLine { at_us: 1, text }).collect();

@@ -381,6 +381,10 @@ impl Drop for Report {
 
 /// The folder that a test sees under the same path, unlike its application, `/tmp` and the tool's folder, which are
 /// mounted over. Also removes what killed tools have left in it, where it is that of the machine.
+#[expect(
+    clippy::result_large_err,
+    reason = "errors of platforms are rare and carry what people need to read"
+)]
 pub(in crate::drive) fn report_folder(
     platform: &dyn Platform,
     slot: SlotId,
