@@ -5,11 +5,11 @@
 //! 1 | deflated bytes
 //! ```
 
-use std::io::{Read, Write};
+use std::cell::RefCell;
+use std::io::Read;
 
-use flate2::Compression;
 use flate2::read::DeflateDecoder;
-use flate2::write::DeflateEncoder;
+use flate2::{Compress, Compression, FlushCompress, Status};
 
 use crate::secrets::UnsealError;
 
@@ -22,15 +22,23 @@ const SHORTEST: usize = 1024;
 /// The largest text that is unpacked; files of ours are not larger either.
 const MAX_BYTES: u64 = 256 << 20;
 
+thread_local! {
+    /// A compressor has a third of a MiB of tables, and making them costs more than a short text.
+    static COMPRESSOR: RefCell<Compress> = RefCell::new(Compress::new(Compression::fast(), false));
+}
+
 /// Appends a text, compressed if that makes it shorter.
 pub(super) fn pack_into(out: &mut Vec<u8>, plain: &[u8]) {
     let start = out.len();
     if plain.len() >= SHORTEST {
         out.push(DEFLATED);
-        let mut encoder = DeflateEncoder::new(&mut *out, Compression::fast());
-        // Writing to memory does not fail.
-        let deflated = encoder.write_all(plain).and_then(|()| encoder.finish().map(drop));
-        if deflated.is_ok() && out.len() - start <= plain.len() {
+        // What does not fit into the room of the text itself is not shorter.
+        out.reserve(plain.len());
+        let deflated = COMPRESSOR.with_borrow_mut(|compressor| {
+            compressor.reset();
+            compressor.compress_vec(plain, out, FlushCompress::Finish)
+        });
+        if matches!(deflated, Ok(Status::StreamEnd)) && out.len() - start <= plain.len() {
             return;
         }
         out.truncate(start);
