@@ -38,7 +38,7 @@ fn import_with(
         profiles: &profiles,
         load: &load,
         look: &|_| PathKind::File,
-        folder: "/work/project",
+        folder: "/srv/project",
         parents: &[],
     })?;
     reads_back(&imported);

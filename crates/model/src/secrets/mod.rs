@@ -8,6 +8,7 @@ mod names;
 mod sql;
 mod text;
 mod values;
+mod vocabulary;
 
 pub use names::{SecretNames, Suspicion};
 pub use text::{redact_bytes, redact_str};

@@ -107,7 +107,7 @@ fn missing_variables_point_at_the_example() {
         profiles: &[],
         load: &load,
         look: &|_| super::PathKind::File,
-        folder: "/work/project",
+        folder: "/srv/project",
         parents: &[],
     })
     .unwrap();
