@@ -4,6 +4,7 @@
 //! read: what is the name, what separates it from its value, where does the value end? Everything else keeps its bytes.
 
 mod command_line;
+mod named_value;
 mod names;
 mod sql;
 mod text;
