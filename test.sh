@@ -58,8 +58,9 @@ lints() {
   cargo clippy --workspace --all-targets --quiet -- -D warnings
 }
 
-unit() { cargo test --workspace --quiet --lib --bins; }
-integration() { cargo test --workspace --quiet --test '*'; }
+# Everything that is red is seen in one run.
+unit() { cargo test --workspace --quiet --no-fail-fast --lib --bins; }
+integration() { cargo test --workspace --quiet --no-fail-fast --test '*'; }
 docs() {
   cargo test --workspace --quiet --doc
   RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
