@@ -1,12 +1,13 @@
 //! What counts as a secret: values with secret names, and values that look like credentials wherever they are.
 //!
-//! One pass of an automaton finds the places where a secret may be, and most texts have none. Only there the text is
+//! One pass finds the places where a secret may be, and most texts have none. Only there the text is
 //! read: what is the name, what separates it from its value, where does the value end? Everything else keeps its bytes.
 
 mod command_line;
 mod named_value;
 mod names;
 mod sql;
+mod stems;
 mod text;
 mod values;
 mod vocabulary;

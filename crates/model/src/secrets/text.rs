@@ -6,12 +6,12 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
 use super::named_value::Named;
 use super::names::{SecretNames, Suspicion};
+use super::stems::StemFinder;
 use super::values::{SHAPES, Shape, jwt_end, pem_range};
 use super::{REDACTED, command_line, sql};
 
@@ -100,22 +100,13 @@ enum Place {
 /// Finds the places where secrets may be.
 #[derive(Debug)]
 pub(super) struct Finder {
-    automaton: AhoCorasick,
+    stems: StemFinder,
     places: Vec<Place>,
 }
 
 static FINDER: LazyLock<Finder> = LazyLock::new(|| Finder::build(&[]));
 
-static NAME_FINDER: LazyLock<AhoCorasick> = LazyLock::new(|| automaton(NAME_STEMS));
-
-fn automaton(patterns: &[&str]) -> AhoCorasick {
-    AhoCorasick::builder()
-        .ascii_case_insensitive(true)
-        .match_kind(MatchKind::Standard)
-        .kind(Some(AhoCorasickKind::DFA))
-        .build(patterns)
-        .unwrap_or_else(|error| unreachable!("the patterns are few and short: {error}"))
-}
+static NAME_FINDER: LazyLock<StemFinder> = LazyLock::new(|| StemFinder::new(NAME_STEMS.iter().copied()));
 
 impl Finder {
     pub(super) fn build(own: &[String]) -> Self {
@@ -123,14 +114,14 @@ impl Finder {
         let names = names.map(|stem| (stem, Place::Name));
         let shapes = SHAPES.iter().map(|shape| (shape.prefix, Place::Shape(shape)));
         let all: Vec<(&str, Place)> = names.chain(OTHER_STEMS.iter().copied()).chain(shapes).collect();
-        let patterns: Vec<&str> = all.iter().map(|(pattern, _)| *pattern).collect();
-        Self { automaton: automaton(&patterns), places: all.iter().map(|(_, place)| *place).collect() }
+        let stems = StemFinder::new(all.iter().map(|(pattern, _)| *pattern));
+        Self { stems, places: all.iter().map(|(_, place)| *place).collect() }
     }
 }
 
 /// Whether a name has part of a word that may make it secret.
 pub(super) fn has_name_stem(name: &[u8]) -> bool {
-    NAME_FINDER.is_match(name)
+    NAME_FINDER.is_in(name)
 }
 
 /// A text without its secrets; none if it has none.
@@ -150,26 +141,26 @@ pub fn redact_bytes(text: &[u8], names: &SecretNames, found: &mut dyn FnMut(&[u8
     let finder = names.own_finder().unwrap_or(&FINDER);
     // No list is made before something was found.
     let mut scan = Scan { text, names, hidden: Vec::new(), hidden_until: 0, name_end: 0 };
-    for place in finder.automaton.find_overlapping_iter(text) {
-        let start = place.start();
+    for (number, stem) in finder.stems.find_all(text) {
+        let start = stem.start;
         // Within what is hidden there is nothing to find. It also keeps a text of nothing but names from being read
         // once for each of them.
         if start < scan.hidden_until {
             continue;
         }
-        match finder.places[place.pattern().as_usize()] {
-            Place::Name => scan.name(start..place.end()),
+        match finder.places[number] {
+            Place::Name => scan.name(stem),
             Place::Address => scan.address(start),
             Place::Source => scan.source(start),
-            Place::Scheme => scan.scheme(start..place.end()),
+            Place::Scheme => scan.scheme(stem),
             Place::Jwt => scan.hide(jwt_end(text, start).map(|end| start..end)),
             Place::Pem => scan.hide(pem_range(text, start).map(|(from, end)| from..end)),
             Place::Insert => {
-                sql::inserted_values(text, place.end(), names).into_iter().for_each(|r| scan.hide(Some(r)))
+                sql::inserted_values(text, stem.end, names).into_iter().for_each(|r| scan.hide(Some(r)))
             }
-            Place::Identified => scan.hide(sql::identified_by(text, place.end())),
+            Place::Identified => scan.hide(sql::identified_by(text, stem.end)),
             Place::Option => scan.hide(command_line::secret_option(text, start)),
-            Place::Webhook => scan.hide(webhook(text, place.end())),
+            Place::Webhook => scan.hide(webhook(text, stem.end)),
             Place::BotToken => scan.hide(bot_token(text, start)),
             Place::Shape(shape) => scan.hide(shape.end(text, start).map(|end| start..end)),
         }

@@ -12,8 +12,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chacha20poly1305::aead::{AeadInPlace, KeyInit};
-use chacha20poly1305::{ChaCha20Poly1305, Nonce};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rusqlite::types::{ToSqlOutput, Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
@@ -28,8 +27,6 @@ pub(crate) const SEALS_TABLE: &str =
 
 /// The first byte of a sealed cell. The plain data of a span begins with a byte below 64.
 const MARK: u8 = 0x81;
-
-const TAG: usize = 16;
 
 /// What a cell holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +88,7 @@ pub(crate) struct CellSealer {
 
 struct Epoch {
     id: u64,
-    cipher: ChaCha20Poly1305,
+    cipher: LessSafeKey,
     count: u64,
 }
 
@@ -133,9 +130,10 @@ impl CellSealer {
         pack_into(out, plain);
         let nonce = nonce(epoch.count);
         epoch.count += 1;
-        let tag = epoch.cipher.encrypt_in_place_detached(&nonce, &cell.to_bytes(), &mut out[start..]);
+        let place = Aad::from(cell.to_bytes());
+        let tag = epoch.cipher.seal_in_place_separate_tag(nonce, place, &mut out[start..]);
         let tag = tag.map_err(|_| damaged_row("a value is too long to be sealed".to_owned()))?;
-        out.extend_from_slice(&tag);
+        out.extend_from_slice(tag.as_ref());
         Ok(Some(out))
     }
 
@@ -169,16 +167,18 @@ impl Epoch {
     }
 }
 
-fn epoch_cipher(key: &Key, prefix: &[u8; 16]) -> ChaCha20Poly1305 {
+/// Cells are short and many, so this one is ring's, which is written in assembly.
+fn epoch_cipher(key: &Key, prefix: &[u8; 16]) -> LessSafeKey {
     let mut label = *b"----------------cells v1";
     label[..16].copy_from_slice(prefix);
-    ChaCha20Poly1305::new(&key.derive(label).into())
+    let key = UnboundKey::new(&CHACHA20_POLY1305, &key.derive(label));
+    LessSafeKey::new(key.unwrap_or_else(|_| unreachable!("32 bytes are a key")))
 }
 
 fn nonce(count: u64) -> Nonce {
-    let mut nonce = [0; 12];
+    let mut nonce = [0; NONCE_LEN];
     nonce[4..].copy_from_slice(&count.to_le_bytes());
-    nonce.into()
+    Nonce::assume_unique_for_key(nonce)
 }
 
 /// Opens the cells of one database.
@@ -186,7 +186,7 @@ fn nonce(count: u64) -> Nonce {
 pub(crate) struct CellOpener {
     key: ReadKey,
     /// Of each epoch that was met so far.
-    ciphers: Arc<Mutex<HashMap<u64, ChaCha20Poly1305>>>,
+    ciphers: Arc<Mutex<HashMap<u64, LessSafeKey>>>,
 }
 
 impl fmt::Debug for CellOpener {
@@ -211,17 +211,16 @@ impl CellOpener {
         let mut rest = sealed.split_first().filter(|(mark, _)| **mark == MARK).ok_or_else(damaged)?.1;
         let epoch = take(&mut rest).ok_or_else(damaged)?;
         let count = take(&mut rest).ok_or_else(damaged)?;
-        let (text, tag) = rest.split_last_chunk::<TAG>().ok_or_else(damaged)?;
-        let mut plain = text.to_vec();
+        let mut plain = rest.to_vec();
         let mut ciphers = self.ciphers.lock().unwrap_or_else(PoisonError::into_inner);
         let cipher = match ciphers.entry(epoch) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(new) => new.insert(self.load_epoch(connection, epoch)?),
         };
-        let opened =
-            cipher.decrypt_in_place_detached(&nonce(count), &cell.to_bytes(), &mut plain, &(*tag).into());
+        let opened = cipher.open_in_place(nonce(count), Aad::from(cell.to_bytes()), &mut plain);
+        let length = opened.map_err(|_| damaged())?.len();
         drop(ciphers);
-        opened.map_err(|_| damaged())?;
+        plain.truncate(length);
         unpack(plain).map_err(unseal_error)
     }
 
@@ -239,7 +238,7 @@ impl CellOpener {
         String::from_utf8(bytes).map_err(|_| damaged_row("a text is not valid".to_owned()))
     }
 
-    fn load_epoch(&self, connection: &Connection, epoch: u64) -> rusqlite::Result<ChaCha20Poly1305> {
+    fn load_epoch(&self, connection: &Connection, epoch: u64) -> rusqlite::Result<LessSafeKey> {
         let sql = "SELECT key, prefix FROM seals WHERE id = ?1";
         let found = connection
             .prepare_cached(sql)?
@@ -331,7 +330,7 @@ mod tests {
             }
         }
         let sealed = sealer.seal(&connection, cell, b"a value").unwrap().unwrap();
-        assert!(sealed.len() <= 7 + 1 + 3 + TAG, "{} bytes", sealed.len());
+        assert!(sealed.len() <= 7 + 1 + 3 + 16, "{} bytes", sealed.len());
     }
 
     #[test]
