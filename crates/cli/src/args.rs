@@ -76,6 +76,14 @@ pub(crate) enum Command {
     ///
     /// Example: faultscope up --set instances.order=3
     Up(UpArgs),
+    /// Sends recorded requests to fresh copies of the same services, and compares the answers.
+    ///
+    /// The services run in the circumstance that was recorded. Exit code 1 means that an answer differs, 5 that not
+    /// all answers could be compared.
+    ///
+    /// Example: faultscope replay 4f2a91
+    /// Example: faultscope replay --run last --speed max --as-test replay.yaml
+    Replay(Box<crate::commands::replay::ReplayArgs>),
     /// Reduces a failing circumstance to the smallest set of deltas that makes the test fail.
     ///
     /// Example: faultscope debug cases/dd-f1.yaml --slots 4

@@ -2,7 +2,9 @@
 
 mod debug;
 mod frame;
+mod replay;
 mod resilience;
 
 pub use debug::debug_report;
+pub use replay::replay_report;
 pub use resilience::resilience_report;

@@ -14,6 +14,7 @@ mod host_command;
 mod html;
 mod protos;
 mod reflection;
+pub mod replay;
 pub mod resilience;
 #[cfg(test)]
 mod sample;
@@ -26,8 +27,8 @@ pub mod views;
 
 pub use bounded_file::{MAX_APPLICATION_FILE, read_bounded, read_text_bounded};
 pub use drive::{
-    CaseError, Cases, People, PerturbedTests, Published, PublishedPort, Tests, TrialTrace, Unperturbed,
-    find_cases,
+    CaseError, Cases, Pace, People, PerturbedTests, Published, PublishedPort, Replay, ReplayedAnswer, Tests,
+    TrialTrace, Unperturbed, find_cases,
 };
 pub use driver::Budget;
 pub use error::EngineError;

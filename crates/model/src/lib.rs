@@ -25,6 +25,7 @@ pub mod perturbation;
 pub mod plan;
 pub mod protocol;
 pub mod record;
+pub mod recording;
 pub mod redis_commands;
 pub mod rule;
 pub mod run;

@@ -190,6 +190,8 @@ pub enum CampaignKind {
     Resilience,
     /// Reproduces the failure of a bundle.
     Repro,
+    /// Sends recorded requests again.
+    Replay,
     /// Deploys once to observe an application.
     Probe,
     /// Runs the sample application.
@@ -207,6 +209,7 @@ impl CampaignKind {
             Self::Debug => "debug",
             Self::Resilience => "resilience",
             Self::Repro => "repro",
+            Self::Replay => "replay",
             Self::Probe => "probe",
             Self::Demo => "demo",
             Self::Bench => "bench",

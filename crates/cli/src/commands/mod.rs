@@ -16,6 +16,7 @@ pub(crate) mod deps;
 pub(crate) mod fetch;
 pub(crate) mod init;
 pub(crate) mod metrics;
+pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod repro;
 pub(crate) mod resilience;

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use faultscope_engine::debug::Document;
+use faultscope_engine::replay::ReplayReport;
 use faultscope_engine::views::{self, Archive, CampaignReport, Subject, ViewError};
 use faultscope_store::Store;
 
@@ -14,7 +15,7 @@ use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project;
 pub(crate) use crate::render::report::Format;
-use crate::render::{report, resilience};
+use crate::render::{replay, report, resilience};
 use crate::shell;
 
 #[derive(Debug, Args)]
@@ -76,12 +77,16 @@ pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandE
             CampaignReport::Resilience(report) => {
                 report.tests.iter().for_each(|test| resilience::test(test, printer));
             }
+            CampaignReport::Replay(report) => {
+                replay::show(report, &shell::at(state.parent().unwrap_or(&state)), printer);
+            }
         }
         return Ok(Exit::Done);
     };
     let text = match &found {
         CampaignReport::Debug(document) => format.render(document)?,
         CampaignReport::Resilience(report) => resilience_report::Format::from(format).render(report)?,
+        CampaignReport::Replay(report) => render_replay(report, format)?,
     };
     match &args.output {
         None => printer.line(text.trim_end()),
@@ -91,6 +96,15 @@ pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandE
         }
     }
     Ok(Exit::Done)
+}
+
+fn render_replay(report: &ReplayReport, format: Format) -> Result<String, CommandError> {
+    match format {
+        Format::Html => Ok(faultscope_console::replay_report(report)),
+        Format::Json => serde_json::to_string_pretty(report)
+            .map_err(|e| CommandError::internal("the report cannot be written").because(e)),
+        _ => Err(CommandError::usage("the report of a replay is `html` or `json`")),
+    }
 }
 
 /// Writes the report files of a campaign that has just ended; without a name they are put beside it.

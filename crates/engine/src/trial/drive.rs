@@ -9,11 +9,11 @@ use faultscope_model::run::{InstanceExit, Perturbed};
 use faultscope_model::{Application, Circumstance, Outcome, TrialId};
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::TrialTrace;
+use crate::drive::{ReplayedAnswer, TrialTrace};
 use crate::error::EngineError;
 use crate::session::{Lease, Session};
 
-/// Drives a deployed application: with tests, perturbed tests, or by people.
+/// Drives a deployed application: with tests, perturbed tests, recorded requests, or by people.
 #[async_trait]
 pub trait Drive: fmt::Debug + Send + Sync {
     /// What it asks of the application. Equal values mean the same question, so that an answer from before an
@@ -75,6 +75,8 @@ pub struct Driven {
     pub tests: Vec<TestResult>,
     /// Calls and messages for whoever requested the trial, beyond the stored run.
     pub trace: Option<Box<TrialTrace>>,
+    /// The answers to requests that were sent again, in their order.
+    pub replayed: Vec<ReplayedAnswer>,
 }
 
 impl Driven {

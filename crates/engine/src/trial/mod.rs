@@ -32,7 +32,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::TrialTrace;
+use crate::drive::{ReplayedAnswer, TrialTrace};
 use crate::error::EngineError;
 use crate::session::{Lease, Session, now_us};
 use deploy::Deployed;
@@ -80,6 +80,8 @@ pub struct FinishedTrial {
     pub run: Run,
     /// What its drive recorded beyond it; none for a run that was read back from the store.
     pub trace: Option<Box<TrialTrace>>,
+    /// The answers to requests that were sent again; empty for a run that was read back from the store.
+    pub replayed: Vec<ReplayedAnswer>,
     /// Whether it is from before an interruption.
     pub is_earlier: bool,
 }
@@ -87,7 +89,7 @@ pub struct FinishedTrial {
 impl FinishedTrial {
     /// A run from before an interruption.
     pub(crate) fn from_past(run: Run) -> Self {
-        Self { run, trace: None, is_earlier: true }
+        Self { run, trace: None, replayed: Vec::new(), is_earlier: true }
     }
 }
 
@@ -203,7 +205,7 @@ impl Session {
             exits: &evidence.exits,
         };
         let Refined { outcome, perturbed } = request.drive.refine(&facts, judged);
-        evidence.tests = driven.tests;
+        evidence.tests = std::mem::take(&mut driven.tests);
         keep_reports(&mut evidence, reports);
         self.add_logs(lease, &mut evidence).await;
         evidence.log_lines = self.keep_logs(lease, trial, &request.circumstance, started_us).await?;
@@ -223,7 +225,8 @@ impl Session {
             perturbed,
             question: Some(request.question()),
         };
-        Ok(Attempt::Judged(Box::new(FinishedTrial { run, trace: driven.trace, is_earlier: false })))
+        let Driven { trace, replayed, .. } = driven;
+        Ok(Attempt::Judged(Box::new(FinishedTrial { run, trace, replayed, is_earlier: false })))
     }
 
     /// Drives, and meanwhile records instances that end by themselves.

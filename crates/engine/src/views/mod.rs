@@ -18,6 +18,7 @@ mod find;
 mod labels;
 mod logs;
 mod metrics;
+mod recordings;
 mod report;
 mod reproduce;
 mod resilience_report;
@@ -42,6 +43,7 @@ pub use logs::{LogExcerpt, RunLogs, TimedLine};
 pub use metrics::{
     Drawn, MetricLine, MetricScope, MetricSource, Range, SeriesView, list_metrics, show_metric,
 };
+pub use recordings::{FoundRecording, find_run_to_replay, find_traces_to_replay};
 pub use report::{CampaignReport, find_report};
 pub use reproduce::{CauseTarget, DefectTarget, reproduce_cause, reproduce_defect};
 pub use resilience_report::{

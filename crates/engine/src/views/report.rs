@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::error::{Subject, ViewError};
 use super::find::find_campaign;
 use crate::debug::Document;
+use crate::replay::ReplayReport;
 use crate::resilience::ResilienceReport;
 
 /// The report of a campaign; serialized as the report itself.
@@ -17,6 +18,8 @@ pub enum CampaignReport {
     Debug(Box<Document>),
     /// Of a resilience campaign.
     Resilience(Box<ResilienceReport>),
+    /// Of a replay.
+    Replay(Box<ReplayReport>),
 }
 
 /// Finds a report by the beginning of its campaign's id, or the newest one.
@@ -39,6 +42,7 @@ impl CampaignReport {
         Ok(match campaign.meta.kind {
             CampaignKind::Debug => Document::read(campaign)?.map(|document| Self::Debug(Box::new(document))),
             CampaignKind::Resilience => campaign.report()?.map(|report| Self::Resilience(Box::new(report))),
+            CampaignKind::Replay => campaign.report()?.map(|report| Self::Replay(Box::new(report))),
             _ => None,
         })
     }

@@ -153,7 +153,7 @@ impl Drive for PerturbedTests {
         if !cancel.is_cancelled() {
             self.run_again(live, &files, &tests, &mut trace, &mut ends, cancel).await?;
         }
-        Ok(Driven { tests, trace: Some(Box::new(trace)) })
+        Ok(Driven { tests, trace: Some(Box::new(trace)), ..Driven::default() })
     }
 
     fn refine(&self, facts: &JudgeFacts<'_>, judged: Outcome) -> Refined {

@@ -79,7 +79,7 @@ impl Drive for Tests {
 
     async fn drive(&self, live: &Live<'_>, cancel: &CancellationToken) -> Result<Driven, EngineError> {
         let tests = run_tests(live, &self.cases, BTreeMap::new(), cancel).await?;
-        Ok(Driven { tests, trace: None })
+        Ok(Driven { tests, ..Driven::default() })
     }
 }
 

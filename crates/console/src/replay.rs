@@ -1,0 +1,132 @@
+//! The report of a replay as one file: recorded and replayed answers side by side.
+
+use std::time::Duration;
+
+use faultscope_engine::replay::{ReplayReport, ReplayVerdict, RequestReport, RequestVerdict, Usage};
+use faultscope_model::units::{ByteSize, count, nouns, show_duration};
+use maud::{Markup, html};
+
+use crate::frame;
+
+/// The most requests that are drawn; a page with more opens slowly.
+const MAX_DRAWN: usize = 500;
+
+/// The whole report as a self-contained page.
+pub fn replay_report(report: &ReplayReport) -> String {
+    let differ = report.count(|verdict| *verdict == RequestVerdict::Differs);
+    let headline = match report.verdict {
+        ReplayVerdict::Reproduced => "All answers as recorded".to_owned(),
+        ReplayVerdict::Differs => format!("{} answered otherwise", count(differ, "request")),
+        ReplayVerdict::NotComparable => "Not all answers could be compared".to_owned(),
+    };
+    let body = html! {
+        p.soft { "Faultscope " (env!("CARGO_PKG_VERSION")) " · replay " (report.campaign) }
+        h1 { (headline) }
+        div.facts {
+            div { b { (report.requests.len()) } (nouns(&report.requests.len(), "request")) }
+            div { b { (differ) } "answered otherwise" }
+            div { b { (report.runs.len()) } (nouns(&report.runs.len(), "replay")) }
+            div { b { (report.compared) } "fields compared" }
+            div { b { (report.noise) } "of them noise" }
+        }
+        @for request in report.requests.iter().filter(|request| request.verdict != RequestVerdict::Reproduced).take(MAX_DRAWN) {
+            (request_part(request))
+        }
+        (times(report))
+        (resources(report))
+        @if !report.noisy.is_empty() {
+            h2 { "Noise" }
+            p { "These differ from one replay to the next, so they say nothing." }
+            table {
+                tr { th { "Request" } th { "Places" } }
+                @for noisy in &report.noisy { tr { td { (noisy.operation) } td { code { (noisy.places.join(", ")) } } } }
+            }
+        }
+        @if !report.left_out.is_empty() {
+            h2 { "Not sent again" }
+            ul { @for call in report.left_out.iter().take(MAX_DRAWN) { li { (call.operation) " " (call.reason) } } }
+        }
+        p.soft { "Requests were sent late by " (micros(report.lag.p50_us)) " (median), " (micros(report.lag.p99_us)) " (99 %)." }
+    };
+    frame::page(&headline, &body)
+}
+
+fn request_part(request: &RequestReport) -> Markup {
+    let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+    html! {
+        h2 { (request.operation) }
+        p.soft { "Trace " (request.trace) }
+        @match &request.verdict {
+            RequestVerdict::NotComparable(reason) => p { "Not comparable: " (reason) "." },
+            RequestVerdict::NotSent => p { "Not sent." },
+            RequestVerdict::Differs | RequestVerdict::Reproduced => {
+                table {
+                    tr { th { "Place" } th { "Recorded" } th { "Replayed" } }
+                    @for difference in &request.differences {
+                        tr {
+                            td { code { (difference.place) } }
+                            td.good { code { (side(&difference.recorded)) } }
+                            td.bad { code { (side(&difference.replayed)) } }
+                        }
+                    }
+                }
+                @if request.more > 0 { p.soft { "And " (count(request.more, "more difference")) "." } }
+            },
+        }
+    }
+}
+
+/// Durations as bars, the recorded one above the replayed one.
+fn times(report: &ReplayReport) -> Markup {
+    let rows = report.latencies();
+    let longest =
+        rows.iter().map(|(_, _, recorded, replayed)| *recorded.max(replayed)).max().unwrap_or(1).max(1);
+    let width = |us: u64| us as f64 * 400.0 / longest as f64;
+    html! {
+        h2 { "Durations" }
+        table {
+            tr { th { "Request" } th { "Times" } th { "Median, recorded above replayed" } th { "Recorded" } th { "Replayed" } }
+            @for (operation, times, recorded, replayed) in rows.iter().take(MAX_DRAWN) {
+                tr {
+                    td { (operation) }
+                    td { (times) }
+                    td {
+                        svg width="400" height="18" role="img" aria-label={ (micros(*recorded)) " recorded, " (micros(*replayed)) " replayed" } {
+                            rect x="0" y="1" height="7" width=(format!("{:.1}", width(*recorded))) fill="#8a94a6" {}
+                            rect x="0" y="10" height="7" width=(format!("{:.1}", width(*replayed))) fill="#3b6fd4" {}
+                        }
+                    }
+                    td { (micros(*recorded)) }
+                    td { (micros(*replayed)) }
+                }
+            }
+        }
+    }
+}
+
+fn resources(report: &ReplayReport) -> Markup {
+    let cpu = |usage: &Option<Usage>| {
+        usage.map_or_else(|| "not measured".to_owned(), |usage| format!("{:.1} ms", usage.cpu_ms))
+    };
+    let memory = |usage: &Option<Usage>| {
+        usage.map_or_else(
+            || "not measured".to_owned(),
+            |usage| ByteSize(usage.memory_bytes as u64).to_string(),
+        )
+    };
+    html! {
+        @if !report.resources.is_empty() {
+            h2 { "Resources" }
+            table {
+                tr { th { "Service" } th { "CPU per request" } th { "replayed" } th { "Memory" } th { "replayed" } }
+                @for row in &report.resources {
+                    tr { td { (row.service) } td { (cpu(&row.recorded)) } td { (cpu(&row.replayed)) } td { (memory(&row.recorded)) } td { (memory(&row.replayed)) } }
+                }
+            }
+        }
+    }
+}
+
+fn micros(us: u64) -> String {
+    show_duration(Duration::from_micros(us))
+}

@@ -1,0 +1,91 @@
+//! Finds what a replay sends again: the requests of a trace, or of a whole run.
+
+use std::collections::BTreeSet;
+
+use faultscope_model::recording::Recording;
+use faultscope_model::{Application, Run, Span, TraceId};
+use faultscope_store::Reader;
+use faultscope_store::secrets::{Key, KeyPlace};
+
+use super::archive::Archive;
+use super::error::{Subject, ViewError};
+use super::find::{find_run, find_trace};
+use crate::stored;
+
+/// A recording with what is known about its origin.
+#[derive(Debug)]
+pub struct FoundRecording {
+    /// The requests.
+    pub recording: Recording,
+    /// The run that they were recorded in.
+    pub run: Run,
+    /// The reader of its campaign.
+    pub reader: Reader,
+}
+
+/// Finds the requests of traces, each by its id, its beginning, or `last`. All must be of one run.
+pub fn find_traces_to_replay(
+    archive: &Archive,
+    wanted: &[String],
+    application: &Application,
+) -> Result<FoundRecording, ViewError> {
+    let mut traces: BTreeSet<TraceId> = BTreeSet::new();
+    for name in wanted {
+        traces.extend(find_trace(archive, name)?.first().map(|span| span.trace));
+    }
+    let not_found = || ViewError::NotFound { subject: Subject::Trace, name: wanted.join(" ") };
+    for found in archive.newest()? {
+        let (_, reader) = found?;
+        let mut calls = Vec::new();
+        for trace in &traces {
+            calls.extend(restored(&reader, |reader, key| match key {
+                Some(key) => reader.restored_spans_of_trace(*trace, key),
+                None => reader.spans_of_trace(*trace),
+            })?);
+        }
+        if calls.is_empty() {
+            continue;
+        }
+        let start = calls.iter().map(|call| call.start_us).min().unwrap_or_default();
+        // A trace begins in the last run that had begun by then.
+        let runs = stored::runs(&reader)?;
+        let run = runs.into_iter().filter(|run| run.started_us <= start).max_by_key(|run| run.started_us);
+        let run = run.ok_or_else(not_found)?;
+        return Ok(FoundRecording { recording: recording_of(calls, application), run, reader });
+    }
+    Err(not_found())
+}
+
+/// Finds all requests of a run, by its id, its campaign, or `last`.
+pub fn find_run_to_replay(
+    archive: &Archive,
+    wanted: &str,
+    application: &Application,
+) -> Result<FoundRecording, ViewError> {
+    let found = find_run(&archive.store()?, wanted)?;
+    let trial = found.run.trial;
+    let calls = restored(&found.reader, |reader, key| match key {
+        Some(key) => reader.restored_spans_of(trial, key),
+        None => reader.spans_of(trial),
+    })?;
+    Ok(FoundRecording { recording: recording_of(calls, application), run: found.run, reader: found.reader })
+}
+
+/// Calls with their secrets, if the key of this machine is there.
+fn restored(
+    reader: &Reader,
+    read: impl FnOnce(&Reader, Option<&Key>) -> Result<Vec<Span>, faultscope_store::StoreError>,
+) -> Result<Vec<Span>, ViewError> {
+    let key = match KeyPlace::user_default() {
+        Ok(place) => Key::load(&place)?,
+        Err(_) => None,
+    };
+    let mut calls = read(reader, key.as_ref())?;
+    let descriptors = reader.descriptors();
+    calls.iter_mut().for_each(|call| call.decode_bodies(&descriptors));
+    Ok(calls)
+}
+
+fn recording_of(calls: Vec<Span>, application: &Application) -> Recording {
+    Recording::from_calls(calls, |service| application.services.contains_key(service))
+}
