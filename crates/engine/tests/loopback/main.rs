@@ -18,6 +18,7 @@ mod outages;
 mod people;
 mod perturbed;
 mod processes;
+mod replay;
 mod resuming;
 
 mod shop;
