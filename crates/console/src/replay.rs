@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use faultscope_engine::replay::{ReplayReport, ReplayVerdict, RequestReport, RequestVerdict, Usage};
+use faultscope_engine::replay::{
+    CallsSideBySide, ReplayReport, ReplayVerdict, RequestReport, RequestVerdict, TimedCall, Usage, UsagePoint,
+};
 use faultscope_model::units::{ByteSize, count, nouns, show_duration};
 use maud::{Markup, html};
 
@@ -10,6 +12,10 @@ use crate::frame;
 
 /// The most requests that are drawn; a page with more opens slowly.
 const MAX_DRAWN: usize = 500;
+/// Pixels of a waterfall: two of them and their labels fit side by side on a usual screen.
+const WATERFALL_WIDTH: f64 = 220.0;
+/// Deeper calls are not moved further to the right, where no room is left.
+const MAX_INDENT: usize = 10;
 
 /// The whole report as a self-contained page.
 pub fn replay_report(report: &ReplayReport) -> String {
@@ -31,6 +37,13 @@ pub fn replay_report(report: &ReplayReport) -> String {
         }
         @for request in report.requests.iter().filter(|request| request.verdict != RequestVerdict::Reproduced).take(MAX_DRAWN) {
             (request_part(request))
+        }
+        @if !report.exits.is_empty() {
+            h2 { "Ended during the replay" }
+            ul { @for exit in &report.exits { li { b { (exit.instance) } " " (exit.reason) } } }
+        }
+        @if differ == 0 && let Some(request) = report.requests.first() {
+            @if let Some(calls) = &request.calls { h2 { (request.operation) } (waterfalls(calls)) }
         }
         (times(report))
         (resources(report))
@@ -73,6 +86,62 @@ fn request_part(request: &RequestReport) -> Markup {
                 @if request.more > 0 { p.soft { "And " (count(request.more, "more difference")) "." } }
             },
         }
+        @if let Some(calls) = &request.calls { (waterfalls(calls)) }
+    }
+}
+
+/// The calls of both sides by time, on one scale.
+fn waterfalls(calls: &CallsSideBySide) -> Markup {
+    let end = |call: &TimedCall| call.after_us + call.duration_us;
+    let longest = calls.recorded.iter().chain(&calls.replayed).map(end).max().unwrap_or(1).max(1);
+    html! {
+        div.pair {
+            (waterfall("Recorded", &calls.recorded, longest))
+            (waterfall("Replayed", &calls.replayed, longest))
+        }
+    }
+}
+
+fn waterfall(title: &str, calls: &[TimedCall], longest: u64) -> Markup {
+    let x = |us: u64| format!("{:.1}", us as f64 * WATERFALL_WIDTH / longest as f64);
+    html! {
+        table {
+            tr { th { (title) } th { (micros(longest)) } th { "Ended" } }
+            @for call in calls {
+                tr {
+                    td style=(format!("padding-left:{}px", 8 + 14 * call.depth.min(MAX_INDENT))) {
+                        b { (call.callee) } " " (call.operation)
+                    }
+                    td {
+                        svg width=(WATERFALL_WIDTH) height="12" role="img" aria-label={ (micros(call.duration_us)) " from " (micros(call.after_us)) " on" } {
+                            rect x=(x(call.after_us)) y="2" height="8" width=(x(call.duration_us.max(longest / 200))) fill=(if call.failed { "var(--bad)" } else { "var(--accent)" }) {}
+                        }
+                    }
+                    td.soft { (call.ending) " " (micros(call.duration_us)) }
+                }
+            }
+            @if calls.is_empty() { tr { td.soft colspan="3" { "no call was recorded" } } }
+        }
+    }
+}
+
+/// CPU or memory by time: the recorded curve and the replayed one, on one scale.
+fn curves(recorded: &[UsagePoint], replayed: &[UsagePoint], value: impl Fn(&UsagePoint) -> f64) -> Markup {
+    let all = || recorded.iter().chain(replayed);
+    let highest = all().map(&value).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let last = all().map(|point| point.after_ms).max().unwrap_or(1).max(1);
+    let points = |curve: &[UsagePoint]| {
+        let point = |point: &UsagePoint| {
+            let (x, y) = (point.after_ms as f64 / last as f64 * 180.0, 38.0 - value(point) / highest * 36.0);
+            format!("{x:.1},{y:.1}")
+        };
+        curve.iter().map(point).collect::<Vec<_>>().join(" ")
+    };
+    html! {
+        svg width="180" height="40" role="img" aria-label="recorded and replayed by time" {
+            polyline points=(points(recorded)) fill="none" stroke="var(--off)" stroke-width="1.5" {}
+            polyline points=(points(replayed)) fill="none" stroke="var(--accent)" stroke-width="1.5" {}
+        }
     }
 }
 
@@ -92,8 +161,8 @@ fn times(report: &ReplayReport) -> Markup {
                     td { (times) }
                     td {
                         svg width="400" height="18" role="img" aria-label={ (micros(*recorded)) " recorded, " (micros(*replayed)) " replayed" } {
-                            rect x="0" y="1" height="7" width=(format!("{:.1}", width(*recorded))) fill="#8a94a6" {}
-                            rect x="0" y="10" height="7" width=(format!("{:.1}", width(*replayed))) fill="#3b6fd4" {}
+                            rect x="0" y="1" height="7" width=(format!("{:.1}", width(*recorded))) fill="var(--off)" {}
+                            rect x="0" y="10" height="7" width=(format!("{:.1}", width(*replayed))) fill="var(--accent)" {}
                         }
                     }
                     td { (micros(*recorded)) }
@@ -117,10 +186,19 @@ fn resources(report: &ReplayReport) -> Markup {
     html! {
         @if !report.resources.is_empty() {
             h2 { "Resources" }
+            p.soft { "Grey is the recording, blue the first replay." }
             table {
-                tr { th { "Service" } th { "CPU per request" } th { "replayed" } th { "Memory" } th { "replayed" } }
+                tr { th { "Service" } th { "CPU per request" } th { "replayed" } th { "CPU by time" } th { "Memory" } th { "replayed" } th { "Memory by time" } }
                 @for row in &report.resources {
-                    tr { td { (row.service) } td { (cpu(&row.recorded)) } td { (cpu(&row.replayed)) } td { (memory(&row.recorded)) } td { (memory(&row.replayed)) } }
+                    tr {
+                        td { (row.service) }
+                        td { (cpu(&row.recorded)) }
+                        td { (cpu(&row.replayed)) }
+                        td { (curves(&row.recorded_curve, &row.replayed_curve, |point| point.cores)) }
+                        td { (memory(&row.recorded)) }
+                        td { (memory(&row.replayed)) }
+                        td { (curves(&row.recorded_curve, &row.replayed_curve, |point| point.memory_bytes)) }
+                    }
                 }
             }
         }

@@ -245,6 +245,16 @@ impl MeshSlot {
 
     /// Connects as the test, within this process, to a port of a service. A service without instances refuses.
     pub fn connect(&self, callee: &ServiceName, port: u16) -> io::Result<DuplexStream> {
+        self.connect_as(InstanceId::test(), callee, port)
+    }
+
+    /// The same for a caller of another number, so that its calls can be told from those of others.
+    pub fn connect_as(
+        &self,
+        caller: InstanceId,
+        callee: &ServiceName,
+        port: u16,
+    ) -> io::Result<DuplexStream> {
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let known = |key: &ListenerKey| key.0 == *callee && key.1 == port;
         let protocol = lock(&self.slot.listeners)
@@ -255,7 +265,7 @@ impl MeshSlot {
             callee: callee.clone(),
             port,
             protocol: protocol.unwrap_or_default(),
-            caller: Some(InstanceId::test()),
+            caller: Some(caller),
         };
         let mut origin = Origin::new(Arc::clone(&self.slot), Arc::new(spec), None);
         if self.slot.scene().is_down(callee) {

@@ -57,6 +57,15 @@ impl Circumstance {
         shown
     }
 
+    /// Adds orders that were observed. An order that is there already was imposed, so it is certain and stays.
+    pub fn impose(&mut self, observed: Vec<Order>) {
+        for order in observed {
+            if !self.sequence.iter().any(|own| own.from == order.from && own.handling == order.handling) {
+                self.sequence.push(order);
+            }
+        }
+    }
+
     /// The number of instances of a service.
     pub fn instances_of(&self, service: &ServiceName) -> u32 {
         self.instances.get(service).copied().unwrap_or(1)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use faultscope_analysis::compare::{FieldRule, FieldRules};
 use faultscope_engine::Pace;
 use faultscope_engine::replay::{Original, ReplayDone, ReplayOptions, ReplayVerdict, replay, write_test};
@@ -39,6 +39,9 @@ pub(crate) struct ReplayArgs {
     /// Number of deployments at the same time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     slots: u16,
+    /// Whether answers to concurrent calls between services come in the recorded order.
+    #[arg(long, value_enum, default_value_t = ReplayOrder::Recorded)]
+    order: ReplayOrder,
     /// What may differ: `$.took`, `header etag`, `$.id ~ ^[0-9a-f-]+$`, `$.price +- 10%`, `$.items present`.
     #[arg(long = "ignore", value_name = "RULE")]
     rules: Vec<FieldRule>,
@@ -65,6 +68,15 @@ pub(crate) struct ReplayArgs {
     seed: u64,
 }
 
+/// The order of answers to concurrent calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ReplayOrder {
+    /// As recorded, where every handling of the same request had the same order.
+    Recorded,
+    /// As it comes.
+    Free,
+}
+
 pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let pace = read_pace(&args.speed)?;
     let within = units::parse_duration(&args.within).map_err(|e| CommandError::usage(e.to_string()))?;
@@ -75,7 +87,7 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
     if found.recording.requests.is_empty() {
         return Err(nothing_to_send(&found));
     }
-    let FoundRecording { recording, run, reader } = found;
+    let FoundRecording { recording, run, reader, calls, orders } = found;
     let length = recording.requests.last().map_or(0, |last| last.end_us() - recording.requests[0].start_us);
     let longest = match pace {
         Pace::Factor(factor) => Duration::from_micros((length as f64 / factor) as u64) + within,
@@ -87,8 +99,17 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
     let stop = interrupted();
     let options =
         ReplayOptions { pace, within, times: args.times, rules: FieldRules::new(args.rules.clone()) };
-    let given = (run.treatment.clone(), run.circumstance.clone());
-    let original = Original { run: &run, reader: &reader };
+    let mut circumstance = run.circumstance.clone();
+    if args.order == ReplayOrder::Recorded {
+        for (from, handling) in &orders.ambiguous {
+            printer.talk(format!(
+                "{from} {handling}: its concurrent calls were answered in different orders, so none is imposed"
+            ));
+        }
+        circumstance.impose(orders.orders);
+    }
+    let given = (run.treatment.clone(), circumstance);
+    let original = Original { run: &run, reader: &reader, calls: &calls };
     let work = async |session: &_| replay(session, &recording, &original, given, &options, &stop).await;
     let summarize = |done: &Option<ReplayDone>| match done {
         Some(_) => count(recording.requests.len(), "request"),

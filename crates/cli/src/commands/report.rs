@@ -103,7 +103,8 @@ fn render_replay(report: &ReplayReport, format: Format) -> Result<String, Comman
         Format::Html => Ok(faultscope_console::replay_report(report)),
         Format::Json => serde_json::to_string_pretty(report)
             .map_err(|e| CommandError::internal("the report cannot be written").because(e)),
-        _ => Err(CommandError::usage("the report of a replay is `html` or `json`")),
+        Format::Md => Ok(replay::markdown(report)),
+        Format::Junit => Err(CommandError::usage("the report of a replay is `html`, `json` or `md`")),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Shows the result of a replay.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use faultscope_engine::replay::{ReplayReport, ReplayVerdict, RequestReport, RequestVerdict, Usage};
@@ -31,6 +32,16 @@ pub(crate) fn show(report: &ReplayReport, at: &FolderOption, printer: &Printer) 
     }
     printer.line(table);
     show_resources(report, printer);
+    for order in &report.orders {
+        printer.line(printer.dim(&format!("imposed order of answers: {}", plain(&order.to_string()))));
+    }
+    for outcome in &report.failed_gates {
+        printer.line(format!("an order could not be imposed: {}", plain(&outcome.to_string())));
+    }
+    for exit in &report.exits {
+        let ended = format!("{} ended during the replay: {}", exit.instance, exit.reason);
+        printer.line(printer.bad(&plain(&ended)));
+    }
     for noisy in &report.noisy {
         let places: Vec<String> = noisy.places.iter().map(|place| plain(place)).collect();
         printer.line(printer.dim(&format!("noise in {}: {}", plain(&noisy.operation), places.join(", "))));
@@ -104,6 +115,15 @@ fn show_resources(report: &ReplayReport, printer: &Printer) {
 }
 
 fn verdict_line(report: &ReplayReport, printer: &Printer) -> String {
+    let word = match report.verdict {
+        ReplayVerdict::Reproduced => printer.good("reproduced"),
+        ReplayVerdict::Differs => printer.bad("differs"),
+        ReplayVerdict::NotComparable => printer.strong("not comparable"),
+    };
+    format!("{word}: {}", describe_verdict(report))
+}
+
+fn describe_verdict(report: &ReplayReport) -> String {
     let all = report.requests.len();
     let same = report.count(|verdict| *verdict == RequestVerdict::Reproduced);
     let differ = report.count(|verdict| *verdict == RequestVerdict::Differs);
@@ -123,14 +143,63 @@ fn verdict_line(report: &ReplayReport, printer: &Printer) -> String {
     } else {
         facts.push(format!("{} of {} are noise", report.noise, count(report.compared, "field")));
     }
-    let word = match report.verdict {
-        ReplayVerdict::Reproduced => printer.good("reproduced"),
-        ReplayVerdict::Differs => printer.bad("differs"),
-        ReplayVerdict::NotComparable => printer.strong("not comparable"),
-    };
-    format!("{word}: {}", facts.join(", "))
+    facts.join(", ")
 }
 
 fn micros(us: u64) -> String {
     show_duration(Duration::from_micros(us))
+}
+
+/// The report as Markdown.
+pub(crate) fn markdown(report: &ReplayReport) -> String {
+    let mut out = format!("# Replay {}\n\n{}\n", report.campaign, describe_verdict(report));
+    let other = report.requests.iter().filter(|request| request.verdict != RequestVerdict::Reproduced);
+    for request in other {
+        let _ = writeln!(out, "\n## {}\n\nTrace {}\n", cell(&request.operation), request.trace);
+        match &request.verdict {
+            RequestVerdict::NotComparable(reason) => {
+                let _ = writeln!(out, "Not comparable: {reason}.");
+            }
+            RequestVerdict::NotSent => out.push_str("Not sent.\n"),
+            RequestVerdict::Differs | RequestVerdict::Reproduced => {
+                out.push_str("| place | recorded | replayed |\n|---|---|---|\n");
+                for difference in &request.differences {
+                    let side = |value: &Option<String>| cell(value.as_deref().unwrap_or("nothing"));
+                    let (recorded, replayed) = (side(&difference.recorded), side(&difference.replayed));
+                    let place = cell(&difference.place.to_string());
+                    let _ = writeln!(out, "| {place} | {recorded} | {replayed} |");
+                }
+                if request.more > 0 {
+                    let _ = writeln!(out, "\nAnd {}.", count(request.more, "more difference"));
+                }
+            }
+        }
+    }
+    out.push_str("\n## Durations (median)\n\n| request | times | recorded | replayed |\n|---|---|---|---|\n");
+    for (operation, times, recorded, replayed) in report.latencies() {
+        let _ =
+            writeln!(out, "| {} | {times} | {} | {} |", cell(&operation), micros(recorded), micros(replayed));
+    }
+    if !report.noisy.is_empty() {
+        out.push_str("\n## Noise\n\nThese differ from one replay to the next.\n\n");
+        for noisy in &report.noisy {
+            let _ = writeln!(out, "- {}: {}", cell(&noisy.operation), cell(&noisy.places.join(", ")));
+        }
+    }
+    if !report.left_out.is_empty() {
+        out.push_str("\n## Not sent again\n\n");
+        for call in &report.left_out {
+            let _ = writeln!(out, "- {} {}", cell(&call.operation), call.reason);
+        }
+    }
+    for exit in &report.exits {
+        let _ =
+            writeln!(out, "\n{} ended during the replay: {}", exit.instance, cell(&exit.reason.to_string()));
+    }
+    out
+}
+
+/// A text of a service inside a table: on one line, and not taken for the end of the cell or for a tag.
+fn cell(text: &str) -> String {
+    plain(text).replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

@@ -4,13 +4,16 @@
 //! from the recording is a difference.
 
 mod as_test;
+mod calls;
 mod decode;
 mod report;
 mod resources;
 
 pub use as_test::write_test;
+pub use calls::{CallsSideBySide, TimedCall};
 pub use report::{
     Lag, NoisyPlaces, ReplayReport, ReplayVerdict, RequestReport, RequestVerdict, ResourceRow, Usage,
+    UsagePoint,
 };
 
 use std::sync::Arc;
@@ -18,7 +21,7 @@ use std::time::Duration;
 
 use faultscope_analysis::compare::{FieldRules, Noise, compare_answers, judge_differences};
 use faultscope_model::recording::{Answer, Recording};
-use faultscope_model::{Circumstance, Run, Treatment, TrialRole};
+use faultscope_model::{Circumstance, Run, Span, Treatment, TrialRole};
 use faultscope_store::Reader;
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +52,8 @@ pub struct Original<'a> {
     pub run: &'a Run,
     /// The reader of its campaign.
     pub reader: &'a Reader,
+    /// All recorded calls, those between services included.
+    pub calls: &'a [Span],
 }
 
 /// The result of a replay.
@@ -78,7 +83,12 @@ pub async fn replay(
     if ended != Ended::Done || finished.is_empty() {
         return Ok(None);
     }
-    let mut report = compare(session, recording, &finished, &options.rules);
+    let replayed_calls = match finished.first() {
+        Some(trial) => session.spans_of(trial.run.trial).await?,
+        None => Vec::new(),
+    };
+    let mut report =
+        compare(session, recording, &finished, &options.rules, (original.calls, &replayed_calls));
     report.resources = resources::side_by_side(session, recording, original, &finished).await?;
     session.campaign().put_report(&report)?;
     let answers = |trial: FinishedTrial| trial.replayed.into_iter().map(|replayed| replayed.answer).collect();
@@ -90,6 +100,7 @@ fn compare(
     recording: &Recording,
     finished: &[FinishedTrial],
     rules: &FieldRules,
+    (recorded_calls, replayed_calls): (&[Span], &[Span]),
 ) -> ReplayReport {
     let descriptors = session.campaign().descriptors();
     let mut report = ReportBuilder::new(session, recording, finished);
@@ -126,5 +137,6 @@ fn compare(
         let times = replayed.iter().map(|(_, replayed)| *replayed).collect();
         report.add(Compared { request, comparison, judged, replayed: times });
     }
+    report.add_calls(recording, recorded_calls, replayed_calls);
     report.finish(&noise)
 }

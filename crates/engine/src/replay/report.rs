@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 
 use faultscope_analysis::compare::{Comparison, Difference, Incomparable, Judged, Noise, Place};
+use faultscope_model::circumstance::Order;
 use faultscope_model::recording::{LeftOut, RecordedRequest, Recording};
+use faultscope_model::run::InstanceExit;
 use faultscope_model::secrets::{REDACTED, SecretNames};
-use faultscope_model::{RunId, TraceId};
+use faultscope_model::series::GateOutcome;
+use faultscope_model::{RunId, Span, TraceId};
 use faultscope_store::secrets::Redactor;
 use serde::{Deserialize, Serialize};
 
-use crate::drive::ReplayedAnswer;
+use super::calls::{CallIndex, CallsSideBySide};
+use crate::drive::{Replay, ReplayedAnswer};
 use crate::session::Session;
 use crate::trial::FinishedTrial;
 
@@ -36,6 +40,15 @@ pub struct ReplayReport {
     pub lag: Lag,
     /// What services used, in the recording and in the replay.
     pub resources: Vec<ResourceRow>,
+    /// Orders of concurrent calls that were imposed as recorded.
+    #[serde(default)]
+    pub orders: Vec<Order>,
+    /// Gates that could not impose their order, each with its reason.
+    #[serde(default)]
+    pub failed_gates: Vec<GateOutcome>,
+    /// Instances that ended by themselves during a replay.
+    #[serde(default)]
+    pub exits: Vec<InstanceExit>,
 }
 
 /// Collects a report, without secrets.
@@ -80,6 +93,9 @@ pub struct RequestReport {
     pub recorded_us: u64,
     /// How long it took in each replay.
     pub replayed_us: Vec<u64>,
+    /// The calls that it led to; only for the first requests, and first for those that differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallsSideBySide>,
 }
 
 /// The verdict on one request.
@@ -127,6 +143,23 @@ pub struct ResourceRow {
     pub recorded: Option<Usage>,
     /// In the replay, on average.
     pub replayed: Option<Usage>,
+    /// By time, while the recording was made.
+    #[serde(default)]
+    pub recorded_curve: Vec<UsagePoint>,
+    /// By time, in the first replay.
+    #[serde(default)]
+    pub replayed_curve: Vec<UsagePoint>,
+}
+
+/// What all instances of a service used at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct UsagePoint {
+    /// Milliseconds after the first sample.
+    pub after_ms: u64,
+    /// CPU, in cores.
+    pub cores: f64,
+    /// The working set, in bytes.
+    pub memory_bytes: f64,
 }
 
 /// CPU and memory of all instances of a service.
@@ -145,6 +178,9 @@ pub(super) struct Compared<'a> {
     pub(super) judged: Judged,
     pub(super) replayed: Vec<&'a ReplayedAnswer>,
 }
+
+/// Requests whose calls are kept: what a person looks at, and a bound for reports of thousands of requests.
+const MAX_WITH_CALLS: usize = 50;
 
 /// A wait that nobody notices.
 const UNNOTICED_US: u64 = 1000;
@@ -168,6 +204,14 @@ impl ReportBuilder {
             noisy: Vec::new(),
             lag: Lag { p50_us: part(50), p99_us: part(99), max_us: part(100), waited },
             resources: Vec::new(),
+            orders: finished.first().map(|trial| trial.run.circumstance.sequence.clone()).unwrap_or_default(),
+            failed_gates: finished
+                .iter()
+                .flat_map(|trial| &trial.run.evidence.gates)
+                .map(|gate| gate.outcome.clone())
+                .filter(|outcome| *outcome != GateOutcome::Completed)
+                .collect(),
+            exits: finished.iter().flat_map(|trial| trial.run.evidence.exits.clone()).collect(),
         };
         let redaction = Redaction {
             names: SecretNames::new(&session.application().record.secrets),
@@ -193,6 +237,7 @@ impl ReportBuilder {
             more: comparison.more,
             recorded_us: request.duration_us,
             replayed_us: replayed.iter().map(|answer| answer.duration_us).collect(),
+            calls: None,
             operation: self.redaction.show(&request.operation()),
         });
     }
@@ -206,7 +251,22 @@ impl ReportBuilder {
             more: 0,
             recorded_us: request.duration_us,
             replayed_us: Vec::new(),
+            calls: None,
         });
+    }
+
+    /// Adds the calls behind the first requests, and first of all behind those that differ.
+    pub(super) fn add_calls(&mut self, recording: &Recording, recorded: &[Span], replayed: &[Span]) {
+        let (recorded, replayed) = (CallIndex::new(recorded), CallIndex::new(replayed));
+        let mut wanted: Vec<usize> = (0..self.report.requests.len()).collect();
+        wanted.sort_by_key(|&index| self.report.requests[index].verdict == RequestVerdict::Reproduced);
+        let show = |text: &str| self.redaction.show(text);
+        for index in wanted.into_iter().take(MAX_WITH_CALLS) {
+            self.report.requests[index].calls = Some(CallsSideBySide {
+                recorded: recorded.below(recording.requests[index].span, &show),
+                replayed: replayed.made_by(&Replay::caller_of(index), &show),
+            });
+        }
     }
 
     pub(super) fn finish(self, noise: &Noise) -> ReplayReport {

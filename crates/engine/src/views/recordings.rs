@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use faultscope_model::capture::{RecordedOrders, recorded_orders};
 use faultscope_model::recording::Recording;
-use faultscope_model::{Application, Run, Span, TraceId};
+use faultscope_model::{Application, Run, ServiceName, Span, TraceId};
 use faultscope_store::Reader;
 use faultscope_store::secrets::{Key, KeyPlace};
 
@@ -21,6 +22,20 @@ pub struct FoundRecording {
     pub run: Run,
     /// The reader of its campaign.
     pub reader: Reader,
+    /// All calls without headers and bodies, those between services included.
+    pub calls: Vec<Span>,
+    /// Orders of concurrent calls that a replay can impose.
+    pub orders: RecordedOrders,
+}
+
+impl FoundRecording {
+    fn new(mut calls: Vec<Span>, run: Run, reader: Reader, application: &Application) -> Self {
+        let is_service = |service: &ServiceName| application.services.contains_key(service);
+        let recording = Recording::from_calls(calls.clone(), is_service);
+        calls.iter_mut().for_each(|call| call.payload = None);
+        let orders = recorded_orders(application, &calls);
+        Self { recording, run, reader, calls, orders }
+    }
 }
 
 /// Finds the requests of traces, each by its id, its beginning, or `last`. All must be of one run.
@@ -51,7 +66,7 @@ pub fn find_traces_to_replay(
         let runs = stored::runs(&reader)?;
         let run = runs.into_iter().filter(|run| run.started_us <= start).max_by_key(|run| run.started_us);
         let run = run.ok_or_else(not_found)?;
-        return Ok(FoundRecording { recording: recording_of(calls, application), run, reader });
+        return Ok(FoundRecording::new(calls, run, reader, application));
     }
     Err(not_found())
 }
@@ -68,7 +83,7 @@ pub fn find_run_to_replay(
         Some(key) => reader.restored_spans_of(trial, key),
         None => reader.spans_of(trial),
     })?;
-    Ok(FoundRecording { recording: recording_of(calls, application), run: found.run, reader: found.reader })
+    Ok(FoundRecording::new(calls, found.run, found.reader, application))
 }
 
 /// Calls with their secrets, if the key of this machine is there.
@@ -84,8 +99,4 @@ fn restored(
     let descriptors = reader.descriptors();
     calls.iter_mut().for_each(|call| call.decode_bodies(&descriptors));
     Ok(calls)
-}
-
-fn recording_of(calls: Vec<Span>, application: &Application) -> Recording {
-    Recording::from_calls(calls, |service| application.services.contains_key(service))
 }

@@ -14,6 +14,7 @@ use faultscope_model::secrets::SecretNames;
 use faultscope_model::{Application, CampaignKind};
 use faultscope_platform::loopback::{Call, Loopback, Reply};
 use http::Method;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::bed::{Bed, close};
@@ -75,7 +76,7 @@ async fn replay_run(
 ) -> Result<Option<ReplayDone>, EngineError> {
     let session = bed.open_for(application, CampaignKind::Replay, None).await;
     let given = (found.run.treatment.clone(), found.run.circumstance.clone());
-    let original = Original { run: &found.run, reader: &found.reader };
+    let original = Original { run: &found.run, reader: &found.reader, calls: &found.calls };
     let done = replay(&session, &found.recording, &original, given, options, stop).await;
     close(session).await;
     done
@@ -202,4 +203,78 @@ async fn a_replay_becomes_a_test_that_passes() {
     let services = FILE.split("tests:").next().unwrap();
     let tested = desk_with(&format!("{services}{test}")).test(&[]).await;
     assert_eq!(tested.results(), [("replayed", "")], "{test}");
+}
+
+const BOTH: &str = "name: both
+services:
+  desk: { command: [desk], ports: [80] }
+  slow: { command: [slow], ports: [80] }
+  fast: { command: [fast], ports: [80] }
+tests: [ { name: both, http: { get: \"http://desk/both\" } } ]
+";
+
+/// A desk that asks `slow`, then `fast`, and is answered by `fast` first: each step waits for the one before.
+fn overtaking() -> Loopback {
+    let (arrived, answered) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (slow_arrived, fast_answered) = (Arc::clone(&arrived), Arc::clone(&answered));
+    let desk = move |call: Call| {
+        let (arrived, answered) = (Arc::clone(&arrived), Arc::clone(&answered));
+        async move {
+            let fast = async {
+                arrived.notified().await;
+                let answer = call.client().get("http://fast/b").await;
+                answered.notify_one();
+                answer
+            };
+            let slow = async { call.client().get("http://slow/a").await };
+            tokio::try_join!(slow, fast)?;
+            std::io::Result::Ok("done".to_owned())
+        }
+    };
+    let slow = move |_: Call| {
+        let (arrived, answered) = (Arc::clone(&slow_arrived), Arc::clone(&fast_answered));
+        async move {
+            arrived.notify_one();
+            answered.notified().await;
+            "a".to_owned()
+        }
+    };
+    Loopback::new()
+        .service("desk", desk)
+        .service("slow", slow)
+        .service("fast", async |_: Call| "b".to_owned())
+}
+
+/// The same desk without any agreement about who is first.
+fn racing() -> Loopback {
+    let desk = async |call: Call| {
+        let ask = async |url: &str| call.client().get(url).await;
+        tokio::try_join!(ask("http://slow/a"), ask("http://fast/b"))?;
+        std::io::Result::Ok("done".to_owned())
+    };
+    let echo = async |call: Call| call.path()[1..].to_owned();
+    Loopback::new().service("desk", desk).service("slow", echo).service("fast", echo)
+}
+
+#[tokio::test]
+async fn the_recorded_order_of_concurrent_calls_is_imposed() {
+    let bed = Bed::new(BOTH, overtaking());
+    assert_eq!(bed.test(&[]).await.outcome(), "pass");
+    let archive = Archive::open(&bed.folder.path().join(".faultscope"), Subject::Run).unwrap();
+    let mut found = find_run_to_replay(&archive, "last", &bed.application()).unwrap();
+    let orders: Vec<_> = found.orders.orders.iter().map(ToString::to_string).collect();
+    assert_eq!(orders, ["desk GET /both: fast GET /b, slow GET /a"]);
+    found.run.circumstance.impose(found.orders.orders.clone());
+    let never = CancellationToken::new();
+    let race = Bed::new(BOTH, racing());
+    let done = replay_run(&race, &found, race.application(), &options(), &never).await.unwrap().unwrap();
+    assert_eq!(done.report.verdict, ReplayVerdict::Reproduced);
+    assert!(done.report.failed_gates.is_empty(), "{:?}", done.report.failed_gates);
+    let calls = done.report.requests[0].calls.as_ref().unwrap();
+    let end = |callee: &str| {
+        let call = calls.replayed.iter().find(|call| call.callee.starts_with(callee)).unwrap();
+        call.after_us + call.duration_us
+    };
+    assert!(end("fast") <= end("slow"), "{calls:#?}");
+    assert_eq!((calls.recorded.len(), calls.replayed.len()), (3, 3));
 }

@@ -8,7 +8,9 @@ mod series;
 mod write;
 
 pub use containers::{Container, from_containers};
-pub use series::{NestedCall, nested_calls_of_reports, nested_calls_of_spans};
+pub use series::{
+    NestedCall, RecordedOrders, nested_calls_of_reports, nested_calls_of_spans, recorded_orders,
+};
 pub use write::{LayoutError, section, write};
 
 use std::collections::BTreeMap;
@@ -54,12 +56,7 @@ pub fn from_run(application: &Application, run: &Run, spans: &[Span]) -> Capture
             failing.instances.insert(service, count);
         }
     }
-    // An imposed order is certain, an observed one may be chance.
-    for order in std::mem::take(&mut captured.failing.sequence) {
-        if !failing.sequence.iter().any(|o| o.from == order.from && o.handling == order.handling) {
-            failing.sequence.push(order);
-        }
-    }
+    failing.impose(std::mem::take(&mut captured.failing.sequence));
     Captured { failing, ..captured }
 }
 

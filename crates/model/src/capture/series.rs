@@ -102,40 +102,81 @@ fn operation_of(span: &ReportedSpan) -> Option<(String, String)> {
     Some((method.to_uppercase(), path))
 }
 
+/// Orders in which concurrent calls were answered, as far as every handling of the same request had the same one.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RecordedOrders {
+    /// Series that were answered in another order than they were called, always in the same one.
+    pub orders: Vec<Order>,
+    /// Handlings whose series were answered now in this order, now in that one: none can be imposed on all.
+    pub ambiguous: Vec<(ServiceName, OperationPattern)>,
+}
+
+/// Finds the orders of answers that a replay has to impose to see the same again.
+pub fn recorded_orders(application: &Application, spans: &[Span]) -> RecordedOrders {
+    let mut found = RecordedOrders::default();
+    for ((from, handling), series) in series_by_handling(application, &nested_calls_of_spans(spans)) {
+        let Some(first) = series.first() else { continue };
+        if series.iter().any(|other| other.answered != first.answered) {
+            found.ambiguous.push((from, handling));
+        } else if first.overtakes {
+            found.orders.push(Order { from, handling, order: first.answered.clone() });
+        }
+    }
+    found
+}
+
 /// Adds the order of every series that was answered in another order than it was called.
 pub(super) fn add(application: &Application, calls: &[NestedCall], captured: &mut Captured) {
+    for ((from, handling), series) in series_by_handling(application, calls) {
+        // The latest handling with another order, since it is closest to the failure.
+        let Some(best) = series.into_iter().max_by_key(|series| (series.overtakes, series.start_us)) else {
+            continue;
+        };
+        if best.overtakes {
+            captured.failing.sequence.push(Order { from, handling, order: best.answered });
+        } else {
+            captured.notes.push(format!(
+                "{} calls of {from} {handling} overlap, but were answered in the order in which they were made",
+                best.answered.len()
+            ));
+        }
+    }
+}
+
+/// The overlapping calls of one handling.
+struct Series {
+    /// The calls in the order of their answers.
+    answered: Vec<CallName>,
+    /// Whether that is another order than the one in which they were made.
+    overtakes: bool,
+    start_us: u64,
+}
+
+/// The series of all handlings, by the service and the request that it handles.
+fn series_by_handling(
+    application: &Application,
+    calls: &[NestedCall],
+) -> BTreeMap<(ServiceName, OperationPattern), Vec<Series>> {
     let mut handlings: BTreeMap<u64, Vec<&NestedCall>> = BTreeMap::new();
     for call in calls {
         handlings.entry(call.handling).or_default().push(call);
     }
-    let mut best: BTreeMap<(ServiceName, OperationPattern), (bool, u64, Vec<CallName>)> = BTreeMap::new();
+    let mut found: BTreeMap<(ServiceName, OperationPattern), Vec<Series>> = BTreeMap::new();
     for list in handlings.values_mut() {
         list.sort_by_key(|call| (call.start_us, call.end_us));
         let Some(series) = overlapping(list) else { continue };
         let Some(named) = name(application, &series) else { continue };
         let (from, handled) = (&series[0].from, pattern(&series[0].handled));
         let (Ok(from), Some(handled)) = (from.parse::<ServiceName>(), handled) else { continue };
-        let mut answered: Vec<(u64, &CallName)> =
+        let mut ends: Vec<(u64, &CallName)> =
             series.iter().zip(&named).map(|(call, name)| (call.end_us, name)).collect();
-        answered.sort_by_key(|(end, _)| *end);
-        let order: Vec<CallName> = answered.into_iter().map(|(_, name)| name.clone()).collect();
-        let found = (order != named, series[0].start_us, order);
-        // The latest handling with another order, since it is closest to the failure.
-        let known = best.entry((from, handled)).or_insert_with(|| found.clone());
-        if (found.0, found.1) > (known.0, known.1) {
-            *known = found;
-        }
+        ends.sort_by_key(|(end, _)| *end);
+        let answered: Vec<CallName> = ends.into_iter().map(|(_, name)| name.clone()).collect();
+        let overtakes = answered != named;
+        let start_us = series[0].start_us;
+        found.entry((from, handled)).or_default().push(Series { answered, overtakes, start_us });
     }
-    for ((from, handling), (differs, _, order)) in best {
-        if differs {
-            captured.failing.sequence.push(Order { from, handling, order });
-        } else {
-            captured.notes.push(format!(
-                "{} calls of {from} {handling} overlap, but were answered in the order in which they were made",
-                order.len()
-            ));
-        }
-    }
+    found
 }
 
 /// The first calls of a handling that were all in flight before any of them was answered.

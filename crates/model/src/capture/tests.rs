@@ -223,3 +223,25 @@ fn what_was_seen_is_laid_over_what_was_written() {
         "failing:\n  nodes: 2\n  instances: { order: 4 }\n  config:\n    stock: { memory: \"64MiB\" }\n"
     );
 }
+
+#[test]
+fn a_replay_imposes_only_orders_that_were_always_the_same() {
+    let handling = |first: u64, early: &str, late: &str| {
+        let at = first * 10_000;
+        [
+            call(first, None, ("order", 1), "/orders", at, 1000),
+            call(first + 1, Some(first), (late, 1), "/x", at + 10, 100),
+            call(first + 2, Some(first), (early, 1), "/x", at + 20, 30),
+        ]
+    };
+    let same = [handling(1, "price", "stock"), handling(4, "price", "stock")].concat();
+    let found = recorded_orders(&shop(), &same);
+    let orders: Vec<String> = found.orders.iter().map(ToString::to_string).collect();
+    assert_eq!(orders, ["order GET /orders: price GET /x, stock GET /x"]);
+    assert!(found.ambiguous.is_empty());
+
+    let different = [handling(1, "price", "stock"), handling(4, "stock", "price")].concat();
+    let found = recorded_orders(&shop(), &different);
+    assert!(found.orders.is_empty());
+    assert_eq!(found.ambiguous.len(), 1);
+}

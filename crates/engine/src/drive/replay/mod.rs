@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use faultscope_model::CallError;
 use faultscope_model::recording::{Answer, RecordedRequest, ValueMap};
+use faultscope_model::{CallError, InstanceId, ServiceName};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
@@ -67,6 +67,12 @@ impl Replay {
             .iter()
             .map(|request| by_end.partition_point(|&index| requests[index].end_us() < request.start_us));
         Self { awaited: awaited.collect(), by_end, requests: requests.into(), pace, within }
+    }
+
+    /// The caller in the spans of a request, so that its calls are found in the run.
+    pub(crate) fn caller_of(index: usize) -> InstanceId {
+        let ordinal = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
+        InstanceId::new(ServiceName::test(), ordinal)
     }
 
     /// The intended times after the start.
@@ -169,7 +175,7 @@ impl Replay {
         let request = lock(values).apply(recorded);
         let sent = Instant::now();
         let lag_us = (late + sent.duration_since(began)).as_micros() as u64;
-        let sending = send::send(mesh, &request);
+        let sending = send::send(mesh, Self::caller_of(index), &request);
         let answer = match tokio::time::timeout(self.within, sending).await {
             Ok(answer) => answer,
             Err(_) => Answer { error: Some(CallError::TimedOut), ..Answer::default() },

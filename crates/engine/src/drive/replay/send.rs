@@ -2,9 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 use faultscope_mesh::MeshSlot;
-use faultscope_model::CallError;
 use faultscope_model::recording::{Answer, RecordedRequest};
 use faultscope_model::span::Wire;
+use faultscope_model::{CallError, InstanceId};
 use futures_util::future::poll_fn;
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full};
@@ -14,10 +14,10 @@ use tokio::io::DuplexStream;
 /// The largest body of an answer that is read; of a larger one the beginning.
 const MAX_BODY: usize = 16 << 20;
 
-/// Sends a request; what goes wrong is part of the answer.
-pub(super) async fn send(mesh: &MeshSlot, request: &RecordedRequest) -> Answer {
+/// Sends a request as a caller of its own; what goes wrong is part of the answer.
+pub(super) async fn send(mesh: &MeshSlot, caller: InstanceId, request: &RecordedRequest) -> Answer {
     let failed = |error| Answer { error: Some(error), ..Answer::default() };
-    let Ok(stream) = mesh.connect(&request.callee, request.port) else {
+    let Ok(stream) = mesh.connect_as(caller, &request.callee, request.port) else {
         return failed(CallError::NoInstance);
     };
     let sent = match request.wire {
