@@ -120,7 +120,7 @@ impl From<EngineError> for CommandError {
                 let exit = match &other {
                     EngineError::Plan(_) | EngineError::Excluded(_) => Exit::Spec,
                     EngineError::Invalid { .. } | EngineError::Sentinel { .. } => Exit::Environment,
-                    EngineError::CannotResume { .. } => Exit::Usage,
+                    EngineError::CannotResume { .. } | EngineError::Hook(_) => Exit::Usage,
                     _ => Exit::Internal,
                 };
                 let hint = match &other {

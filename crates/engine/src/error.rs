@@ -7,6 +7,8 @@ use faultscope_model::{Spoiled, TrialId};
 use faultscope_platform::PlatformError;
 use faultscope_store::StoreError;
 
+use crate::drive::HookError;
+
 /// Why a campaign stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -51,6 +53,9 @@ pub enum EngineError {
         /// The reason.
         problem: String,
     },
+    /// The program that changes requests of a replay cannot be used.
+    #[error("the hook of the replay failed")]
+    Hook(#[from] HookError),
     /// A bug in the tool.
     #[error("internal: {0}")]
     Internal(String),

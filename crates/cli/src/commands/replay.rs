@@ -45,6 +45,9 @@ pub(crate) struct ReplayArgs {
     /// What may differ: `$.took`, `header etag`, `$.id ~ ^[0-9a-f-]+$`, `$.price +- 10%`, `$.items present`.
     #[arg(long = "ignore", value_name = "RULE")]
     rules: Vec<FieldRule>,
+    /// A program that changes requests before they are sent, such as one that mints tokens: a line of JSON in, a line out.
+    #[arg(long, value_name = "COMMAND")]
+    hook: Option<String>,
     /// How long an answer may take.
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     within: String,
@@ -97,8 +100,9 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
         Opening::new(CampaignKind::Replay, &target, args.seed).slots(args.slots).longest_test(longest);
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     let stop = interrupted();
+    let hook = args.hook.as_ref().map(|command| ["sh", "-c", command].map(str::to_owned).to_vec());
     let options =
-        ReplayOptions { pace, within, times: args.times, rules: FieldRules::new(args.rules.clone()) };
+        ReplayOptions { pace, within, times: args.times, rules: FieldRules::new(args.rules.clone()), hook };
     let mut circumstance = run.circumstance.clone();
     if args.order == ReplayOrder::Recorded {
         for (from, handling) in &orders.ambiguous {

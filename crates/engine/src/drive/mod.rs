@@ -8,5 +8,5 @@ mod tests;
 pub use people::{People, Published, PublishedPort};
 pub use perturbed::{PerturbedTests, TrialTrace, Unperturbed};
 pub(crate) use perturbed::{Repetition, errors_of_test, failing_operations};
-pub use replay::{Pace, Replay, ReplayedAnswer};
+pub use replay::{HookError, Pace, Replay, ReplayedAnswer};
 pub use tests::{CaseError, Cases, Tests, find_cases};

@@ -43,6 +43,8 @@ pub struct ReplayOptions {
     pub times: u32,
     /// What the user says about fields.
     pub rules: FieldRules,
+    /// A program that changes requests before they are sent.
+    pub hook: Option<Vec<String>>,
 }
 
 /// The origin of a recording.
@@ -74,7 +76,8 @@ pub async fn replay(
     options: &ReplayOptions,
     stop: &CancellationToken,
 ) -> Result<Option<ReplayDone>, EngineError> {
-    let drive = Arc::new(Replay::new(recording.requests.clone(), options.pace, options.within));
+    let drive = Replay::new(recording.requests.clone(), options.pace, options.within);
+    let drive = Arc::new(drive.with_hook(options.hook.clone()));
     let request = TrialRequest { treatment, circumstance, drive, wanted: None };
     let trials = (0..options.times.max(1)).map(|_| (TrialRole::Search, request.clone()));
     let mut list = TrialList::new(trials);

@@ -63,6 +63,7 @@ fn options() -> ReplayOptions {
         within: Duration::from_secs(10),
         times: 2,
         rules: FieldRules::new(Vec::new()),
+        hook: None,
     }
 }
 

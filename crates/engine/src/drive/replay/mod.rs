@@ -4,6 +4,7 @@
 //! it was sent in the recording, since it may have been made of them: values that differ this time, such as the id of
 //! a new order, take the place of the recorded ones.
 
+mod hook;
 mod pacer;
 mod send;
 
@@ -21,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::EngineError;
 use crate::trial::{Drive, Driven, Live};
+use hook::Hook;
+pub use hook::HookError;
 use pacer::Pacer;
 
 /// The time between two requests, compared with the recording.
@@ -55,6 +58,7 @@ pub struct Replay {
     by_end: Vec<usize>,
     pace: Pace,
     within: Duration,
+    hook: Option<Vec<String>>,
 }
 
 impl Replay {
@@ -66,7 +70,12 @@ impl Replay {
         let awaited = requests
             .iter()
             .map(|request| by_end.partition_point(|&index| requests[index].end_us() < request.start_us));
-        Self { awaited: awaited.collect(), by_end, requests: requests.into(), pace, within }
+        Self { awaited: awaited.collect(), by_end, requests: requests.into(), pace, within, hook: None }
+    }
+
+    /// The same with a program that changes requests before they are sent.
+    pub fn with_hook(self, hook: Option<Vec<String>>) -> Self {
+        Self { hook, ..self }
     }
 
     /// The caller in the spans of a request, so that its calls are found in the run.
@@ -117,7 +126,7 @@ impl Progress {
 impl Drive for Replay {
     fn question(&self) -> serde_json::Value {
         let spans: Vec<String> = self.requests.iter().map(|request| request.span.to_string()).collect();
-        serde_json::json!({ "replay": spans, "pace": format!("{:?}", self.pace) })
+        serde_json::json!({ "replay": spans, "pace": format!("{:?}", self.pace), "hook": self.hook })
     }
 
     fn n_tests(&self) -> usize {
@@ -128,6 +137,7 @@ impl Drive for Replay {
         let mesh = live
             .mesh()
             .ok_or_else(|| EngineError::Internal("a replay needs a mesh in this process".into()))?;
+        let hook = self.hook.as_deref().map(Hook::start).transpose()?;
         let values = Mutex::new(ValueMap::default());
         let progress =
             Progress { ended: Mutex::new(vec![false; self.requests.len()]), complete: watch::Sender::new(0) };
@@ -142,20 +152,23 @@ impl Drive for Replay {
                 next = due.recv(), if !is_all_due => match next {
                     None => is_all_due = true,
                     Some(index) => {
-                        let (values, progress, intended) = (&values, &progress, pacer.intended(index));
-                        let late = intended.elapsed();
+                        let (values, progress, hook) = (&values, &progress, hook.as_ref());
+                        let late = pacer.intended(index).elapsed();
                         flying.push(async move {
                             let due = Instant::now();
                             progress.wait_for(self.awaited[index]).await;
                             let waited = due.elapsed();
-                            let mut answer = self.send_again(mesh, index, values, late).await;
+                            let mut answer = self.send_again(mesh, index, (values, hook), late).await?;
                             answer.waited_us = waited.as_micros() as u64;
                             progress.finish(index, &self.by_end);
-                            (index, answer)
+                            Ok::<_, HookError>((index, answer))
                         });
                     }
                 },
-                Some((index, answer)) = flying.next(), if !flying.is_empty() => replayed[index] = Some(answer),
+                Some(answered) = flying.next(), if !flying.is_empty() => {
+                    let (index, answer) = answered?;
+                    replayed[index] = Some(answer);
+                }
             }
         }
         Ok(Driven { replayed: replayed.into_iter().flatten().collect(), ..Driven::default() })
@@ -167,12 +180,15 @@ impl Replay {
         &self,
         mesh: &faultscope_mesh::MeshSlot,
         index: usize,
-        values: &Mutex<ValueMap>,
+        (values, hook): (&Mutex<ValueMap>, Option<&Hook>),
         late: Duration,
-    ) -> ReplayedAnswer {
+    ) -> Result<ReplayedAnswer, HookError> {
         let recorded = &self.requests[index];
         let began = Instant::now();
-        let request = lock(values).apply(recorded);
+        let mut request = lock(values).apply(recorded);
+        if let Some(hook) = hook {
+            request = hook.change(request).await?;
+        }
         let sent = Instant::now();
         let lag_us = (late + sent.duration_since(began)).as_micros() as u64;
         let sending = send::send(mesh, Self::caller_of(index), &request);
@@ -182,7 +198,7 @@ impl Replay {
         };
         let duration_us = sent.elapsed().as_micros() as u64;
         lock(values).learn(&recorded.answer, &answer);
-        ReplayedAnswer { answer, duration_us, lag_us, waited_us: 0 }
+        Ok(ReplayedAnswer { answer, duration_us, lag_us, waited_us: 0 })
     }
 }
 
