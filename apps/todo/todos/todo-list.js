@@ -4,7 +4,7 @@ const { setTimeout: sleep } = require('node:timers/promises');
 
 // Longer texts are laid out on a page.
 const LONG_TEXT = 200;
-const PAGE_BYTES = Number(process.env.PAGE_MIB || 16) * 1024 * 1024;
+const PAGE_BYTES = Number(process.env.PAGE_MIB || 24) * 1024 * 1024;
 
 // Seeded fault: the lists of this user take longer.
 const SLOW_USER = process.env.SLOW_USER;
