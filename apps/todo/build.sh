@@ -1,77 +1,60 @@
 #!/usr/bin/env bash
 # Builds the application from the package registries into a folder that can run: apps/todo/build.sh [OUT]
-# Each service is built again only when its sources or the versions it pins have changed.
+# The folder gets the sources as well, so that what was copied from there can be built again in place: ./build.sh .
+# A service is built again only when its sources or the versions it pins have changed.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${1:-$here/../../target/todo}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 
-# once NAME FOLDER COMMAND...: runs the command unless it ran before for the same files of the folder.
-once() {
-  local name=$1 sources=$2 stamp
+# sources FOLDER: lists what people wrote there, not what a build made of it.
+sources() {
+  (cd "$here/$1" && find . \( -name node_modules -o -name venv -o -name target -o -name __pycache__ \) -prune \
+    -o -type f ! -name auth -print | LC_ALL=C sort)
+}
+
+# build SERVICE COMMAND...: runs the command in the service's folder, unless it ran before for the same sources.
+build() {
+  local service=$1 stamp file
+  shift
+  stamp=$({ cat "${BASH_SOURCE[0]}"; sources "$service" | (cd "$here/$service" && xargs sha256sum); } | sha256sum)
+  if [ "$(cat "$out/.built/$service" 2>/dev/null)" = "$stamp" ]; then return 0; fi
+  echo "building: $service"
+  rm -f "$out/.built/$service"
+  if [ "$out" != "$here" ]; then
+    while read -r file; do install -D -m 644 "$here/$service/$file" "$out/$service/$file"; done < <(sources "$service")
+  fi
+  (cd "$out/$service" && "$@")
+  mkdir -p "$out/.built"
+  printf '%s\n' "$stamp" >"$out/.built/$service"
+}
+
+# unless_pinned FILE FOLDER COMMAND...: runs the command unless it made the folder from the same pinned versions.
+unless_pinned() {
+  local pins=$1 folder=$2
   shift 2
-  stamp=$({ cat "${BASH_SOURCE[0]}"; cd "$here/$sources" && find . -type f -print0 | sort -z | xargs -0 sha256sum; } | sha256sum)
-  if [ "$(cat "$out/.stamps/$name" 2>/dev/null)" = "$stamp" ]; then return 0; fi
-  echo "building: $name"
-  rm -f "$out/.stamps/$name"
+  if cmp -s "$pins" "$folder/.pins"; then return 0; fi
+  rm -rf "$folder"
   "$@"
-  mkdir -p "$out/.stamps"
-  printf '%s\n' "$stamp" >"$out/.stamps/$name"
+  cp "$pins" "$folder/.pins"
 }
 
-build_auth() { (cd "$here/auth" && go build -trimpath -o "$out/auth/auth" .); }
-
-# Maven writes beside the sources it reads, so it gets a copy of them.
-build_users() {
-  local copy=$out/.build-users
-  rm -rf "$copy" "$out/users"
-  cp -r "$here/users" "$copy"
-  mvn --quiet --batch-mode -Dstyle.color=never --file "$copy/pom.xml" package
-  mkdir -p "$out/users"
-  cp -r "$copy/target/users.jar" "$copy/target/lib" "$out/users/"
-  rm -rf "$copy"
+node_packages() { npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null; }
+python_packages() {
+  python3 -m venv venv
+  venv/bin/pip install --quiet --disable-pip-version-check --no-deps -r requirements.txt
 }
 
-# build_node SERVICE: packages are installed anew only when the lock file has changed.
-build_node() {
-  mkdir -p "$out/$1"
-  if ! cmp -s "$here/$1/package-lock.json" "$out/$1/package-lock.json"; then
-    cp "$here/$1/package.json" "$here/$1/package-lock.json" "$out/$1/"
-    rm -rf "$out/$1/node_modules"
-    (cd "$out/$1" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null) ||
-      { rm -f "$out/$1/package-lock.json"; return 1; }
-  fi
-  cp -r "$here/$1/." "$out/$1/"
-}
-
-build_log_processor() {
-  local into=$out/log-processor
-  mkdir -p "$into"
-  if ! cmp -s "$here/log-processor/requirements.txt" "$into/requirements.txt"; then
-    rm -rf "$into/venv"
-    python3 -m venv "$into/venv"
-    "$into/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$here/log-processor/requirements.txt"
-  fi
-  cp "$here"/log-processor/*.py "$here/log-processor/requirements.txt" "$into/"
-}
-
-build_redis() {
-  mkdir -p "$out/redis"
-  cp "$here/redis/redis.conf" "$out/redis/"
-}
-
-# The application file of the sources says where the build is; the one in the build lies beside it.
-describe() {
+build auth go build -trimpath -o auth .
+build users mvn --quiet --batch-mode -Dstyle.color=never package
+build todos unless_pinned package-lock.json node_modules node_packages
+build frontend unless_pinned package-lock.json node_modules node_packages
+build log-processor unless_pinned requirements.txt venv python_packages
+build redis true
+if [ "$out" != "$here" ]; then
   rm -rf "$out/cases"
-  cp -r "$here/cases" "$here/workload" "$out/"
+  cp -r "$here/cases" "$here/workload" "$here/build.sh" "$here/README.md" "$out/"
+  # This one lies where the build is.
   sed '/^directory: /d' "$here/faultscope.yaml" >"$out/faultscope.yaml"
-}
-
-once auth auth build_auth
-once users users build_users
-once todos todos build_node todos
-once frontend frontend build_node frontend
-once log-processor log-processor build_log_processor
-once redis redis build_redis
-describe
+fi

@@ -18,23 +18,27 @@ class Upstream {
   }
 
   /** Sends a request with a JSON body and reads the JSON answer: `{ status, body }`. */
-  call(method, target, { authorization, body } = {}) {
-    const text = body === undefined ? undefined : JSON.stringify(body);
+  async call(method, target, { authorization, body } = {}) {
     const headers = { accept: 'application/json' };
     if (authorization) headers.authorization = authorization;
-    if (text !== undefined) {
+    const text = body === undefined ? '' : JSON.stringify(body);
+    if (text !== '') {
       headers['content-type'] = 'application/json';
       headers['content-length'] = Buffer.byteLength(text);
     }
+    try {
+      const response = await this.#send(method, target, headers, text);
+      return { status: response.statusCode, body: parse(await read(response)) };
+    } catch (error) {
+      throw Object.assign(new Error(`${this.#name}: ${error.message}`), { status: 502 });
+    }
+  }
+
+  #send(method, target, headers, text) {
     return new Promise((resolve, reject) => {
-      const fail = (reason) => {
-        reject(Object.assign(new Error(`${this.#name}: ${reason}`), { status: 502 }));
-      };
       const options = { method, headers, agent: this.#agent, timeout: PATIENCE_MS };
-      const request = http.request(new URL(target, this.#url), options, (response) => {
-        read(response).then((read) => resolve({ status: response.statusCode, body: parse(read) })).catch((error) => fail(error.message));
-      });
-      request.on('error', (error) => fail(error.message));
+      const request = http.request(new URL(target, this.#url), options, resolve);
+      request.on('error', reject);
       request.on('timeout', () => request.destroy(new Error('no answer in time')));
       request.end(text);
     });

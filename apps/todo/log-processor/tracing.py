@@ -40,13 +40,14 @@ class Tracing:
             flags="0",
             is_sampled=bool(trace.get("sampled", True)),
         )
-        return self._span(zipkin_span, "process entry", attributes)
+        # Nobody else reports this id, as a client does for its server.
+        return self._span(zipkin_span, "process entry", attributes, report_root_timestamp=True)
 
     def serve(self, name, headers):
         """A span of a request, in the trace of the caller if it has one."""
         return self._span(zipkin_server_span, name, extract_zipkin_attrs_from_headers(headers))
 
-    def _span(self, kind, name, attributes):
+    def _span(self, kind, name, attributes, **more):
         return kind(
             service_name=SERVICE,
             span_name=name,
@@ -56,6 +57,7 @@ class Tracing:
             sample_rate=100,
             use_128bit_trace_id=True,
             encoding=Encoding.V1_THRIFT,
+            **more,
         )
 
     @staticmethod
