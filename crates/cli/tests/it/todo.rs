@@ -71,7 +71,26 @@ fn spans_of_five_tracers_are_one_tree() {
     let trace = login["trace"].as_str().unwrap();
     let shown = tool.run(["runs", "show", "--trace", trace]).shown();
     let tree = shown.split("\n\n").next().unwrap().replace("  * ", "    ");
-    assert_snapshot!(tree, @"");
+    assert_snapshot!(tree, @"
+    exit code 0
+    --- stdout
+    trace <trace>: 15 spans in <time>
+        test-1 ─▶ frontend-1 POST /api/login <time> <bar> 200
+        └─ frontend POST <time> <bar> 200
+           ├─ frontend POST -> auth <time> <bar> 200
+           │  └─ frontend-1 ─▶ auth-1 POST /login <time> <bar> 200
+           │     └─ auth post <time> <bar>
+           │        └─ auth find user <time> <bar>
+           │           └─ auth http/get <time> <bar>
+           │              └─ auth-1 ─▶ users-1 GET /users/alan <time> <bar> 200
+           │                 └─ users get <time> <bar>
+           └─ frontend GET -> todos <time> <bar> 200
+              └─ frontend-1 ─▶ todos-1 GET /todos <time> <bar> 200
+                 └─ todos get /todos <time> <bar> 200
+                    ├─ todos load todos <time> <bar>
+                    └─ todos write audit log <time> <bar>
+                       └─ log-processor process entry <time> <bar>
+    ");
 }
 
 #[test]
