@@ -147,6 +147,14 @@ profilers() {
   cargo test --quiet --workspace --test it profilers:: -- --ignored
 }
 
+# The sample in four languages, built from the registries into target/todo.
+todo() {
+  need_packages go:golang-go node:nodejs npm:npm mvn:maven javac:default-jdk-headless redis-server:redis-server
+  if ! python3 -c 'import ensurepip' 2>/dev/null; then need_packages no-ensurepip:python3-venv; fi
+  apps/todo/build.sh target/todo
+  cargo test --quiet --workspace --test it todo:: -- --ignored
+}
+
 release() { cargo build --release --quiet; }
 
 # As an ordinary user with the usual limit of open files, since that is who types the README's first command.
@@ -178,6 +186,8 @@ stage docker 300 containers
 # The first time, most of it goes into building Jaeger and the clients.
 stage exporters 900 exporters
 stage profilers 120 profilers
+# The first time, a minute of it goes into building the services.
+stage todo 300 todo
 stage docs 300 docs
 stage release 600 release
 stage demo 40 demo

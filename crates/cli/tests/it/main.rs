@@ -35,6 +35,7 @@ mod starts;
 mod store;
 mod talk;
 mod ticketing;
+mod todo;
 mod trouble;
 mod up;
 
