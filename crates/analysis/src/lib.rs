@@ -8,3 +8,5 @@
 //! - runs with their circumstances and outcomes: [`faultscope_model::run`]
 //!
 //! Whoever calls it reads these from the store; nothing here opens a file, a socket or a clock.
+
+pub mod causal;

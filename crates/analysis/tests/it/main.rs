@@ -1,0 +1,4 @@
+//! Causal models on data with known answers.
+
+mod data;
+mod discovery;
