@@ -13,9 +13,9 @@ use super::prior::Constraints;
 use entropy::negentropy;
 pub(crate) use lasso::Regression;
 
-/// Normal noise has a negentropy of less than this divided by the number of rows in 999 of 1000 cases (simulated for
-/// 100 to 2000 rows).
-const NORMAL_NEGENTROPY: f64 = 30.0;
+/// Normal noise has a negentropy of less than this divided by the number of rows in 99 of 100 cases (simulated for
+/// 200 and 500 rows).
+const NORMAL_NEGENTROPY: f64 = 5.0;
 
 /// What was found on standardised columns.
 #[derive(Debug)]
