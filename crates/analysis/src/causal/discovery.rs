@@ -9,7 +9,7 @@ use super::observations::{Observations, standardize};
 use super::prior::{Constraints, Prior};
 use super::screening::{DroppedColumn, Screening};
 use super::wide::{add_multiple, vectorize};
-use super::{dagma, lingam};
+use super::{dag_gnn, dagma, lingam};
 
 /// How a graph is found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,7 +118,8 @@ pub fn discover(observations: &Observations, options: &DiscoveryOptions) -> Resu
             }
             refit(columns, &found.weights)
         }
-        Method::DagmaMlp | Method::DagGnn => return Err(CausalError::Diverged),
+        Method::DagmaMlp => slow(dagma::mlp::find_graph(columns, &constraints, options.seed)?, columns, &mut cautions),
+        Method::DagGnn => slow(dag_gnn::find_graph(columns, &constraints, options.seed)?, columns, &mut cautions),
     };
     cautions.extend(find_common_causes(columns, &weights, &names));
     let edges = (0..names.len()).flat_map(|to| (0..names.len()).map(move |from| (to, from)));

@@ -4,6 +4,7 @@
 //! answers queries: [`StructuralModel::intervene`], [`StructuralModel::find_limit`], [`StructuralModel::explain`].
 //! The method is that of CAR-PT (Giamattei et al., AST 2024).
 
+mod dag_gnn;
 mod dagma;
 mod discovery;
 mod error;

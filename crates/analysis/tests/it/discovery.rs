@@ -25,7 +25,10 @@ fn check_against_reference(folder: &Path, set: &str, rows: usize) {
     };
     assert_eq!(names(&found), names(&wanted), "{set}, {rows} rows");
     for ((from, to, found), (.., wanted)) in found.iter().zip(&wanted) {
-        assert!((found - wanted).abs() <= 1e-6 * wanted.abs(), "{set}: {from} -> {to}: {found}, not {wanted}");
+        assert!(
+            (found - wanted).abs() <= 1e-6 * wanted.abs(),
+            "{set}: {from} -> {to}: {found}, not {wanted}"
+        );
     }
 }
 

@@ -2,3 +2,5 @@
 
 mod data;
 mod discovery;
+mod limits;
+mod model;

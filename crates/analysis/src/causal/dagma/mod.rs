@@ -5,4 +5,5 @@
 
 pub(crate) mod adam;
 pub(crate) mod linear;
+pub(crate) mod mlp;
 pub(crate) mod prune;
