@@ -146,7 +146,8 @@ impl Problem {
         let mut hidden = codes.multiply(&matrix);
         hidden.values_mut().iter_mut().zip(codes.values()).for_each(|(value, code)| *value = code - *value);
         let decoded = apply(decoder, &codes);
-        let half_squares = |matrix: &Matrix| matrix.values().iter().map(|value| value * value).sum::<f64>() / 2.0;
+        let half_squares =
+            |matrix: &Matrix| matrix.values().iter().map(|value| value * value).sum::<f64>() / 2.0;
         let mut errors = decoded;
         errors.values_mut().iter_mut().zip(self.rows.values()).for_each(|(value, wanted)| *value -= wanted);
         let (cyclicity, cyclic_slopes) = measure_cycles(&matrix);
@@ -165,7 +166,11 @@ impl Problem {
         let mut code_slopes = propagate(decoder, &codes, &errors, decoder_slopes);
         let passed_back = hidden.multiply(&matrix.transpose());
         let known = hidden.values().iter().zip(passed_back.values());
-        code_slopes.values_mut().iter_mut().zip(known).for_each(|(slope, (direct, back))| *slope += direct - back);
+        code_slopes
+            .values_mut()
+            .iter_mut()
+            .zip(known)
+            .for_each(|(slope, (direct, back))| *slope += direct - back);
         propagate(encoder, &self.rows, &code_slopes, encoder_slopes);
         let from_codes = codes.transpose().multiply(&hidden);
         let force = lagrange.multiplier + lagrange.penalty * cyclicity;
@@ -182,8 +187,8 @@ impl Problem {
 fn measure_cycles(matrix: &Matrix) -> (f64, Matrix) {
     let size = matrix.rows();
     let base = Matrix::from_fn(size, size, |i, j| {
-        let weight = matrix[(i, j)];
-        if i == j { 1.0 } else { 0.0 } + weight * weight / size as f64
+        let diagonal = if i == j { 1.0 } else { 0.0 };
+        diagonal + matrix[(i, j)] * matrix[(i, j)] / size as f64
     });
     let mut power = Matrix::identity(size);
     let mut square = base.clone();
@@ -203,15 +208,16 @@ fn measure_cycles(matrix: &Matrix) -> (f64, Matrix) {
 
 /// Applies a network to every value.
 fn apply(network: &[f64], inputs: &Matrix) -> Matrix {
-    let (first, bias, second) = (&network[..HIDDEN], &network[HIDDEN..2 * HIDDEN], &network[2 * HIDDEN..3 * HIDDEN]);
+    let (first, bias, second) =
+        (&network[..HIDDEN], &network[HIDDEN..2 * HIDDEN], &network[2 * HIDDEN..3 * HIDDEN]);
     let mut outputs = inputs.clone();
     vectorize(|| {
         for value in outputs.values_mut() {
             let mut sums = [0.0; 8];
             for start in (0..HIDDEN).step_by(8) {
-                for lane in 0..8 {
+                for (lane, sum) in sums.iter_mut().enumerate() {
                     let at = start + lane;
-                    sums[lane] += second[at] * (first[at] * *value + bias[at]).max(0.0);
+                    *sum += second[at] * (first[at] * *value + bias[at]).max(0.0);
                 }
             }
             *value = network[3 * HIDDEN] + sums.iter().sum::<f64>();
@@ -222,7 +228,8 @@ fn apply(network: &[f64], inputs: &Matrix) -> Matrix {
 
 /// Adds the slopes of a network's parameters, and returns those of its inputs.
 fn propagate(network: &[f64], inputs: &Matrix, output_slopes: &Matrix, slopes: &mut [f64]) -> Matrix {
-    let (first, bias, second) = (&network[..HIDDEN], &network[HIDDEN..2 * HIDDEN], &network[2 * HIDDEN..3 * HIDDEN]);
+    let (first, bias, second) =
+        (&network[..HIDDEN], &network[HIDDEN..2 * HIDDEN], &network[2 * HIDDEN..3 * HIDDEN]);
     let (first_slopes, rest) = slopes.split_at_mut(HIDDEN);
     let (bias_slopes, rest) = rest.split_at_mut(HIDDEN);
     let (second_slopes, last_slope) = rest.split_at_mut(HIDDEN);
@@ -232,7 +239,7 @@ fn propagate(network: &[f64], inputs: &Matrix, output_slopes: &Matrix, slopes: &
             let output = *slope;
             let mut back = [0.0; 8];
             for start in (0..HIDDEN).step_by(8) {
-                for lane in 0..8 {
+                for (lane, back) in back.iter_mut().enumerate() {
                     let at = start + lane;
                     let before = first[at] * input + bias[at];
                     let through = if before > 0.0 { output } else { 0.0 };
@@ -240,7 +247,7 @@ fn propagate(network: &[f64], inputs: &Matrix, output_slopes: &Matrix, slopes: &
                     let entering = through * second[at];
                     bias_slopes[at] += entering;
                     first_slopes[at] += entering * input;
-                    back[lane] += entering * first[at];
+                    *back += entering * first[at];
                 }
             }
             last_slope[0] += output;
@@ -261,7 +268,8 @@ mod tests {
 
     fn chain(size: usize, rows: usize) -> Vec<Vec<f64>> {
         let mut random = Random::new(3);
-        let mut columns: Vec<Vec<f64>> = (0..size).map(|_| (0..rows).map(|_| random.normal()).collect()).collect();
+        let mut columns: Vec<Vec<f64>> =
+            (0..size).map(|_| (0..rows).map(|_| random.normal()).collect()).collect();
         for at in 1..size {
             let (before, from_here) = columns.split_at_mut(at);
             from_here[0].iter_mut().zip(&before[at - 1]).for_each(|(y, x)| *y = 2.0 * x + 0.5 * *y);
@@ -289,7 +297,11 @@ mod tests {
             };
             let slope = (objective(1e-6) - objective(-1e-6)) / 2e-6;
             parameters[at] = value;
-            assert!((slope - gradient[at]).abs() < 1e-5 * slope.abs().max(1.0), "{at}: {slope} {}", gradient[at]);
+            assert!(
+                (slope - gradient[at]).abs() < 1e-5 * slope.abs().max(1.0),
+                "{at}: {slope} {}",
+                gradient[at]
+            );
         }
     }
 

@@ -118,8 +118,12 @@ pub fn discover(observations: &Observations, options: &DiscoveryOptions) -> Resu
             }
             refit(columns, &found.weights)
         }
-        Method::DagmaMlp => slow(dagma::mlp::find_graph(columns, &constraints, options.seed)?, columns, &mut cautions),
-        Method::DagGnn => slow(dag_gnn::find_graph(columns, &constraints, options.seed)?, columns, &mut cautions),
+        Method::DagmaMlp => {
+            slow(dagma::mlp::find_graph(columns, &constraints, options.seed)?, columns, &mut cautions)
+        }
+        Method::DagGnn => {
+            slow(dag_gnn::find_graph(columns, &constraints, options.seed)?, columns, &mut cautions)
+        }
     };
     cautions.extend(find_common_causes(columns, &weights, &names));
     let edges = (0..names.len()).flat_map(|to| (0..names.len()).map(move |from| (to, from)));
@@ -185,7 +189,8 @@ fn find_common_causes(columns: &[Vec<f64>], weights: &Matrix, names: &[String]) 
     let residuals: Vec<Vec<f64>> = (0..columns.len()).map(|at| residual(columns, weights, at)).collect();
     let correlations = Matrix::second_moments(&residuals);
     let least = NOTABLE_CORRELATION.max(SIGNIFICANT / (columns[0].len() as f64).sqrt());
-    let pairs = (0..names.len()).flat_map(|first| (first + 1..names.len()).map(move |second| (first, second)));
+    let pairs =
+        (0..names.len()).flat_map(|first| (first + 1..names.len()).map(move |second| (first, second)));
     let mut notable: Vec<(usize, usize)> = pairs.filter(|&at| correlations[at].abs() > least).collect();
     notable.sort_by(|&a, &b| correlations[b].abs().total_cmp(&correlations[a].abs()));
     let caution = |&(first, second): &(usize, usize)| Caution::CommonCause {

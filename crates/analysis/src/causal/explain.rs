@@ -73,7 +73,12 @@ pub fn split_name(column: &str) -> Option<(&str, &str)> {
 
 impl StructuralModel {
     /// Explains how a node changes from one situation to another.
-    pub fn explain_change(&self, target: &str, from: &[Setting], to: &[Setting]) -> Result<Explanation, CausalError> {
+    pub fn explain_change(
+        &self,
+        target: &str,
+        from: &[Setting],
+        to: &[Setting],
+    ) -> Result<Explanation, CausalError> {
         let node = self.graph.position(target)?;
         let [before, after] = [self.mean_values(from)?, self.mean_values(to)?];
         let fixed: Vec<&String> = from.iter().chain(to).map(|setting| &setting.column).collect();
@@ -81,7 +86,8 @@ impl StructuralModel {
             true => Vec::new(),
             false => self.split_change(at, &before, &after),
         };
-        let change = Change { from: from.to_vec(), to: to.to_vec(), before: before[node], after: after[node] };
+        let change =
+            Change { from: from.to_vec(), to: to.to_vec(), before: before[node], after: after[node] };
         Ok(Explanation { change: Some(change), ..trace_back(&self.graph, node, parts) })
     }
 
@@ -110,7 +116,8 @@ impl StructuralModel {
                 let mut values: Vec<f64> = node.parents.iter().map(|&parent| before[parent]).collect();
                 let mut last = form.predict(&values, None);
                 for turn in 0..count {
-                    let place = if backwards { (start + count - turn) % count } else { (start + turn) % count };
+                    let place =
+                        if backwards { (start + count - turn) % count } else { (start + turn) % count };
                     values[place] = after[node.parents[place]];
                     let next = form.predict(&values, None);
                     parts[place] += (next - last) / (2 * count) as f64;
@@ -166,7 +173,8 @@ fn heaviest_paths(names: &[String], target: usize, shares: &[Vec<(usize, f64)>])
     let mut open: Vec<(f64, Vec<usize>)> = vec![(1.0, vec![target])];
     let mut paths: Vec<CausalPath> = Vec::new();
     for _ in 0..MAX_STEPS {
-        let Some(heaviest) = (0..open.len()).max_by(|&a, &b| open[a].0.abs().total_cmp(&open[b].0.abs())) else {
+        let Some(heaviest) = (0..open.len()).max_by(|&a, &b| open[a].0.abs().total_cmp(&open[b].0.abs()))
+        else {
             break;
         };
         let (share, path) = open.swap_remove(heaviest);

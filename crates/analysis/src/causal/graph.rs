@@ -33,12 +33,19 @@ impl CausalGraph {
     pub fn new(nodes: Vec<String>, mut edges: Vec<Edge>) -> Result<Self, CausalError> {
         if let Some(edge) = edges.iter().find(|edge| edge.from.max(edge.to) >= nodes.len()) {
             let (from, to) = (edge.from, edge.to);
-            return Err(CausalError::Inconsistent(format!("an edge from node {from} to node {to} that is not there")));
+            return Err(CausalError::Inconsistent(format!(
+                "an edge from node {from} to node {to} that is not there"
+            )));
         }
         edges.sort_by_key(|edge| (edge.to, edge.from));
-        if let Some(twice) = edges.windows(2).find(|pair| (pair[0].from, pair[0].to) == (pair[1].from, pair[1].to)) {
+        if let Some(twice) =
+            edges.windows(2).find(|pair| (pair[0].from, pair[0].to) == (pair[1].from, pair[1].to))
+        {
             let Edge { from, to, .. } = twice[0];
-            return Err(CausalError::Inconsistent(format!("two edges from {} to {}", nodes[from], nodes[to])));
+            return Err(CausalError::Inconsistent(format!(
+                "two edges from {} to {}",
+                nodes[from], nodes[to]
+            )));
         }
         if let Some(cycle) = find_cycle(nodes.len(), edges.iter().map(|edge| (edge.from, edge.to))) {
             let start = cycle.first().map(|&at| nodes[edges[at].from].clone());
@@ -135,7 +142,9 @@ impl TryFrom<GraphFile> for CausalGraph {
     fn try_from(file: GraphFile) -> Result<Self, CausalError> {
         if file.format != FORMAT {
             let found = file.format;
-            return Err(CausalError::Inconsistent(format!("format {found} of a graph is not known, only {FORMAT}")));
+            return Err(CausalError::Inconsistent(format!(
+                "format {found} of a graph is not known, only {FORMAT}"
+            )));
         }
         let places: std::collections::HashMap<&str, usize> =
             file.nodes.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
@@ -146,7 +155,11 @@ impl TryFrom<GraphFile> for CausalGraph {
             places.get(name.as_str()).copied().ok_or_else(|| CausalError::UnknownColumn(name.clone()))
         };
         let edge = |edge: &NamedEdge| {
-            Ok(Edge { from: place(&edge.from)?, to: place(&edge.to)?, weight: edge.weight.unwrap_or(f64::NAN) })
+            Ok(Edge {
+                from: place(&edge.from)?,
+                to: place(&edge.to)?,
+                weight: edge.weight.unwrap_or(f64::NAN),
+            })
         };
         let edges = file.edges.iter().map(edge).collect::<Result<Vec<_>, CausalError>>()?;
         Self::new(file.nodes.clone(), edges)

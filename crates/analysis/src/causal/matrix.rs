@@ -173,7 +173,15 @@ mod tests {
 
     #[test]
     fn determinants_of_triangular_matrices_are_products_of_their_diagonals() {
-        let mut matrix = Matrix::from_fn(3, 3, |i, j| if i == j { 2.0 } else if i > j { -1.0 } else { 0.0 });
+        let mut matrix = Matrix::from_fn(3, 3, |i, j| {
+            if i == j {
+                2.0
+            } else if i > j {
+                -1.0
+            } else {
+                0.0
+            }
+        });
         let log_determinant = matrix.invert_m_matrix().unwrap();
         assert!((log_determinant - 8.0f64.ln()).abs() < 1e-12);
     }

@@ -79,14 +79,19 @@ pub struct NodeSummary {
 
 impl StructuralModel {
     /// Learns all mechanisms, measures the arrows, cuts weak ones and fits their children again.
-    pub fn fit(observations: &Observations, graph: &CausalGraph, options: &FitOptions) -> Result<Self, CausalError> {
+    pub fn fit(
+        observations: &Observations,
+        graph: &CausalGraph,
+        options: &FitOptions,
+    ) -> Result<Self, CausalError> {
         let places: Vec<usize> =
             graph.nodes().iter().map(|name| observations.position(name)).collect::<Result<_, _>>()?;
         let columns = observations.select(&places);
         for category in &options.categories {
             graph.position(category)?;
         }
-        let is_category: Vec<bool> = graph.nodes().iter().map(|name| options.categories.contains(name)).collect();
+        let is_category: Vec<bool> =
+            graph.nodes().iter().map(|name| options.categories.contains(name)).collect();
         let learner = Learner { columns: columns.columns(), is_category, seed: options.seed };
         let mut graph = graph.clone();
         let mut nodes: Vec<Node> =
@@ -95,9 +100,7 @@ impl StructuralModel {
         let mut cut = Vec::new();
         if let Some(least) = options.cut {
             let is_required = |arrow: &Arrow| {
-                let is_this = |prior: &Prior| {
-                    matches!(prior, Prior::RequiredEdge { from, to } if (from, to) == (&arrow.from, &arrow.to))
-                };
+                let is_this = |prior: &Prior| matches!(prior, Prior::RequiredEdge { from, to } if (from, to) == (&arrow.from, &arrow.to));
                 options.required.iter().any(is_this)
             };
             (cut, _) = arrows.into_iter().partition(|arrow| arrow.share < least && !is_required(arrow));

@@ -30,7 +30,11 @@ impl Observations {
         }
         for (name, column) in names.iter().zip(&columns) {
             if column.len() != rows {
-                return Err(CausalError::UnequalColumns { column: name.clone(), rows: column.len(), others: rows });
+                return Err(CausalError::UnequalColumns {
+                    column: name.clone(),
+                    rows: column.len(),
+                    others: rows,
+                });
             }
             if let Some(row) = column.iter().position(|value| !value.is_finite()) {
                 return Err(CausalError::NotFinite { row: row + 1, column: name.clone() });
@@ -117,7 +121,10 @@ mod tests {
     fn what_cannot_be_used_is_refused_with_its_place() {
         let two = |a: &[f64], b: &[f64]| Observations::new(names(&["a", "b"]), vec![a.to_vec(), b.to_vec()]);
         assert!(matches!(two(&[], &[]), Err(CausalError::NoRows)));
-        assert!(matches!(two(&[1.0], &[1.0, 2.0]), Err(CausalError::UnequalColumns { rows: 2, others: 1, .. })));
+        assert!(matches!(
+            two(&[1.0], &[1.0, 2.0]),
+            Err(CausalError::UnequalColumns { rows: 2, others: 1, .. })
+        ));
         let error = two(&[1.0, 2.0], &[1.0, f64::NAN]).unwrap_err();
         assert_eq!(error.to_string(), "row 2 of column `b` is not a finite number");
         let twice = Observations::new(names(&["a", "a"]), vec![vec![1.0], vec![2.0]]).unwrap_err();

@@ -114,7 +114,11 @@ impl Relation {
         for middle in 0..self.size {
             for from in 0..self.size {
                 if self.contains(from, middle) {
-                    (0..self.size).filter(|&to| self.cells[middle * self.size + to]).collect::<Vec<_>>().into_iter().for_each(|to| self.insert(from, to));
+                    (0..self.size)
+                        .filter(|&to| self.cells[middle * self.size + to])
+                        .collect::<Vec<_>>()
+                        .into_iter()
+                        .for_each(|to| self.insert(from, to));
                 }
             }
         }
@@ -136,7 +140,11 @@ pub(crate) struct Constraints {
 
 impl Constraints {
     /// Resolves prior knowledge about these columns. What names one of the `dropped` columns is skipped.
-    pub(crate) fn resolve(priors: &[Prior], names: &[String], dropped: &[String]) -> Result<Self, CausalError> {
+    pub(crate) fn resolve(
+        priors: &[Prior],
+        names: &[String],
+        dropped: &[String],
+    ) -> Result<Self, CausalError> {
         let size = names.len();
         let place = |name: &str| names.iter().position(|known| known == name);
         let mut facts: Vec<(usize, usize, &Prior)> = Vec::new();
@@ -178,7 +186,9 @@ impl Constraints {
             };
             match prior {
                 Prior::NoPath { .. } => order(from, to),
-                Prior::Exogenous { .. } => (0..size).filter(|&other| other != to).for_each(|other| order(other, to)),
+                Prior::Exogenous { .. } => {
+                    (0..size).filter(|&other| other != to).for_each(|other| order(other, to))
+                }
                 Prior::Path { .. } | Prior::RequiredEdge { .. } => steps.push((from, to, prior)),
                 Prior::ForbiddenEdge { .. } => {}
             }
@@ -194,7 +204,11 @@ impl Constraints {
         if let Some(cycle) = find_cycle(size, steps.iter().map(|&(before, after, _)| (before, after))) {
             let step = |at: usize| {
                 let (before, after, because) = steps[at];
-                OrderStep { before: names[before].clone(), after: names[after].clone(), because: because.clone() }
+                OrderStep {
+                    before: names[before].clone(),
+                    after: names[after].clone(),
+                    because: because.clone(),
+                }
             };
             return Err(CausalError::CyclicPrior(cycle.into_iter().map(step).collect()));
         }
@@ -221,7 +235,8 @@ fn refuse_contradictions(facts: &[(usize, usize, &Prior)], excluded: &Relation) 
     for &(from, to, prior) in facts {
         let is_required = matches!(prior, Prior::RequiredEdge { .. });
         if is_required && excluded.contains(from, to) {
-            let other = facts.iter().find(|fact| excludes(fact, from, to)).map_or(prior, |&(_, _, other)| other);
+            let other =
+                facts.iter().find(|fact| excludes(fact, from, to)).map_or(prior, |&(_, _, other)| other);
             return Err(CausalError::Contradiction(prior.clone(), other.clone()));
         }
     }
@@ -339,7 +354,8 @@ mod tests {
 
     #[test]
     fn the_shortest_cycle_is_named_with_its_reasons() {
-        let error = resolve(&[path("a", "b"), path("b", "c"), path("c", "d"), required("d", "a"), path("c", "a")]);
+        let error =
+            resolve(&[path("a", "b"), path("b", "c"), path("c", "d"), required("d", "a"), path("c", "a")]);
         assert_eq!(
             error.unwrap_err().to_string(),
             "prior knowledge is cyclic: a before b (path a -> b), b before c (path b -> c), c before a (path c -> a)"
@@ -353,7 +369,9 @@ mod tests {
 
     #[test]
     fn required_edges_that_are_excluded_contradict() {
-        for other in [no_path("a", "b"), Prior::ForbiddenEdge { from: "a".into(), to: "b".into() }, exogenous("b")] {
+        for other in
+            [no_path("a", "b"), Prior::ForbiddenEdge { from: "a".into(), to: "b".into() }, exogenous("b")]
+        {
             let error = resolve(&[required("a", "b"), other.clone()]).unwrap_err();
             assert_eq!(error, CausalError::Contradiction(required("a", "b"), other));
         }

@@ -133,8 +133,10 @@ impl StructuralModel {
                 observation_interval: ends(&sorted),
             });
         }
-        let is_beyond = |at: usize, value: f64| !(self.nodes[at].range[0]..=self.nodes[at].range[1]).contains(&value);
-        let beyond = fixed.iter().enumerate().filter(|(at, value)| value.is_some_and(|value| is_beyond(*at, value)));
+        let is_beyond =
+            |at: usize, value: f64| !(self.nodes[at].range[0]..=self.nodes[at].range[1]).contains(&value);
+        let beyond =
+            fixed.iter().enumerate().filter(|(at, value)| value.is_some_and(|value| is_beyond(*at, value)));
         let beyond_data = beyond.map(|(at, _)| self.graph.nodes()[at].clone()).collect();
         Ok(Intervention { set: set.to_vec(), beyond_data, predictions })
     }
@@ -202,7 +204,8 @@ impl StructuralModel {
                 };
                 causes.clear();
                 causes.extend(node.parents.iter().map(|&parent| drawn[parent][sample]));
-                form.predict(&causes, replica) + node.noise[draw_at(self.seed, [sample, at + 1], node.noise.len())]
+                form.predict(&causes, replica)
+                    + node.noise[draw_at(self.seed, [sample, at + 1], node.noise.len())]
             };
             drawn[at] = (0..samples).map(value_of).collect();
         }

@@ -60,7 +60,8 @@ impl Screening {
         let mut columns = observations.columns().to_vec();
         let deviations: Vec<f64> = columns.iter_mut().map(|column| standardize(column)).collect();
         let mut dropped = Vec::new();
-        let (varying, constant): (Vec<usize>, Vec<usize>) = (0..names.len()).partition(|&at| deviations[at] > 0.0);
+        let (varying, constant): (Vec<usize>, Vec<usize>) =
+            (0..names.len()).partition(|&at| deviations[at] > 0.0);
         for at in constant {
             let value = observations.columns()[at][0];
             dropped.push(DroppedColumn { column: names[at].clone(), reason: DropReason::Constant { value } });

@@ -154,7 +154,7 @@ fn write_pictures(
     arrows: &[Arrow],
     printer: &Printer,
 ) -> Result<(), CommandError> {
-    let files = [(&args.svg, draw_svg as fn(&_, &_) -> String), (&args.dot, draw_dot)];
+    let files = [(&args.svg, draw_svg as fn(&CausalGraph, &[Arrow]) -> String), (&args.dot, draw_dot)];
     for (file, draw) in files {
         if let Some(file) = file {
             write(file, &draw(graph, arrows))?;

@@ -118,7 +118,9 @@ impl<'a> Problem<'a> {
         vectorize(|| {
             let known = weights.values().iter().zip(transposed.values());
             let known = known.zip(self.covariances.values().iter().zip(&self.sparsity));
-            for (value, ((weight, inverse), (covariance, sparsity))) in gradient.values_mut().iter_mut().zip(known) {
+            for (value, ((weight, inverse), (covariance, sparsity))) in
+                gradient.values_mut().iter_mut().zip(known)
+            {
                 let sign = if *weight > 0.0 { 1.0 } else { 0.0 } - if *weight < 0.0 { 1.0 } else { 0.0 };
                 *value = fit * (*value - covariance + sparsity * sign) + 2.0 * weight * inverse;
             }
@@ -142,7 +144,11 @@ pub(crate) fn acyclicity_matrix(weights: &Matrix, radius: f64) -> Matrix {
     let size = weights.rows();
     let mut matrix = Matrix::zeros(size, size);
     vectorize(|| {
-        matrix.values_mut().iter_mut().zip(weights.values()).for_each(|(value, weight)| *value = -weight * weight);
+        matrix
+            .values_mut()
+            .iter_mut()
+            .zip(weights.values())
+            .for_each(|(value, weight)| *value = -weight * weight);
     });
     (0..size).for_each(|at| matrix[(at, at)] += radius);
     matrix
@@ -159,7 +165,8 @@ mod tests {
     #[test]
     fn the_gradient_is_that_of_finite_differences() {
         let size = 4;
-        let covariances = Matrix::from_fn(size, size, |i, j| if i == j { 1.0 } else { 0.3 / (1 + i + j) as f64 });
+        let covariances =
+            Matrix::from_fn(size, size, |i, j| if i == j { 1.0 } else { 0.3 / (1 + i + j) as f64 });
         let constraints = Constraints::resolve(&[], &["a", "b", "c", "d"].map(str::to_owned), &[]).unwrap();
         let problem = Problem::new(&covariances, &constraints);
         let step = Step { fit: 0.1, radius: 1.0, rate: RATE, iterations: 1 };

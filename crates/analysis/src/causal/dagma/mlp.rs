@@ -114,10 +114,10 @@ impl Problem {
     }
 
     /// Descends until the objective settles; says whether it did.
-    fn minimize(&self, parameters: &mut Vec<f64>, fit: f64, iterations: usize) -> Result<bool, CausalError> {
+    fn minimize(&self, parameters: &mut [f64], fit: f64, iterations: usize) -> Result<bool, CausalError> {
         let mut rate = RATE;
         let mut adam = Adam::new(parameters.len());
-        let mut safe = parameters.clone();
+        let mut safe = parameters.to_vec();
         let mut previous = f64::INFINITY;
         let mut tries = 0;
         let mut iteration = 0;
@@ -141,12 +141,19 @@ impl Problem {
                 safe.copy_from_slice(parameters);
             }
             vectorize(|| {
-                gradient.iter_mut().zip(parameters.iter()).for_each(|(slope, value)| *slope += fit * DECAY * value);
+                gradient
+                    .iter_mut()
+                    .zip(parameters.iter())
+                    .for_each(|(slope, value)| *slope += fit * DECAY * value);
             });
             adam.precondition(&mut gradient);
             vectorize(|| crate::causal::wide::add_multiple(parameters, -rate, &gradient));
             let first = &mut parameters[..self.is_allowed.len()];
-            first.iter_mut().zip(&self.is_allowed).filter(|(_, allowed)| !**allowed).for_each(|(value, _)| *value = 0.0);
+            first
+                .iter_mut()
+                .zip(&self.is_allowed)
+                .filter(|(_, allowed)| !**allowed)
+                .for_each(|(value, _)| *value = 0.0);
         }
         Ok(false)
     }
@@ -161,12 +168,14 @@ impl Problem {
     }
 
     /// The objective and its gradient, without decay; none outside the region of acyclic graphs.
+    #[expect(clippy::needless_range_loop, reason = "four arrays are walked together")]
     fn objective(&self, parameters: &[f64], fit: f64) -> Option<(f64, Vec<f64>)> {
         let (size, rows) = (self.size(), self.rows.rows());
         let parts = self.parts();
         let units = size * HIDDEN;
         let lengths = self.squared_lengths(parameters);
-        let mut inverse = Matrix::from_fn(size, size, |i, j| if i == j { 1.0 } else { 0.0 } - lengths[(i, j)]);
+        let mut inverse =
+            Matrix::from_fn(size, size, |i, j| if i == j { 1.0 } else { 0.0 } - lengths[(i, j)]);
         let log_determinant = inverse.invert_m_matrix()?;
         let first = Matrix::from_fn(size, units, |i, j| parameters[parts.first + i * units + j]);
         let mut hidden = self.rows.multiply(&first);
@@ -199,15 +208,19 @@ impl Problem {
         // From here on `hidden` turns into the slopes of what enters the units.
         vectorize(|| {
             for row in 0..rows {
-                let error = errors.row(row);
-                let values = hidden.row_mut(row);
-                for to in 0..size {
-                    let slope = scale * error[to];
-                    second_bias_slopes[to] += slope;
-                    for at in to * HIDDEN..(to + 1) * HIDDEN {
-                        second_slopes[at] += slope * values[at];
-                        values[at] = slope * second[at] * values[at] * (1.0 - values[at]);
-                        first_bias_slopes[at] += values[at];
+                let units = hidden.row_mut(row).chunks_exact_mut(HIDDEN).zip(second.chunks_exact(HIDDEN));
+                let slopes =
+                    second_slopes.chunks_exact_mut(HIDDEN).zip(first_bias_slopes.chunks_exact_mut(HIDDEN));
+                let outputs = errors.row(row).iter().zip(second_bias_slopes.iter_mut());
+                for (((error, output_bias), (units, weights)), (leaving, bias)) in
+                    outputs.zip(units).zip(slopes)
+                {
+                    let slope = scale * error;
+                    *output_bias += slope;
+                    for at in 0..HIDDEN {
+                        leaving[at] += slope * units[at];
+                        units[at] = slope * weights[at] * units[at] * (1.0 - units[at]);
+                        bias[at] += units[at];
                     }
                 }
             }

@@ -7,8 +7,10 @@ use crate::causal::prior::{Relation, find_cycle};
 /// cycle. Required edges stay. Returns the threshold that was needed.
 pub(crate) fn prune_to_acyclic(weights: &mut Matrix, threshold: f64, required: &Relation) -> f64 {
     let size = weights.rows();
-    let mut edges: Vec<(usize, usize)> =
-        (0..size).flat_map(|from| (0..size).map(move |to| (from, to))).filter(|(from, to)| from != to).collect();
+    let mut edges: Vec<(usize, usize)> = (0..size)
+        .flat_map(|from| (0..size).map(move |to| (from, to)))
+        .filter(|(from, to)| from != to)
+        .collect();
     (0..size).for_each(|at| weights[(at, at)] = 0.0);
     edges.retain(|&(from, to)| required.contains(from, to) || weights[(from, to)].abs() >= threshold);
     edges.sort_by(|&a, &b| {

@@ -73,8 +73,7 @@ impl Lanes {
 
     #[inline(always)]
     fn add(&mut self, values: [f64; LANES]) {
-        for lane in 0..LANES {
-            let u = values[lane];
+        for (lane, u) in values.into_iter().enumerate() {
             let absolute = u.abs();
             self.absolute[lane] += absolute;
             self.factors[lane] *= 1.0 + exp_negative(2.0 * absolute);

@@ -110,10 +110,13 @@ impl Path {
             let signs: Vec<f64> = active.iter().map(|&at| remaining[at].signum()).collect();
             let direction = factor.solve(&signs);
             let slopes: Vec<f64> = (0..size)
-                .map(|at| active.iter().zip(&direction).map(|(&other, step)| self.gram[(at, other)] * step).sum())
+                .map(|at| {
+                    active.iter().zip(&direction).map(|(&other, step)| self.gram[(at, other)] * step).sum()
+                })
                 .collect();
             let mut step = level;
-            for at in (0..size).filter(|at| !active.contains(at) && !is_degenerate[*at] && left != Some(*at)) {
+            for at in (0..size).filter(|at| !active.contains(at) && !is_degenerate[*at] && left != Some(*at))
+            {
                 for length in [
                     (level - remaining[at]) / (1.0 - slopes[at]),
                     (level + remaining[at]) / (1.0 + slopes[at]),
@@ -140,7 +143,8 @@ impl Path {
                 active.retain(|&other| other != at);
                 factor = Cholesky::default();
                 for (place, &row) in active.iter().enumerate() {
-                    let row: Vec<f64> = active[..=place].iter().map(|&other| self.gram[(row, other)]).collect();
+                    let row: Vec<f64> =
+                        active[..=place].iter().map(|&other| self.gram[(row, other)]).collect();
                     factor.push(&row, 0.0);
                 }
             }

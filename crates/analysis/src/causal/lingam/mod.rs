@@ -40,7 +40,8 @@ pub(crate) fn find_graph(columns: &[Vec<f64>], constraints: &Constraints) -> Fou
         let target = order[place];
         let regression = Regression { correlations: &correlations, rows, target };
         let earlier = order[..place].iter().copied();
-        let predictors: Vec<usize> = earlier.filter(|&at| !constraints.excluded.contains(at, target)).collect();
+        let predictors: Vec<usize> =
+            earlier.filter(|&at| !constraints.excluded.contains(at, target)).collect();
         let mut chosen = regression.prune(&predictors);
         let required = |&at: &usize| constraints.required.contains(at, target) && !chosen.contains(&at);
         let missing: Vec<usize> = predictors.iter().copied().filter(required).collect();
@@ -57,7 +58,9 @@ pub(crate) fn find_graph(columns: &[Vec<f64>], constraints: &Constraints) -> Fou
         }
     }
     let normal = (0..size)
-        .filter(|&at| negentropy(&super::discovery::residual(columns, &weights, at)) * (rows as f64) < NORMAL_NEGENTROPY)
+        .filter(|&at| {
+            negentropy(&super::discovery::residual(columns, &weights, at)) * (rows as f64) < NORMAL_NEGENTROPY
+        })
         .collect();
     Found { order, weights, normal, compared }
 }

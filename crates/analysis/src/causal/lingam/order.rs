@@ -69,7 +69,12 @@ struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    fn new(columns: &'a [Vec<f64>], active: &[usize], candidates: &[usize], penalties: &'a mut [f64]) -> Self {
+    fn new(
+        columns: &'a [Vec<f64>],
+        active: &[usize],
+        candidates: &[usize],
+        penalties: &'a mut [f64],
+    ) -> Self {
         let size = columns.len();
         // Who had a small penalty in the last round is likely to be the next, and to rule out others.
         let mut by_promise = active.to_vec();

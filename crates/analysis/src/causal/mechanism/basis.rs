@@ -77,7 +77,8 @@ pub(crate) struct Basis {
 impl Basis {
     /// Least squares on the rows of `causes` (one column for each cause).
     pub(crate) fn fit(terms: Vec<Term>, causes: &[&[f64]], target: &[f64]) -> Self {
-        let mut features: Vec<Vec<f64>> = terms.iter().map(|term| tabulate(term, causes, target.len())).collect();
+        let mut features: Vec<Vec<f64>> =
+            terms.iter().map(|term| tabulate(term, causes, target.len())).collect();
         let middles: Vec<f64> = features.iter().map(|feature| mean(feature)).collect();
         let scales: Vec<f64> = features.iter_mut().map(|feature| standardize(feature)).collect();
         let middle = mean(target);
@@ -93,7 +94,10 @@ impl Basis {
         let freedom = (rows - terms.len() as f64 - 1.0).max(1.0);
         let noise = ((own - explained).max(0.0) * rows / freedom).sqrt();
         let original = |standard: &[f64], shift: f64| {
-            let scaled = standard.iter().zip(&scales).map(|(value, scale)| if *scale > 0.0 { value / scale } else { 0.0 });
+            let scaled = standard
+                .iter()
+                .zip(&scales)
+                .map(|(value, scale)| if *scale > 0.0 { value / scale } else { 0.0 });
             let slopes: Vec<f64> = scaled.collect();
             let at_zero: f64 = slopes.iter().zip(&middles).map(|(slope, middle)| slope * middle).sum();
             std::iter::once(middle + shift - at_zero).chain(slopes).collect::<Vec<f64>>()
@@ -116,7 +120,8 @@ impl Basis {
     pub(crate) fn predict(&self, causes: &[f64], replica: Option<usize>) -> f64 {
         let replica = replica.and_then(|at| self.replicas.get(at % self.replicas.len().max(1)));
         let coefficients = replica.unwrap_or(&self.coefficients);
-        let sum = self.terms.iter().zip(&coefficients[1..]).map(|(term, weight)| weight * term.evaluate(causes));
+        let sum =
+            self.terms.iter().zip(&coefficients[1..]).map(|(term, weight)| weight * term.evaluate(causes));
         coefficients[0] + sum.sum::<f64>()
     }
 
@@ -188,7 +193,9 @@ mod tests {
     fn a_delay_grows_steadily_through_its_capacity() {
         let delay = Term::Delay { cause: 0, capacity: 10.0 };
         let values: Vec<f64> = (0..40).map(|i| delay.evaluate(&[f64::from(i) * 0.5])).collect();
-        assert!(values.windows(2).all(|pair| pair[1] > pair[0]) && values.iter().all(|value| value.is_finite()));
+        assert!(
+            values.windows(2).all(|pair| pair[1] > pair[0]) && values.iter().all(|value| value.is_finite())
+        );
         assert_eq!(delay.evaluate(&[5.0]), 10.0);
     }
 

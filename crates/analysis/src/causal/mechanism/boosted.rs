@@ -45,7 +45,9 @@ impl Boosted {
         let bins: Vec<Vec<u8>> = causes
             .iter()
             .zip(&edges)
-            .map(|(cause, edges)| cause.iter().map(|value| edges.partition_point(|edge| edge < value) as u8).collect())
+            .map(|(cause, edges)| {
+                cause.iter().map(|value| edges.partition_point(|edge| edge < value) as u8).collect()
+            })
             .collect();
         let start = mean(target);
         let mut rest: Vec<f64> = target.iter().map(|value| value - start).collect();
@@ -85,8 +87,9 @@ impl Boosted {
             }
             TreeNode::Leaf { value } => value.is_finite(),
         };
-        let is_sound_tree =
-            |tree: &Tree| !tree.0.is_empty() && tree.0.iter().enumerate().all(|node| is_sound_node(node, tree.0.len()));
+        let is_sound_tree = |tree: &Tree| {
+            !tree.0.is_empty() && tree.0.iter().enumerate().all(|node| is_sound_node(node, tree.0.len()))
+        };
         self.start.is_finite()
             && self.trees.iter().all(is_sound_tree)
             && self.ranges.len() == causes
@@ -202,7 +205,8 @@ mod tests {
     fn steps_are_learned_and_the_outside_is_left_to_another_mechanism() {
         let mut random = Random::new(9);
         let x: Vec<f64> = (0..500).map(|_| 10.0 * random.unit()).collect();
-        let target: Vec<f64> = x.iter().map(|&x| if x < 4.0 { 1.0 } else { 7.0 } + 0.1 * random.normal()).collect();
+        let target: Vec<f64> =
+            x.iter().map(|&x| if x < 4.0 { 1.0 } else { 7.0 } + 0.1 * random.normal()).collect();
         let beyond = Basis::fit(linear_terms(1), &[&x], &target);
         let boosted = Boosted::fit(&[&x], &target, beyond.clone());
         assert!((boosted.predict(&[2.0], None) - 1.0).abs() < 0.2);

@@ -68,7 +68,12 @@ impl Form {
 
     /// Fits one shape for each combination of values of the `categories`, which are places among the causes. Values
     /// with too few rows of their own leave the category a number.
-    pub(crate) fn fit_by_level(shape: Shape, causes: &[&[f64]], categories: &[usize], target: &[f64]) -> Self {
+    pub(crate) fn fit_by_level(
+        shape: Shape,
+        causes: &[&[f64]],
+        categories: &[usize],
+        target: &[f64],
+    ) -> Self {
         let Some((&category, others)) = categories.split_first() else {
             return Self::fit(shape, causes, target);
         };
@@ -120,7 +125,8 @@ impl Form {
             Self::Basis { basis } => basis.is_sound(causes),
             Self::Boosted { boosted } => boosted.is_sound(causes),
             Self::ByLevel { cause, levels } => {
-                let is_sound = |level: &Level| level.value.is_finite() && level.form.is_sound(causes, depth - 1);
+                let is_sound =
+                    |level: &Level| level.value.is_finite() && level.form.is_sound(causes, depth - 1);
                 depth > 0 && *cause < causes && !levels.is_empty() && levels.iter().all(is_sound)
             }
         }

@@ -49,7 +49,9 @@ pub(crate) fn fit(causes: &[&[f64]], target: &[f64]) -> Basis {
             if own < OWN_SHARE * rows as f64 { 0.0 } else { shared * shared / own }
         };
         let gains: Vec<f64> = pool.iter().map(gain).collect();
-        let Some((best, gain)) = gains.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
+        let Some((best, gain)) = gains.iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+            break;
+        };
         // The location of a bend is chosen, too, so it costs two parameters.
         if rows as f64 * ((error - gain).max(f64::MIN_POSITIVE) / error).ln() + 2.0 * penalty >= 0.0 {
             break;
@@ -113,7 +115,8 @@ fn bends(causes: &[&[f64]], target: &[f64]) -> Vec<Term> {
         terms.extend(knots.into_iter().map(|knot| Term::Hinge { cause, knot }));
         if least >= 0.0 && most > 0.0 {
             terms.extend(DELAYS.iter().map(|factor| Term::Delay { cause, capacity: factor * most }));
-            terms.extend(SATURATIONS.iter().map(|factor| Term::Saturation { cause, capacity: factor * most }));
+            terms
+                .extend(SATURATIONS.iter().map(|factor| Term::Saturation { cause, capacity: factor * most }));
         }
     }
     terms

@@ -91,7 +91,8 @@ fn cross_validate(
     folds: &[usize],
 ) -> Vec<f64> {
     let error_of = |fold: usize| {
-        let (inside, outside): (Vec<usize>, Vec<usize>) = (0..target.len()).partition(|&row| folds[row] == fold);
+        let (inside, outside): (Vec<usize>, Vec<usize>) =
+            (0..target.len()).partition(|&row| folds[row] == fold);
         let pick = |column: &[f64]| -> Vec<f64> { outside.iter().map(|&row| column[row]).collect() };
         let known: Vec<Vec<f64>> = causes.iter().map(|cause| pick(cause)).collect();
         let known: Vec<&[f64]> = known.iter().map(Vec::as_slice).collect();
@@ -114,7 +115,8 @@ mod tests {
         let mut random = Random::new(11);
         let x: Vec<f64> = (0..400).map(|_| 10.0 * random.unit()).collect();
         let y: Vec<f64> = (0..400).map(|_| 10.0 * random.unit()).collect();
-        let target: Vec<f64> = x.iter().zip(&y).map(|(x, y)| function(*x, *y) + 0.3 * random.normal()).collect();
+        let target: Vec<f64> =
+            x.iter().zip(&y).map(|(x, y)| function(*x, *y) + 0.3 * random.normal()).collect();
         learn(&[&x, &y], &[], &target, 1).shape
     }
 
@@ -130,7 +132,8 @@ mod tests {
     fn categories_have_functions_of_their_own() {
         let kinds: Vec<f64> = (0..120).map(|row| f64::from(row % 3)).collect();
         let x: Vec<f64> = (0..120).map(f64::from).collect();
-        let target: Vec<f64> = x.iter().zip(&kinds).map(|(x, kind)| x * [1.0, -2.0, 5.0][*kind as usize]).collect();
+        let target: Vec<f64> =
+            x.iter().zip(&kinds).map(|(x, kind)| x * [1.0, -2.0, 5.0][*kind as usize]).collect();
         let learned = learn(&[&x, &kinds], &[1], &target, 1);
         assert_eq!(learned.shape, Shape::Linear);
         for (kind, slope) in [(0.0, 1.0), (1.0, -2.0), (2.0, 5.0)] {
