@@ -9,4 +9,5 @@
 //!
 //! Whoever calls it reads these from the store; nothing here opens a file, a socket or a clock.
 
+pub mod causal;
 pub mod compare;

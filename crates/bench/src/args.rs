@@ -46,6 +46,10 @@ pub(crate) enum Yardstick {
     ///
     /// Example: faultscope bench resilience --simulated --repeats 3
     Resilience(ResilienceArgs),
+    /// Causal discovery: edges, CPU seconds and scores against those of the reference packages.
+    ///
+    /// Example: faultscope bench causal --data data/causal --anchors data/causal-anchor.csv
+    Causal(CausalArgs),
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +130,19 @@ pub(crate) struct ResilienceArgs {
     pub(crate) live: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct CausalArgs {
+    /// A folder with sets NAME.csv.gz, NAME.edges.csv and NAME.lingamN.csv, instead of systems drawn from the seed.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+    /// Recorded scores and CPU seconds of DAGMA on the same sets, as CSV, to compare with.
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub(crate) anchors: Option<PathBuf>,
+    /// Also run DAGMA-MLP and DAG-GNN, which take minutes.
+    #[arg(long)]
+    pub(crate) slow: bool,
+}
+
 /// A process that a benchmark measures from outside.
 #[derive(Debug, Args)]
 pub struct BenchPartArgs {
@@ -174,6 +191,7 @@ mod tests {
             "debug --hold-out --cancel-share 0.25 --live",
             "resilience --topologies FILE --repeats 3 --simulated --live",
             "resilience --actors PROGRAM",
+            "causal --data FOLDER --anchors FILE --slow",
         ] {
             parse(line).unwrap();
         }
@@ -193,7 +211,7 @@ mod tests {
 
     #[test]
     fn help_of_every_yardstick_has_an_example() {
-        for yardstick in ["mesh", "platform", "ingest", "query", "debug", "resilience"] {
+        for yardstick in ["mesh", "platform", "ingest", "query", "debug", "resilience", "causal"] {
             let help = parse(&format!("{yardstick} --help")).unwrap_err();
             assert!(help.contains(&format!("Example: faultscope bench {yardstick}")), "{help}");
         }

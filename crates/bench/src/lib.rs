@@ -10,6 +10,8 @@ mod args;
 mod bench;
 #[cfg(feature = "yardsticks")]
 mod campaign;
+#[cfg(feature = "yardsticks")]
+mod causal;
 pub mod debug;
 #[cfg(feature = "yardsticks")]
 mod error;

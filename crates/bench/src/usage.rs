@@ -39,6 +39,12 @@ pub(crate) fn own_thread() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
+/// CPU time of this process, all threads.
+pub(crate) fn own_process() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
+}
+
 /// Resident memory of a process in bytes.
 pub(crate) fn resident(pid: u32) -> u64 {
     status_kib(pid, "VmRSS:") * 1024

@@ -9,9 +9,9 @@ use faultscope_model::units::ByteSize;
 
 use crate::commands::beside::BesideArgs;
 use crate::commands::{
-    capture::CaptureArgs, debug_args::DebugArgs, deps::DepsArgs, metrics::MetricsArgs, report::ReportArgs,
-    repro::ReproArgs, resilience_args::ResilienceArgs, serve::ServeArgs, services::ServicesArgs,
-    traces::TracesArgs,
+    capture::CaptureArgs, causal_args::CausalArgs, debug_args::DebugArgs, deps::DepsArgs,
+    metrics::MetricsArgs, report::ReportArgs, repro::ReproArgs, resilience_args::ResilienceArgs,
+    serve::ServeArgs, services::ServicesArgs, traces::TracesArgs,
 };
 use crate::comparison::Comparison;
 use crate::exit;
@@ -127,6 +127,10 @@ pub(crate) enum Command {
     Deps(DepsArgs),
     /// Lists and draws metrics of instances and services over time.
     Metrics(MetricsArgs),
+    /// Finds causes in tables of measurements, and predicts what happens if a column is set.
+    ///
+    /// Example: faultscope causal discover runs.csv --exogenous users,load --svg graph.svg
+    Causal(Box<CausalArgs>),
     /// Removes what a killed faultscope left behind, and old campaigns.
     Clean(CleanArgs),
     /// Checks and repairs what is stored.

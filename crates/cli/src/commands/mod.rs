@@ -4,6 +4,8 @@ pub(crate) mod bench;
 pub(crate) mod beside;
 mod bundles;
 pub(crate) mod capture;
+pub(crate) mod causal;
+pub(crate) mod causal_args;
 pub(crate) mod cell;
 pub(crate) mod check;
 mod check_programs;

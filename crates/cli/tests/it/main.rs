@@ -7,6 +7,7 @@ mod bundles;
 mod campaigns;
 mod capture;
 mod cases;
+mod causal;
 mod check;
 mod check_errors;
 mod circumstances;
