@@ -28,8 +28,8 @@ pub mod views;
 
 pub use bounded_file::{MAX_APPLICATION_FILE, read_bounded, read_text_bounded};
 pub use drive::{
-    CaseError, Cases, Pace, People, PerturbedTests, Published, PublishedPort, Replay, ReplayedAnswer, Tests,
-    TrialTrace, Unperturbed, find_cases,
+    CaseError, Cases, HookError, Pace, People, PerturbedTests, Published, PublishedPort, Replay,
+    ReplayedAnswer, Tests, TrialTrace, Unperturbed, find_cases,
 };
 pub use driver::Budget;
 pub use error::EngineError;
