@@ -48,8 +48,8 @@ fn debugged(name: &str) {
     let case = cases.into_iter().find(|case| case.case == name).unwrap();
     let tool = todo();
     let file = format!("cases/{}", case.file);
-    let words = ["debug", &file, "--only", "--slots", "2", "--confidence", CONFIDENCE];
-    let report = tool.json(words, 1);
+    let words = ["debug", &file, "--only", "--slots", "2", "--confidence", CONFIDENCE, "--json"];
+    let report = tool.run(words).json();
     assert_eq!(report["deltas"], case.deltas, "{report:#}");
     let mut found: Vec<_> = report["causes"][0]["deltas"]
         .as_array()
@@ -112,7 +112,6 @@ fn the_workload_meets_no_surprise() {
     let mut running = tool.start(["up", "--publish-from", &free_port().to_string()]);
     let line = running.wait_for_line("^frontend ");
     let address = Regex::new(r"127\.0\.0\.1:\d+").unwrap().find(&line).unwrap().as_str().to_owned();
-    running.wait_for_line("Ctrl-C ends it");
     let words = ["--seconds", "3", "--users", "3", "--seed", "7", "--url"];
     let workload =
         Command::new(tool.folder().join("workload")).args(words).arg(format!("http://{address}")).output();
