@@ -297,7 +297,7 @@ mod tests {
             };
             let slope = (objective(1e-6) - objective(-1e-6)) / 2e-6;
             parameters[at] = value;
-            assert!((slope - known).abs() < 1e-5 * slope.abs().max(1.0), "{at}: {slope} {}", known);
+            assert!((slope - known).abs() < 1e-5 * slope.abs().max(1.0), "{at}: {slope} {known}");
         }
     }
 
