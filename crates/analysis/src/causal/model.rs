@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::error::CausalError;
 use super::graph::CausalGraph;
 use super::mechanism::{Form, Learned, Shape, ShapeScore, learn};
-use super::observations::{Observations, variance};
+use super::observations::Observations;
 use super::prior::Prior;
-use super::strength::{Arrow, measure_arrows};
+use super::strength::{Arrow, measure_arrows, measure_shares};
 
 /// The version of the JSON form.
 const FORMAT: u32 = 1;
@@ -93,30 +93,24 @@ impl StructuralModel {
         let is_category: Vec<bool> =
             graph.nodes().iter().map(|name| options.categories.contains(name)).collect();
         let learner = Learner { columns: columns.columns(), is_category, seed: options.seed };
-        let mut graph = graph.clone();
-        let mut nodes: Vec<Node> =
-            (0..graph.nodes().len()).into_par_iter().map(|at| learner.learn(&graph, at)).collect();
-        let mut arrows = measure_arrows(&graph, &nodes, columns.columns());
+        let fit_one = |at: usize| {
+            let parents: Vec<usize> = graph.parents(at).collect();
+            let node = learner.learn(parents, at);
+            match options.cut {
+                Some(least) => learner.cut_weak(node, at, least, |from| options.requires(graph, from, at)),
+                None => (node, Vec::new()),
+            }
+        };
+        let fitted: Vec<(Node, Vec<(usize, f64)>)> = (0..places.len()).into_par_iter().map(fit_one).collect();
+        let name = |at: usize| graph.nodes()[at].clone();
         let mut cut = Vec::new();
-        if let Some(least) = options.cut {
-            let is_required = |arrow: &Arrow| {
-                let is_this = |prior: &Prior| matches!(prior, Prior::RequiredEdge { from, to } if (from, to) == (&arrow.from, &arrow.to));
-                options.required.iter().any(is_this)
-            };
-            (cut, _) = arrows.into_iter().partition(|arrow| arrow.share < least && !is_required(arrow));
-            let name = |at: usize| &graph.nodes()[at];
-            let is_cut = |from: usize, to: usize| {
-                cut.iter().any(|arrow: &Arrow| (&arrow.from, &arrow.to) == (name(from), name(to)))
-            };
-            let smaller = graph.retain(|edge| !is_cut(edge.from, edge.to));
-            let changed: Vec<usize> = (0..nodes.len())
-                .filter(|&at| smaller.parents(at).count() != graph.parents(at).count())
-                .collect();
-            graph = smaller;
-            let refitted: Vec<Node> = changed.par_iter().map(|&at| learner.learn(&graph, at)).collect();
-            changed.iter().zip(refitted).for_each(|(&at, node)| nodes[at] = node);
-            arrows = measure_arrows(&graph, &nodes, columns.columns());
+        let mut nodes = Vec::new();
+        for (at, (node, weak)) in fitted.into_iter().enumerate() {
+            cut.extend(weak.into_iter().map(|(from, share)| Arrow { from: name(from), to: name(at), share }));
+            nodes.push(node);
         }
+        let graph = graph.retain(|edge| nodes[edge.to].parents.contains(&edge.from));
+        let arrows = measure_arrows(&graph, &nodes, columns.columns());
         Ok(Self { format: FORMAT, graph, rows: observations.rows(), seed: options.seed, arrows, cut, nodes })
     }
 
@@ -170,21 +164,69 @@ struct Learner<'a> {
 }
 
 impl Learner<'_> {
-    fn learn(&self, graph: &CausalGraph, at: usize) -> Node {
+    fn learn(&self, parents: Vec<usize>, at: usize) -> Node {
         let target = &self.columns[at];
-        let parents: Vec<usize> = graph.parents(at).collect();
         let least = target.iter().copied().fold(f64::INFINITY, f64::min);
         let range = [least, target.iter().copied().fold(f64::NEG_INFINITY, f64::max)];
         if parents.is_empty() {
             let noise = thin(target);
             return Node { parents, mechanism: None, shape: None, scores: Vec::new(), noise, range };
         }
-        let causes: Vec<&[f64]> = parents.iter().map(|&parent| self.columns[parent].as_slice()).collect();
-        let categories: Vec<usize> =
-            (0..parents.len()).filter(|&place| self.is_category[parents[place]]).collect();
-        let Learned { shape, form, scores, residuals } = learn(&causes, &categories, target, self.seed);
+        let causes = self.causes(&parents);
+        let Learned { shape, form, scores, residuals } =
+            learn(&causes, &self.categories(&parents), target, self.seed);
         let noise = thin(&residuals);
         Node { parents, mechanism: Some(form), shape: Some(shape), scores, noise, range }
+    }
+
+    /// Takes the weakest cause away and fits again, until no weak one is left. One at a time: of two causes that say
+    /// the same, either looks weak beside the other, and cutting both would leave nothing.
+    fn cut_weak(
+        &self,
+        node: Node,
+        at: usize,
+        least: f64,
+        is_required: impl Fn(usize) -> bool,
+    ) -> (Node, Vec<(usize, f64)>) {
+        let (Some(shape), Some(mut form)) = (node.shape, node.mechanism.clone()) else {
+            return (node, Vec::new());
+        };
+        // Trees take too long to be grown after each cut.
+        let quick = if shape == Shape::Boosted { Shape::Queueing } else { shape };
+        let mut parents = node.parents.clone();
+        let mut cut = Vec::new();
+        while !parents.is_empty() {
+            let shares = measure_shares(&form, &self.causes(&parents), &self.columns[at]);
+            let candidates =
+                shares.into_iter().enumerate().filter(|(place, _)| !is_required(parents[*place]));
+            let weakest = candidates.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share < least);
+            let Some((place, share)) = weakest else { break };
+            cut.push((parents.remove(place), share));
+            form = Form::fit_by_level(
+                quick,
+                &self.causes(&parents),
+                &self.categories(&parents),
+                &self.columns[at],
+            );
+        }
+        if cut.is_empty() { (node, cut) } else { (self.learn(parents, at), cut) }
+    }
+
+    fn causes(&self, parents: &[usize]) -> Vec<&[f64]> {
+        parents.iter().map(|&parent| self.columns[parent].as_slice()).collect()
+    }
+
+    /// Places of categories among the parents.
+    fn categories(&self, parents: &[usize]) -> Vec<usize> {
+        (0..parents.len()).filter(|&place| self.is_category[parents[place]]).collect()
+    }
+}
+
+impl FitOptions {
+    fn requires(&self, graph: &CausalGraph, cause: usize, effect: usize) -> bool {
+        let [cause, effect] = [cause, effect].map(|at| &graph.nodes()[at]);
+        let is_this = |prior: &Prior| matches!(prior, Prior::RequiredEdge { from, to } if (from, to) == (cause, effect));
+        self.required.iter().any(is_this)
     }
 }
 
@@ -192,9 +234,4 @@ impl Learner<'_> {
 fn thin(values: &[f64]) -> Vec<f64> {
     let kept = values.len().min(MAX_NOISE);
     (0..kept).map(|at| values[at * values.len() / kept]).collect()
-}
-
-/// The variance of a node that arrows are measured in.
-pub(crate) fn child_variance(column: &[f64]) -> f64 {
-    variance(column).max(f64::MIN_POSITIVE)
 }

@@ -12,9 +12,9 @@ use super::observations::mean;
 use super::random::draw_at;
 
 /// Draws of the noise behind a mean.
-const SAMPLES: usize = 200;
+const SAMPLES: usize = 100;
 /// Draws behind each replica; replicas are compared with the model itself on the same draws, so few are enough.
-const REPLICA_SAMPLES: usize = 16;
+const REPLICA_SAMPLES: usize = 8;
 /// The share of replicas, and of single observations, inside an interval.
 const LEVEL: f64 = 0.9;
 /// The most levels of a sweep.

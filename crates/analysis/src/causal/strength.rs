@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::graph::CausalGraph;
 use super::mechanism::Form;
-use super::model::{Node, child_variance};
+use super::model::Node;
 use super::observations::variance;
 
 /// Rows, and draws of a cause for each of them, of which a strength is the mean: its error is about 3 %.
@@ -24,22 +24,32 @@ pub struct Arrow {
 
 /// Measures all arrows, in the order of the graph's edges.
 pub(crate) fn measure_arrows(graph: &CausalGraph, nodes: &[Node], columns: &[Vec<f64>]) -> Vec<Arrow> {
-    let measure = |edge: &super::graph::Edge| {
-        let node = &nodes[edge.to];
+    let name = |at: usize| graph.nodes()[at].clone();
+    let mut arrows = Vec::with_capacity(graph.edges().len());
+    for (at, node) in nodes.iter().enumerate() {
+        let Some(form) = &node.mechanism else { continue };
         let causes: Vec<&[f64]> = node.parents.iter().map(|&parent| columns[parent].as_slice()).collect();
-        let place = node.parents.iter().position(|&parent| parent == edge.from).unwrap_or_default();
-        let strength = node.mechanism.as_ref().map_or(0.0, |form| measure_arrow(form, &causes, place));
-        let share = strength / child_variance(&columns[edge.to]);
-        Arrow { from: graph.nodes()[edge.from].clone(), to: graph.nodes()[edge.to].clone(), share }
+        let shares = measure_shares(form, &causes, &columns[at]);
+        let of_node = node.parents.iter().zip(shares);
+        arrows.extend(of_node.map(|(&from, share)| Arrow { from: name(from), to: name(at), share }));
+    }
+    arrows
+}
+
+/// The strengths of all causes of one target, as shares of its variance.
+pub(crate) fn measure_shares(form: &Form, causes: &[&[f64]], target: &[f64]) -> Vec<f64> {
+    let whole = variance(target).max(f64::MIN_POSITIVE);
+    let least = target.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = target.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let measure = |cause: usize| match form.linear_coefficient(cause) {
+        Some(coefficient) => coefficient * coefficient * variance(causes[cause]),
+        None => measure_by_drawing(form, causes, cause, [least, most]),
     };
-    graph.edges().iter().map(measure).collect()
+    (0..causes.len()).map(|cause| measure(cause) / whole).collect()
 }
 
 /// The mean variance over draws of one cause, the others as they were observed together.
-fn measure_arrow(form: &Form, causes: &[&[f64]], cause: usize) -> f64 {
-    if let Some(coefficient) = form.linear_coefficient(cause) {
-        return coefficient * coefficient * variance(causes[cause]);
-    }
+fn measure_by_drawing(form: &Form, causes: &[&[f64]], cause: usize, [least, most]: [f64; 2]) -> f64 {
     let rows = causes[cause].len();
     let spread = |count: usize| (0..count.min(rows)).map(move |at| at * rows / count.min(rows));
     // Sorted, so that evenly spaced draws are quantiles of the cause.
@@ -51,7 +61,8 @@ fn measure_arrow(form: &Form, causes: &[&[f64]], cause: usize) -> f64 {
         let drawn: Vec<f64> = spread(DRAWS)
             .map(|draw| {
                 values[cause] = marginal[draw];
-                form.predict(&values, None)
+                // Causes that never occurred together may have any effect; no more than was ever seen counts.
+                form.predict(&values, None).clamp(least, most)
             })
             .collect();
         total += variance(&drawn);

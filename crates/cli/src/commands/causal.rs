@@ -95,9 +95,13 @@ fn run_query(args: &QueryArgs, printer: &Printer) -> Result<(), CommandError> {
     };
     let sweep =
         Sweep { column: sweep.column.clone(), from: sweep.from, to: sweep.to, step: sweep.step, held: set };
-    let find = |target: &String| model.find_limit(&sweep, target, threshold);
-    let limits: Result<Vec<_>, CausalError> = args.target.iter().map(find).collect();
-    let limits = limits.map_err(|error| explain_query_error(error, &model))?;
+    let about = |error| explain_query_error(error, &model);
+    let answer = model.sweep(&sweep).map_err(about)?;
+    let mut limits = Vec::new();
+    for target in &args.target {
+        let place = model.graph.position(target).map_err(about)?;
+        limits.push(answer.limit(place, target, threshold));
+    }
     if printer.json {
         return printer.result(&limits);
     }

@@ -115,13 +115,14 @@ impl Path {
                 })
                 .collect();
             let mut step = level;
-            for at in (0..size).filter(|at| !active.contains(at) && !is_degenerate[*at] && left != Some(*at))
-            {
+            for at in (0..size).filter(|at| !active.contains(at) && !is_degenerate[*at]) {
                 for length in [
                     (level - remaining[at]) / (1.0 - slopes[at]),
                     (level + remaining[at]) / (1.0 + slopes[at]),
                 ] {
-                    if length > 0.0 && length < step {
+                    // What has just left is still at its bound; it may come back on the other side.
+                    let least = if left == Some(at) { 1e-9 * level } else { 0.0 };
+                    if length > least && length < step {
                         (step, joining) = (length, Some(at));
                     }
                 }

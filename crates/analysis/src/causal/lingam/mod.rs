@@ -20,21 +20,17 @@ const NORMAL_NEGENTROPY: f64 = 5.0;
 /// What was found on standardised columns.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// Causes before effects.
-    pub(crate) order: Vec<usize>,
     /// Coefficients on standardised columns, by effect and cause; zero where there is no edge.
     pub(crate) weights: Matrix,
     /// Columns whose noise cannot be told from normal noise.
     pub(crate) normal: Vec<usize>,
-    /// Pairs that were compared.
-    pub(crate) compared: usize,
 }
 
 /// Finds the graph of standardised columns.
 pub(crate) fn find_graph(columns: &[Vec<f64>], constraints: &Constraints) -> Found {
     let size = columns.len();
     let rows = columns[0].len();
-    let order::CausalOrder { order, compared } = order::find_order(columns.to_vec(), constraints);
+    let order = order::find_order(columns.to_vec(), constraints);
     let correlations = Matrix::second_moments(columns);
     let fit_one = |place: usize| {
         let target = order[place];
@@ -62,5 +58,5 @@ pub(crate) fn find_graph(columns: &[Vec<f64>], constraints: &Constraints) -> Fou
             negentropy(&super::discovery::residual(columns, &weights, at)) * (rows as f64) < NORMAL_NEGENTROPY
         })
         .collect();
-    Found { order, weights, normal, compared }
+    Found { weights, normal }
 }

@@ -18,21 +18,13 @@ const BATCH: usize = 24;
 /// Values below which a batch is not worth sharing: about a hundred microseconds of work.
 const SHARED_VALUES: usize = 20_000;
 
-/// The order of variables, first causes first.
-#[derive(Debug)]
-pub(crate) struct CausalOrder {
-    pub(crate) order: Vec<usize>,
-    /// Pairs that were compared, of all that there were.
-    pub(crate) compared: usize,
-}
-
-/// Finds the order of standardised columns.
-pub(crate) fn find_order(mut columns: Vec<Vec<f64>>, constraints: &Constraints) -> CausalOrder {
+/// Finds the order of standardised columns, first causes first.
+pub(crate) fn find_order(mut columns: Vec<Vec<f64>>, constraints: &Constraints) -> Vec<usize> {
     let size = columns.len();
     let mut active: Vec<usize> = (0..size).collect();
     let mut pending: Vec<(usize, usize)> = constraints.orders.clone();
     let mut penalties = vec![0.0; size];
-    let mut found = CausalOrder { order: Vec::with_capacity(size), compared: 0 };
+    let mut order = Vec::with_capacity(size);
     while !active.is_empty() {
         let is_free = |at: &usize| !pending.iter().any(|(_, after)| after == at);
         let candidates: Vec<usize> = active.iter().copied().filter(is_free).collect();
@@ -40,19 +32,14 @@ pub(crate) fn find_order(mut columns: Vec<Vec<f64>>, constraints: &Constraints) 
             // Constraints without cycles always leave a candidate.
             [] => active[0],
             [only] => *only,
-            _ => {
-                let round = Round::new(&columns, &active, &candidates, &mut penalties);
-                let (next, compared) = round.run();
-                found.compared += compared;
-                next
-            }
+            _ => Round::new(&columns, &active, &candidates, &mut penalties).run(),
         };
         active.retain(|&at| at != next);
         pending.retain(|&(before, _)| before != next);
         remove_influence(&mut columns, &active, next);
-        found.order.push(next);
+        order.push(next);
     }
-    found
+    order
 }
 
 /// One choice of the next variable.
@@ -98,15 +85,13 @@ impl<'a> Round<'a> {
     }
 
     /// Compares until one candidate is complete and no other can have a smaller penalty.
-    fn run(mut self) -> (usize, usize) {
-        let mut compared = 0;
+    fn run(mut self) -> usize {
         loop {
             let best = self.least_candidate();
             let batch = self.next_batch(best);
             if batch.is_empty() {
-                return (best, compared);
+                return best;
             }
-            compared += batch.len();
             let differences = self.compare(best, &batch);
             for (&other, difference) in batch.iter().zip(differences) {
                 // Positive: the evidence is that `best` comes before `other`.

@@ -178,9 +178,9 @@ impl Grower<'_> {
                 cell.1 += 1;
             }
             let (mut sum, mut below) = (0.0, 0);
-            for bin in 0..self.edges[cause].len() {
-                sum += sums[bin].0;
-                below += sums[bin].1;
+            for (bin, (of_bin, rows)) in sums.iter().enumerate().take(self.edges[cause].len()) {
+                sum += of_bin;
+                below += rows;
                 if below < LEAST_LEAF || count - below < LEAST_LEAF {
                     continue;
                 }
