@@ -13,9 +13,13 @@ pub(crate) mod debug;
 pub(crate) mod debug_args;
 pub(crate) mod demo;
 pub(crate) mod deps;
+#[cfg(feature = "mutate")]
+pub(crate) mod faults;
 pub(crate) mod fetch;
 pub(crate) mod init;
 pub(crate) mod metrics;
+#[cfg(feature = "mutate")]
+pub(crate) mod mutate;
 pub(crate) mod report;
 pub(crate) mod repro;
 pub(crate) mod resilience;

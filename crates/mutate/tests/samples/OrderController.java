@@ -39,8 +39,8 @@ public class OrderController {
     public Map<String, Object> place(@RequestBody Map<String, String> order) {
         String item = order.get("item");
         Integer left = restTemplate.getForObject("http://stock:8081/take/" + item, Integer.class);
-        String price = restTemplate.getForObject("http://price:8082/price/" + item, String.class);
-        String payment = restTemplate.postForObject("http://payment:8083/pay", price, String.class);
+        String cost = restTemplate.getForObject("http://price:8082/price/" + item, String.class);
+        String payment = restTemplate.postForObject("http://payment:8083/pay", cost, String.class);
         redis.opsForValue().set("order:" + item, item);
         long number = redis.opsForValue().increment("orders");
         Map<String, Object> answer = new HashMap<>();
