@@ -23,6 +23,7 @@ mod joined;
 mod kills;
 mod leases;
 mod metrics;
+mod mutants;
 mod outcomes;
 mod pasting;
 mod remote;
