@@ -43,7 +43,7 @@ pub(super) fn drafts(source: &Source<'_>, functions: &[Function<'_>], drafts: &m
                 if !can_overlap(source, function, first, second) {
                     continue;
                 }
-                let depends = first.variable.as_deref().is_some_and(|name| mentions(source.text_of(second.node), name));
+                let depends = first.variable.as_deref().is_some_and(|name| uses(source, second.node, name));
                 if let Some(edits) = overlap(source, function, first, second, depends) {
                     push(first.node, Some(if depends { "dependent" } else { "independent" }), edits);
                 }
@@ -56,12 +56,18 @@ fn mentions(text: &str, name: &str) -> bool {
     words(text).any(|word| word == name)
 }
 
+/// Whether code uses a variable; its name in an address does not count.
+fn uses(source: &Source<'_>, node: Node<'_>, name: &str) -> bool {
+    let names = find_all(node, &["identifier", "shorthand_property_identifier"]);
+    names.into_iter().any(|node| source.text_of(node) == name)
+}
+
 fn can_overlap(source: &Source<'_>, function: &Function<'_>, first: &CallStatement<'_>, second: &CallStatement<'_>) -> bool {
     let between = source.text.get(first.node.end_byte()..second.node.start_byte()).unwrap_or_default();
     let body = source.text_of(function.body);
     let is_clear = first.variable.as_deref().is_none_or(|name| {
         let is_global = [format!("global {name}"), format!("nonlocal {name}")].iter().any(|text| body.contains(text));
-        !mentions(between, name) && !mentions(source.text_of(first.call), name) && !is_global
+        !mentions(between, name) && !uses(source, first.call, name) && !is_global
     });
     is_clear && first.is_awaited == second.is_awaited && first.is_awaited == function.is_async
         && source.starts_line(first.node.start_byte())

@@ -96,13 +96,14 @@ fn change_field(field: Field, drafts: &mut Vec<Draft>) {
     let Field { name, at, within, scope, removal, retyping, renaming } = field;
     let forms = [
         (Operator::IncompleteResponse, None, removal),
-        (Operator::FieldChange, Some("type"), retyping),
-        (Operator::FieldChange, Some("name"), renaming),
+        (Operator::FieldChange, Some("type"), Vec::from_iter(retyping)),
+        (Operator::FieldChange, Some("name"), Vec::from_iter(renaming)),
     ];
-    for (operator, variant, edit) in forms {
-        let Some(edit) = edit else { continue };
-        let (within, anchor) = (within.clone(), name.clone());
-        drafts.push(Draft { operator, variant, at, within, service: None, anchor, scope, edits: vec![edit] });
+    for (operator, variant, edits) in forms {
+        if !edits.is_empty() {
+            let (within, anchor) = (within.clone(), name.clone());
+            drafts.push(Draft { operator, variant, at, within, service: None, anchor, scope, edits });
+        }
     }
 }
 

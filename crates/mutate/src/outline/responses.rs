@@ -35,7 +35,8 @@ pub(crate) struct Field {
     /// The function or type it is in.
     pub(crate) within: String,
     pub(crate) scope: Scope,
-    pub(crate) removal: Option<Edit>,
+    /// None if it cannot be left out here.
+    pub(crate) removal: Vec<Edit>,
     pub(crate) retyping: Option<Edit>,
     pub(crate) renaming: Option<Edit>,
 }
@@ -118,11 +119,29 @@ fn read_pair(source: &Source<'_>, function: &Function<'_>, literal: Node<'_>, pa
         at: pair.start_byte(),
         within: function.name.clone(),
         scope,
-        removal: Some(Edit::remove(element_range(source, pair.byte_range()))),
+        removal: remove_pair(source, pair, value),
         retyping,
         renaming,
         name,
     })
+}
+
+/// Leaves a pair out. Go refuses variables that nothing uses any more, so there the value is used in front.
+fn remove_pair(source: &Source<'_>, pair: Node<'_>, value: Node<'_>) -> Vec<Edit> {
+    let removal = Edit::remove(element_range(source, pair.byte_range()));
+    if source.language != Language::Go {
+        return vec![removal];
+    }
+    let mut statement = pair;
+    while let Some(above) = statement.parent().filter(|above| !matches!(above.kind(), "statement_list" | "block")) {
+        statement = above;
+    }
+    let at = statement.start_byte();
+    if !source.starts_line(at) {
+        return Vec::new();
+    }
+    let used = format!("_ = {}{}{}", source.text_of(value), source.newline(), source.indent(at));
+    vec![Edit::insert(at, used), removal]
 }
 
 /// Another type for a value: a number or truth value becomes a text, anything else a list of one.

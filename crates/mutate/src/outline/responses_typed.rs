@@ -41,7 +41,7 @@ pub(super) fn java_fields(source: &Source<'_>, function: &Function<'_>, fields: 
                         at: call.start_byte(),
                         within: function.name.clone(),
                         scope: scope(function),
-                        removal: Some(Edit::remove(statement_range(source, statement))),
+                        removal: vec![Edit::remove(statement_range(source, statement))],
                         retyping: None,
                         renaming: None,
                     });
@@ -65,7 +65,7 @@ fn map_field(source: &Source<'_>, function: &Function<'_>, key: Node<'_>, value:
         at: key.start_byte(),
         within: function.name.clone(),
         scope: scope(function),
-        removal: Some(Edit::remove(removal)),
+        removal: vec![Edit::remove(removal)],
         retyping: is_open.then(|| Edit::replace(value.byte_range(), list)),
         renaming: is_literal.then(|| Edit::replace(key.start_byte() + 1..key.end_byte() - 1, renamed(&name))),
         name,
@@ -123,7 +123,7 @@ pub(super) fn rust_fields(source: &Source<'_>, function: &Function<'_>, fields: 
                     at: element.start,
                     within: function.name.clone(),
                     scope: scope(function),
-                    removal: Some(Edit::remove(element_range(source, element.clone()))),
+                    removal: vec![Edit::remove(element_range(source, element.clone()))],
                     retyping: Some(Edit::replace(value, list)),
                     renaming: Some(Edit::replace(
                         element.start + 1..element.start + 1 + key.len(),
@@ -223,7 +223,7 @@ fn tagged_field(source: &Source<'_>, field: Node<'_>, within: &str, scope: Scope
         at: field.start_byte(),
         within: within.to_owned(),
         scope,
-        removal: Some(Edit::replace(at..value_end, "-")),
+        removal: vec![Edit::replace(at..value_end, "-")],
         retyping: None,
         renaming: Some(Edit::replace(at..at + name.len(), renamed(name))),
     })
@@ -257,7 +257,7 @@ fn serde_field(source: &Source<'_>, field: Node<'_>, within: &str, scope: Scope)
         at,
         within: within.to_owned(),
         scope,
-        removal: attribute("skip_serializing".into()),
+        removal: attribute("skip_serializing".into()).into_iter().collect(),
         retyping: None,
         renaming: attribute(format!("rename(serialize = \"{}\")", renamed(name))),
     })
@@ -274,7 +274,7 @@ fn annotated_field(source: &Source<'_>, annotation: Node<'_>) -> Option<Field> {
         at: annotation.start_byte(),
         within: name.to_owned(),
         scope: Scope::Responding,
-        removal: None,
+        removal: Vec::new(),
         retyping: None,
         renaming: Some(Edit::replace(literal.start_byte() + 1..literal.end_byte() - 1, renamed(name))),
     })
