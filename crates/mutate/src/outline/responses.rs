@@ -11,7 +11,7 @@ use crate::edit::Edit;
 use crate::language::Language;
 use crate::mutant::Scope;
 use crate::source::Source;
-use crate::walk::children;
+use crate::walk::{children, find_all};
 
 /// The last word of functions that write or encode a response, in lower case.
 const RESPONDERS: [&str; 18] = [
@@ -35,7 +35,7 @@ pub(crate) struct Field {
     /// The function or type it is in.
     pub(crate) within: String,
     pub(crate) scope: Scope,
-    /// None if it cannot be left out here.
+    /// Empty if it cannot be left out here.
     pub(crate) removal: Vec<Edit>,
     pub(crate) retyping: Option<Edit>,
     pub(crate) renaming: Option<Edit>,
@@ -129,7 +129,7 @@ fn read_pair(source: &Source<'_>, function: &Function<'_>, literal: Node<'_>, pa
 /// Leaves a pair out. Go refuses variables that nothing uses any more, so there the value is used in front.
 fn remove_pair(source: &Source<'_>, pair: Node<'_>, value: Node<'_>) -> Vec<Edit> {
     let removal = Edit::remove(element_range(source, pair.byte_range()));
-    if source.language != Language::Go {
+    if source.language != Language::Go || find_all(value, &["identifier"]).is_empty() {
         return vec![removal];
     }
     let mut statement = pair;

@@ -99,6 +99,7 @@ fn java() {
         let (path, text) = part.split_once('\n').unwrap();
         write(folder.path(), path.trim(), text);
     }
+    write(folder.path(), "classes/.keep", "");
     let mut command = Command::new("javac");
     command.args(["-proc:none", "-d", "classes", "-sourcepath", "."]).current_dir(folder.path());
     for (name, text) in versions(sample("OrderController.java")) {

@@ -39,7 +39,7 @@ struct Undone {
 
 pub(super) fn apply(args: &ApplyArgs, printer: &Printer) -> Result<Exit, CommandError> {
     let project = Project::read(&args.file)?;
-    let listed = Listing::read(&project, printer)?.find(&args.mutant)?;
+    let listed = Listing::read(&project, printer).find(&args.mutant)?;
     let folder = match (&args.into, args.in_place) {
         (_, true) => {
             refuse_uncommitted(&project.root, &listed.mutant.path)?;

@@ -32,7 +32,7 @@ pub(super) struct Listing {
 
 impl Listing {
     /// Enumerates every mutant. Files that cannot be mutated are reported, and the rest is done.
-    pub(super) fn read(project: &Project, printer: &Printer) -> Result<Self, CommandError> {
+    pub(super) fn read(project: &Project, printer: &Printer) -> Self {
         let mut skipped = Vec::new();
         let mut files = find_sources(project, &mut skipped);
         for file in &project.files {
@@ -55,7 +55,7 @@ impl Listing {
         for file in &skipped {
             printer.warn(format!("{} has no mutants: {}", file.path, file.reason));
         }
-        Ok(Self { mutants, skipped })
+        Self { mutants, skipped }
     }
 
     /// Keeps the selected ones.

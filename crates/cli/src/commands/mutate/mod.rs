@@ -39,7 +39,7 @@ pub(crate) async fn run(args: MutateArgs, global: &Global, printer: &Printer) ->
 
 fn ls(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
     let project = Project::read(&args.file)?;
-    let mut listing = Listing::read(&project, printer)?;
+    let mut listing = Listing::read(&project, printer);
     listing.select(&args.selection)?;
     if args.check {
         check::check_all(&project.root, &mut listing.mutants);
@@ -89,7 +89,7 @@ struct Shown<'m> {
 
 fn show(args: &ShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
     let project = Project::read(&args.file)?;
-    let mut listed = Listing::read(&project, printer)?.find(&args.mutant)?;
+    let mut listed = Listing::read(&project, printer).find(&args.mutant)?;
     if args.check {
         check::check_all(&project.root, std::slice::from_mut(&mut listed));
     }

@@ -90,7 +90,7 @@ struct ScoredMutant<'m> {
 
 pub(super) async fn run(args: ScoreArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let project = Project::open(&args.target, printer)?;
-    let mut listing = Listing::read(&project, printer)?;
+    let mut listing = Listing::read(&project, printer);
     listing.select(&args.selection)?;
     let n_places = listing.mutants.len();
     let chosen = choose_within(listing.mutants, args.budget, args.under.seed);
