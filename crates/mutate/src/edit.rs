@@ -39,7 +39,8 @@ pub(crate) fn in_order(text: &str, mut edits: Vec<Edit>) -> Option<Vec<Edit>> {
 
 /// Makes edits that [`in_order`] has sorted.
 pub(crate) fn apply(text: &str, edits: &[Edit]) -> String {
-    let mut changed = String::with_capacity(text.len() + edits.iter().map(|edit| edit.text.len()).sum::<usize>());
+    let mut changed =
+        String::with_capacity(text.len() + edits.iter().map(|edit| edit.text.len()).sum::<usize>());
     let mut done = 0;
     for edit in edits {
         changed.push_str(&text[done..edit.range.start]);

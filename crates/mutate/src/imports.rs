@@ -28,7 +28,8 @@ pub(crate) fn resolve(source: &Source<'_>, lines: &mut [String], imports: &[Impo
             // A variable of the same name would hide the import, so it gets a name that nobody has.
             None => {
                 let is_taken = is_used_otherwise(source, import.name());
-                let name = if is_taken { format!("injected_{}", import.name()) } else { import.name().to_owned() };
+                let name =
+                    if is_taken { format!("injected_{}", import.name()) } else { import.name().to_owned() };
                 missing.push((import, is_taken.then(|| name.clone())));
                 name
             }
@@ -100,7 +101,9 @@ fn first_python_statement(source: &Source<'_>) -> usize {
     let leads = |node: &&Node<'_>| {
         let text = source.text_of(**node);
         node.kind() == "future_import_statement"
-            || (node.kind() == "expression_statement" && text.starts_with(['"', '\'', 'r']) && !text.contains('('))
+            || (node.kind() == "expression_statement"
+                && text.starts_with(['"', '\'', 'r'])
+                && !text.contains('('))
     };
     let n_leading = statements.iter().take_while(leads).count();
     statements.get(n_leading).map_or(source.text.len(), |node| source.line_start(node.start_byte()))

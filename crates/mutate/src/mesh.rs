@@ -34,10 +34,9 @@ pub fn mesh_equivalent(operator: Operator, service: Option<&ServiceName>) -> Opt
             Effect::Delay { by: Duration::ZERO, jitter: Duration::from_secs(1) },
             "the delay comes from the seed, so it can be repeated",
         ),
-        Operator::Abort => (
-            Effect::Abort { status: 500, grpc_status: None },
-            "the service does not see the request",
-        ),
+        Operator::Abort => {
+            (Effect::Abort { status: 500, grpc_status: None }, "the service does not see the request")
+        }
         Operator::Timeout => (Effect::Timeout { after: FOR_EVER }, "the service does not see the request"),
         Operator::IncompleteResponse => (
             Effect::Truncate { after: TRUNCATED_AFTER },

@@ -70,7 +70,8 @@ impl Patch {
 
     /// The first line that changes, in the file as it was, from 1.
     pub fn first_line(&self) -> usize {
-        let unchanged = |hunk: &Hunk| hunk.lines.iter().take_while(|line| matches!(line, Line::Kept(_))).count();
+        let unchanged =
+            |hunk: &Hunk| hunk.lines.iter().take_while(|line| matches!(line, Line::Kept(_))).count();
         self.hunks.first().map_or(1, |hunk| hunk.old_start + unchanged(hunk) + 1)
     }
 
@@ -172,7 +173,10 @@ fn changes<'t>(text: &'t str, old: &[&'t str], edits: &[Edit]) -> Vec<Change<'t>
         let region = &text[base..base + removed.iter().map(|line| line.len()).sum::<usize>()];
         let moved: Vec<Edit> = members
             .into_iter()
-            .map(|edit| Edit { range: edit.range.start - base..edit.range.end - base, text: edit.text.clone() })
+            .map(|edit| Edit {
+                range: edit.range.start - base..edit.range.end - base,
+                text: edit.text.clone(),
+            })
             .collect();
         let new = edit::apply(region, &moved);
         let mut added: Vec<String> = new.split_inclusive('\n').map(str::to_owned).collect();
@@ -185,7 +189,11 @@ fn changes<'t>(text: &'t str, old: &[&'t str], edits: &[Edit]) -> Vec<Change<'t>
         }
         Change { start: first + same, removed: removed.to_vec(), added }
     };
-    groups.into_iter().map(change).filter(|change| !(change.removed.is_empty() && change.added.is_empty())).collect()
+    groups
+        .into_iter()
+        .map(change)
+        .filter(|change| !(change.removed.is_empty() && change.added.is_empty()))
+        .collect()
 }
 
 fn hunks(old: &[&str], changes: &[Change<'_>]) -> Vec<Hunk> {
@@ -201,7 +209,8 @@ fn hunks(old: &[&str], changes: &[Change<'_>]) -> Vec<Hunk> {
             hunks.push(Hunk { old_start: first, new_start, lines: Vec::new() });
         }
         let Some(hunk) = hunks.last_mut() else { continue };
-        let kept = |range: std::ops::Range<usize>| old[range].iter().map(|line| Line::Kept((*line).to_owned()));
+        let kept =
+            |range: std::ops::Range<usize>| old[range].iter().map(|line| Line::Kept((*line).to_owned()));
         hunk.lines.extend(kept(first..change.start));
         hunk.lines.extend(change.removed.iter().map(|line| Line::Removed((*line).to_owned())));
         hunk.lines.extend(change.added.iter().cloned().map(Line::Added));

@@ -13,6 +13,8 @@ pub fn choose_by_seed(mutants: Vec<Mutant>, count: usize, seed: u64) -> Vec<Muta
     let rank = |mutant: &Mutant| Digest::hash_json(&(seed, mutant.id.as_str()));
     let mut ranks: Vec<Digest> = mutants.iter().map(rank).collect();
     ranks.sort_unstable();
-    let Some(limit) = count.checked_sub(1).and_then(|last| ranks.get(last).copied()) else { return Vec::new() };
+    let Some(limit) = count.checked_sub(1).and_then(|last| ranks.get(last).copied()) else {
+        return Vec::new();
+    };
     mutants.into_iter().filter(|mutant| rank(mutant) <= limit).collect()
 }

@@ -35,10 +35,17 @@ pub(crate) const INSERTING: [(Operator, Variant); 8] = [
 ];
 
 /// The statements of an operator for a function.
-pub(crate) fn snippet(source: &Source<'_>, function: &Function<'_>, operator: Operator, variant: Variant) -> Option<Snippet> {
+pub(crate) fn snippet(
+    source: &Source<'_>,
+    function: &Function<'_>,
+    operator: Operator,
+    variant: Variant,
+) -> Option<Snippet> {
     match source.language {
         Language::Python => python(source, function, operator, variant),
-        Language::JavaScript | Language::TypeScript | Language::Tsx => script(source, function, operator, variant),
+        Language::JavaScript | Language::TypeScript | Language::Tsx => {
+            script(source, function, operator, variant)
+        }
         Language::Go => go(function, operator, variant),
         Language::Java => java(operator, variant),
         Language::Rust => rust(source, function, operator, variant),
@@ -54,7 +61,12 @@ fn with_imports(text: &str, imports: &[Import]) -> Snippet {
     Snippet { imports: imports.to_vec(), ..lines(text) }
 }
 
-fn python(source: &Source<'_>, function: &Function<'_>, operator: Operator, variant: Variant) -> Option<Snippet> {
+fn python(
+    source: &Source<'_>,
+    function: &Function<'_>,
+    operator: Operator,
+    variant: Variant,
+) -> Option<Snippet> {
     let sleeper = if function.is_async { Import("asyncio") } else { Import("time") };
     let sleep = |seconds: &str| match function.is_async {
         true => format!("await {{asyncio}}.sleep({seconds})"),
@@ -84,7 +96,12 @@ fn python(source: &Source<'_>, function: &Function<'_>, operator: Operator, vari
     })
 }
 
-fn script(source: &Source<'_>, function: &Function<'_>, operator: Operator, variant: Variant) -> Option<Snippet> {
+fn script(
+    source: &Source<'_>,
+    function: &Function<'_>,
+    operator: Operator,
+    variant: Variant,
+) -> Option<Snippet> {
     // A function that is not asynchronous can only block its thread.
     let sleep = |millis: &str| match function.is_async {
         true => format!("await new Promise((resolve) => setTimeout(resolve, {millis}));"),
@@ -124,7 +141,9 @@ fn go(function: &Function<'_>, operator: Operator, variant: Variant) -> Option<S
         ),
         (Operator::Abort, _) => match &function.writer {
             Some(writer) => with_imports(
-                &format!("{{http}}.Error({writer}, \"injected abort\", {{http}}.StatusInternalServerError)\nreturn"),
+                &format!(
+                    "{{http}}.Error({writer}, \"injected abort\", {{http}}.StatusInternalServerError)\nreturn"
+                ),
                 &[Import("net/http")],
             ),
             None => lines("panic(\"injected abort\")"),
@@ -164,7 +183,9 @@ fn java(operator: Operator, variant: Variant) -> Option<Snippet> {
         (Operator::ConsistentDelay, _) => lines(&sleep("200")),
         (Operator::RandomDelay, _) => lines(&sleep("(long) (Math.random() * 1000)")),
         (Operator::Abort, _) => lines("if (true) throw new RuntimeException(\"injected abort\");"),
-        (Operator::Timeout, _) => lines(&format!("while (!Thread.currentThread().isInterrupted()) {{ {} }}", sleep("3600000"))),
+        (Operator::Timeout, _) => {
+            lines(&format!("while (!Thread.currentThread().isInterrupted()) {{ {} }}", sleep("3600000")))
+        }
         (Operator::MemoryLeak, _) => Snippet {
             declaration: Some(
                 "private static final java.util.List<byte[]> INJECTED_LEAK = \
@@ -173,17 +194,23 @@ fn java(operator: Operator, variant: Variant) -> Option<Snippet> {
             ..lines("INJECTED_LEAK.add(new byte[8 << 20]);")
         },
         (Operator::HighCpu, _) => lines(&compute("50_000_000")),
-        (Operator::ResourceHungry, Some("memory")) => {
-            lines("byte[] injectedData = new byte[128 << 20];\njava.util.Arrays.fill(injectedData, (byte) 1);")
-        }
+        (Operator::ResourceHungry, Some("memory")) => lines(
+            "byte[] injectedData = new byte[128 << 20];\njava.util.Arrays.fill(injectedData, (byte) 1);",
+        ),
         (Operator::ResourceHungry, _) => lines(&compute("500_000_000")),
         _ => return None,
     })
 }
 
-fn rust(source: &Source<'_>, function: &Function<'_>, operator: Operator, variant: Variant) -> Option<Snippet> {
+fn rust(
+    source: &Source<'_>,
+    function: &Function<'_>,
+    operator: Operator,
+    variant: Variant,
+) -> Option<Snippet> {
     // Asynchronous functions of these frameworks run on tokio; in others only blocking is known to work.
-    let on_tokio = function.is_async && ["tokio", "axum", "actix"].iter().any(|name| source.text.contains(name));
+    let on_tokio =
+        function.is_async && ["tokio", "axum", "actix"].iter().any(|name| source.text.contains(name));
     let sleep = |duration: &str| match on_tokio {
         true => format!("tokio::time::sleep({duration}).await;"),
         false => format!("std::thread::sleep({duration});"),

@@ -119,7 +119,8 @@ impl<'s> Source<'s> {
 
     /// The indentation that one level adds, guessed from the first indented line.
     pub(crate) fn indent_unit(&self) -> &'s str {
-        let indented = self.text.lines().filter(|line| line.starts_with([' ', '\t']) && !line.trim().is_empty());
+        let indented =
+            self.text.lines().filter(|line| line.starts_with([' ', '\t']) && !line.trim().is_empty());
         let widths = indented.map(|line| &line[..line.len() - line.trim_start().len()]);
         // Block comments of Java and JavaScript are indented by one space.
         widths.filter(|indent| *indent != " ").min_by_key(|indent| indent.len()).unwrap_or("    ")

@@ -53,7 +53,9 @@ fn mutants_are_listed_and_shown() {
     assert!(listed.contains("M1 consistent-delay") && listed.contains("page.py:6"), "{listed}");
     let id = mutant_of(&tool, "M1");
     let shown = tool.run(["mutate", "show", &id, "--check"]).expect(0).stdout;
-    for part in ["+import time\n", "+        time.sleep(0.2)\n", "accepted by python3", "RR-12", "\"kind\":\"delay\""] {
+    for part in
+        ["+import time\n", "+        time.sleep(0.2)\n", "accepted by python3", "RR-12", "\"kind\":\"delay\""]
+    {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     let unknown = tool.run(["mutate", "show", "m1-ffffffffff"]).expect(2).stderr;

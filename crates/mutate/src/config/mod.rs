@@ -52,7 +52,15 @@ struct Found {
 }
 
 impl Found {
-    fn push(&mut self, operator: Operator, variant: Option<&'static str>, service: &str, within: String, at: usize, edit: Edit) {
+    fn push(
+        &mut self,
+        operator: Operator,
+        variant: Option<&'static str>,
+        service: &str,
+        within: String,
+        at: usize,
+        edit: Edit,
+    ) {
         self.drafts.push(Draft {
             operator,
             variant,

@@ -30,10 +30,10 @@ pub(super) fn edit_value(text: &str) -> String {
 
 /// The text with its port plus one, if it has one.
 fn next_port(text: &str) -> Option<String> {
-    let (start, _) = text.match_indices(':').find(|(at, _)| {
-        text[at + 1..].starts_with(|c: char| c.is_ascii_digit())
-    })?;
-    let digits = text[start + 1..].len() - text[start + 1..].trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (start, _) =
+        text.match_indices(':').find(|(at, _)| text[at + 1..].starts_with(|c: char| c.is_ascii_digit()))?;
+    let digits =
+        text[start + 1..].len() - text[start + 1..].trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, rest) = text[start + 1..].split_at(digits);
     let port: u16 = number.parse().ok()?;
     Some(format!("{}:{}{rest}", &text[..start], port.checked_add(1)?))
@@ -73,7 +73,9 @@ mod tests {
 
     #[test]
     fn times_become_a_tenth() {
-        for (text, shorter) in [("10s", "1s"), ("5s", "500ms"), ("1m", "6s"), ("250ms", "25ms"), ("3", "0"), ("soon", "soon")] {
+        for (text, shorter) in
+            [("10s", "1s"), ("5s", "500ms"), ("1m", "6s"), ("250ms", "25ms"), ("3", "0"), ("soon", "soon")]
+        {
             assert_eq!(shorten(text), shorter);
         }
     }

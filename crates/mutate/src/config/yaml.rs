@@ -15,7 +15,11 @@ const MAX_DEPTH: usize = 12;
 #[derive(Debug)]
 pub(super) enum Value {
     /// With its entries in the order of the file.
-    Map { entries: Vec<(String, Self)>, is_flow: bool, range: Range<usize> },
+    Map {
+        entries: Vec<(String, Self)>,
+        is_flow: bool,
+        range: Range<usize>,
+    },
     Scalar(Scalar),
     /// A list, an alias, or nothing.
     Other,
@@ -76,7 +80,11 @@ fn read_value(source: &Source<'_>, node: Node<'_>, depth: usize) -> Value {
             let inner = range.start + 1..range.end.saturating_sub(1).max(range.start + 1);
             let text = source.text.get(inner.clone()).unwrap_or_default().to_owned();
             // Escapes would have to be understood to be changed.
-            if text.contains(['\\', '\n', '\'']) { Value::Other } else { Value::Scalar(Scalar { inner, text }) }
+            if text.contains(['\\', '\n', '\'']) {
+                Value::Other
+            } else {
+                Value::Scalar(Scalar { inner, text })
+            }
         }
         "plain_scalar" => {
             let text = source.text_of(content).to_owned();
@@ -95,11 +103,16 @@ pub(super) fn insert_key(source: &Source<'_>, root: &Value, path: &[&str], value
         here = next;
         depth += 1;
     }
-    let (Value::Map { is_flow, range, .. }, [first, rest @ ..]) = (here, path.get(depth..)?) else { return None };
+    let (Value::Map { is_flow, range, .. }, [first, rest @ ..]) = (here, path.get(depth..)?) else {
+        return None;
+    };
     let inner = rest.iter().rev().fold(value.to_owned(), |inner, key| format!("{{ {key}: {inner} }}"));
     if *is_flow {
         let is_empty = here.entries().is_empty();
-        return Some(Edit::insert(range.start + 1, format!(" {first}: {inner}{}", if is_empty { "" } else { "," })));
+        return Some(Edit::insert(
+            range.start + 1,
+            format!(" {first}: {inner}{}", if is_empty { "" } else { "," }),
+        ));
     }
     if depth == 0 {
         let lead = if source.text.ends_with('\n') { "" } else { newline };

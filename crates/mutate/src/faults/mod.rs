@@ -115,7 +115,10 @@ mod tests {
     #[test]
     fn every_operator_has_a_fault() {
         for operator in Operator::all() {
-            assert!(faults().any(|fault| fault.operators.contains(&operator)), "{operator} stands for no fault");
+            assert!(
+                faults().any(|fault| fault.operators.contains(&operator)),
+                "{operator} stands for no fault"
+            );
         }
     }
 
@@ -123,9 +126,21 @@ mod tests {
     #[test]
     fn operators_and_faults_are_matched_as_in_the_paper() {
         let table: [(&str, &[u32]); 15] = [
-            ("M1", &[12]), ("M2", &[14, 15]), ("M3", &[1, 2, 16]), ("M4", &[10, 11, 13]), ("M5", &[7]),
-            ("M6", &[5, 6, 8]), ("M7", &[11]), ("M8", &[4]), ("M9", &[17, 18, 19]), ("M10", &[20]), ("M11", &[4]),
-            ("M12", &[4]), ("M13", &[23, 25]), ("M14", &[21, 22, 24]), ("M15", &[3, 9]),
+            ("M1", &[12]),
+            ("M2", &[14, 15]),
+            ("M3", &[1, 2, 16]),
+            ("M4", &[10, 11, 13]),
+            ("M5", &[7]),
+            ("M6", &[5, 6, 8]),
+            ("M7", &[11]),
+            ("M8", &[4]),
+            ("M9", &[17, 18, 19]),
+            ("M10", &[20]),
+            ("M11", &[4]),
+            ("M12", &[4]),
+            ("M13", &[23, 25]),
+            ("M14", &[21, 22, 24]),
+            ("M15", &[3, 9]),
         ];
         for (operator, numbers) in table {
             let operator: Operator = operator.parse().unwrap();

@@ -25,7 +25,7 @@ pub(super) fn drafts(source: &Source<'_>, functions: &[Function<'_>], drafts: &m
                 variant,
                 at: at.start_byte(),
                 within: function.name.clone(),
-            service: None,
+                service: None,
                 anchor: source.text_of(at).to_owned(),
                 scope: scope(function),
                 edits,
@@ -62,14 +62,22 @@ fn uses(source: &Source<'_>, node: Node<'_>, name: &str) -> bool {
     names.into_iter().any(|node| source.text_of(node) == name)
 }
 
-fn can_overlap(source: &Source<'_>, function: &Function<'_>, first: &CallStatement<'_>, second: &CallStatement<'_>) -> bool {
+fn can_overlap(
+    source: &Source<'_>,
+    function: &Function<'_>,
+    first: &CallStatement<'_>,
+    second: &CallStatement<'_>,
+) -> bool {
     let between = source.text.get(first.node.end_byte()..second.node.start_byte()).unwrap_or_default();
     let body = source.text_of(function.body);
     let is_clear = first.variable.as_deref().is_none_or(|name| {
-        let is_global = [format!("global {name}"), format!("nonlocal {name}")].iter().any(|text| body.contains(text));
+        let is_global =
+            [format!("global {name}"), format!("nonlocal {name}")].iter().any(|text| body.contains(text));
         !mentions(between, name) && !uses(source, first.call, name) && !is_global
     });
-    is_clear && first.is_awaited == second.is_awaited && first.is_awaited == function.is_async
+    is_clear
+        && first.is_awaited == second.is_awaited
+        && first.is_awaited == function.is_async
         && source.starts_line(first.node.start_byte())
 }
 
@@ -82,7 +90,9 @@ fn overlap(
 ) -> Option<Vec<Edit>> {
     let (mut start, end, imports) = match source.language {
         Language::Python => python(source, first),
-        Language::JavaScript | Language::TypeScript | Language::Tsx if first.is_awaited => script(source, first),
+        Language::JavaScript | Language::TypeScript | Language::Tsx if first.is_awaited => {
+            script(source, first)
+        }
         Language::Java if is_final(source, function, first.call) => java(source, first, depends),
         _ => return None,
     };
@@ -159,7 +169,8 @@ fn boxed(kind: &str) -> &str {
 /// Whether a lambda may use what a call uses: none of it is assigned a second time.
 fn is_final(source: &Source<'_>, function: &Function<'_>, call: Node<'_>) -> bool {
     let assigned = find_all(function.body, &["assignment_expression", "update_expression"]);
-    let targets: Vec<&str> = assigned.into_iter().flat_map(|node| words(source.text_of(node)).take(1)).collect();
+    let targets: Vec<&str> =
+        assigned.into_iter().flat_map(|node| words(source.text_of(node)).take(1)).collect();
     find_all(call, &["identifier"]).into_iter().all(|node| !targets.contains(&source.text_of(node)))
 }
 
@@ -168,7 +179,11 @@ const MAX_GO_ARGUMENTS: usize = 5;
 
 /// Pairs of calls in Go. The first is started, the second made, and then the first waited for, with its check of the
 /// error. Go knows no type that could stand for a result that is not there, so the second must not use the first.
-fn go_pairs<'t>(source: &Source<'_>, function: &Function<'t>, callers: &[String]) -> Vec<(Node<'t>, Vec<Edit>)> {
+fn go_pairs<'t>(
+    source: &Source<'_>,
+    function: &Function<'t>,
+    callers: &[String],
+) -> Vec<(Node<'t>, Vec<Edit>)> {
     let mut pairs = Vec::new();
     for list in function.find_own(source, &["statement_list"]) {
         let statements = children(list);
@@ -177,9 +192,12 @@ fn go_pairs<'t>(source: &Source<'_>, function: &Function<'t>, callers: &[String]
                 let call = go_call(source, statements[at]).filter(|call| {
                     let text = source.text_of(*call);
                     let callee = text.split('(').next().unwrap_or_default();
-                    is_call_out(text) || words(callee).last().is_some_and(|name| callers.iter().any(|c| c == name))
+                    is_call_out(text)
+                        || words(callee).last().is_some_and(|name| callers.iter().any(|c| c == name))
                 })?;
-                let checks = statements.get(at + 1).is_some_and(|next| next.kind() == "if_statement" && source.text_of(*next).starts_with("if err"));
+                let checks = statements.get(at + 1).is_some_and(|next| {
+                    next.kind() == "if_statement" && source.text_of(*next).starts_with("if err")
+                });
                 Some((at, at + usize::from(checks && declares_error(source, statements[at])), call))
             })
             .collect();
@@ -190,7 +208,14 @@ fn go_pairs<'t>(source: &Source<'_>, function: &Function<'t>, callers: &[String]
             }
             let rest = source.text.get(statements[second].start_byte()..statements[second_end].end_byte());
             let range = statements[first].start_byte()..statements[first_end].end_byte();
-            let Some(edits) = go_overlap(source, statements[first], call, range, rest.unwrap_or_default(), statements[second_end].end_byte()) else {
+            let Some(edits) = go_overlap(
+                source,
+                statements[first],
+                call,
+                range,
+                rest.unwrap_or_default(),
+                statements[second_end].end_byte(),
+            ) else {
                 continue;
             };
             pairs.push((statements[first], edits));
@@ -230,7 +255,10 @@ fn go_overlap(
         let start = format!(
             "injectedCall := make(chan struct{{}}){between}go func() {{ defer close(injectedCall); {text} }}()"
         );
-        return Some(vec![Edit::replace(range, start), Edit::insert(end, format!("{between}<-injectedCall"))]);
+        return Some(vec![
+            Edit::replace(range, start),
+            Edit::insert(end, format!("{between}<-injectedCall")),
+        ]);
     }
     let names: Vec<&str> = words(source.field(first, "left")).collect();
     let arguments = children(call.child_by_field_name("arguments")?);
@@ -254,9 +282,12 @@ fn go_overlap(
 
 /// A function that starts a call with `n_arguments` and returns what waits for its results.
 fn go_helper(n_arguments: usize, n_results: usize, newline: &str) -> String {
-    let list = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>().join(", ");
+    let list = |prefix: &str, count: usize| {
+        (0..count).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>().join(", ")
+    };
     let typed = (0..n_arguments).map(|n| format!("a{n} A{n}")).collect::<Vec<_>>();
-    let parameters = std::iter::once(format!("call func({}) ({})", list("A", n_arguments), list("R", n_results)));
+    let parameters =
+        std::iter::once(format!("call func({}) ({})", list("A", n_arguments), list("R", n_results)));
     let parameters = parameters.chain(typed).collect::<Vec<_>>().join(", ");
     let types = [list("A", n_arguments), list("R", n_results)];
     let types = types.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(", ");

@@ -15,15 +15,38 @@ use crate::walk::{ancestor, find_all};
 
 /// What makes a client, in Python and in JavaScript.
 const PYTHON_CLIENTS: [&str; 7] = [
-    "redis.Redis", "redis.StrictRedis", "redis.from_url", "redis.Redis.from_url", "Redis", "StrictRedis",
+    "redis.Redis",
+    "redis.StrictRedis",
+    "redis.from_url",
+    "redis.Redis.from_url",
+    "Redis",
+    "StrictRedis",
     "aioredis.from_url",
 ];
 const SCRIPT_CLIENTS: [&str; 5] = ["redis.createClient", "createClient", "Redis", "IORedis", "ioredis"];
 
 /// Commands that a dictionary can answer, as clients name them, and methods that need none.
 const SUPPORTED: [&str; 20] = [
-    "get", "set", "setex", "setEx", "delete", "del", "exists", "incr", "decr", "expire", "ping", "connect", "on", "quit",
-    "close", "disconnect", "aclose", "once", "end", "duplicate",
+    "get",
+    "set",
+    "setex",
+    "setEx",
+    "delete",
+    "del",
+    "exists",
+    "incr",
+    "decr",
+    "expire",
+    "ping",
+    "connect",
+    "on",
+    "quit",
+    "close",
+    "disconnect",
+    "aclose",
+    "once",
+    "end",
+    "duplicate",
 ];
 
 pub(super) fn drafts(source: &Source<'_>, drafts: &mut Vec<Draft>) {
@@ -55,7 +78,8 @@ fn dynamic_drafts(source: &Source<'_>, drafts: &mut Vec<Draft>) {
             "new_expression" => source.field(call, "constructor"),
             _ => source.field(call, "function"),
         };
-        let makers: &[&str] = if source.language == Language::Python { &PYTHON_CLIENTS } else { &SCRIPT_CLIENTS };
+        let makers: &[&str] =
+            if source.language == Language::Python { &PYTHON_CLIENTS } else { &SCRIPT_CLIENTS };
         let Some(client) = assigned_name(source, call).filter(|_| makers.contains(&callee)) else { continue };
         if !uses_supported_only(source, client) {
             continue;
@@ -83,7 +107,8 @@ fn uses_supported_only(source: &Source<'_>, client: &str) -> bool {
     let accesses = find_all(source.root(), &["attribute", "member_expression"]).into_iter();
     let methods = accesses.filter_map(|access| {
         let object = access.child_by_field_name("object").map(|node| source.text_of(node))?;
-        let method = access.child_by_field_name("attribute").or_else(|| access.child_by_field_name("property"))?;
+        let method =
+            access.child_by_field_name("attribute").or_else(|| access.child_by_field_name("property"))?;
         (words(object).last() == Some(client) && !object.contains('(')).then(|| source.text_of(method))
     });
     let used: Vec<&str> = methods.collect();
@@ -98,7 +123,8 @@ fn python_state(source: &Source<'_>, call: Node<'_>) -> Option<Vec<Edit>> {
         return None;
     }
     let decodes = source.text_of(call).contains("decode_responses=True");
-    let encode = if decodes { "str(value)" } else { "value if isinstance(value, bytes) else str(value).encode()" };
+    let encode =
+        if decodes { "str(value)" } else { "value if isinstance(value, bytes) else str(value).encode()" };
     let is_async = source.text.contains("redis.asyncio") || source.text.contains("aioredis");
     let define = if is_async { "async def" } else { "def" };
     let text = format!(
@@ -117,7 +143,10 @@ fn python_state(source: &Source<'_>, call: Node<'_>) -> Option<Vec<Edit>> {
          >{define} ping(self):\n>>return True\n\n"
     );
     let class = indent_lines(&text.replace('>', source.indent_unit()), source, at);
-    Some(vec![Edit::insert(source.line_start(at), class), Edit::replace(call.byte_range(), "InjectedState()")])
+    Some(vec![
+        Edit::insert(source.line_start(at), class),
+        Edit::replace(call.byte_range(), "InjectedState()"),
+    ])
 }
 
 /// Indents lines as the line of a place is, and ends them as this file does.

@@ -47,7 +47,8 @@ pub(super) fn go_draft(source: &Source<'_>) -> Option<Draft> {
             _ => return None,
         };
         first.get_or_insert(outer.start_byte());
-        edits.push(Edit::replace(outer.byte_range(), format!("{helper}{}", source.field(inner, "arguments"))));
+        edits
+            .push(Edit::replace(outer.byte_range(), format!("{helper}{}", source.field(inner, "arguments"))));
     }
     let state = GO_STATE.replace("{redis}", redis).replace('\n', source.newline());
     let mut state = [state];
@@ -67,7 +68,8 @@ fn go_client<'s>(source: &Source<'s>, redis: &str) -> Option<&'s str> {
 
 /// `store.Get(ctx, key).Result()` as the inner call and the name of the outer method.
 fn split_call<'t, 's>(source: &Source<'s>, outer: Node<'t>) -> Option<(Node<'t>, &'s str)> {
-    let function = outer.child_by_field_name("function").filter(|node| node.kind() == "selector_expression")?;
+    let function =
+        outer.child_by_field_name("function").filter(|node| node.kind() == "selector_expression")?;
     let inner = function.child_by_field_name("operand").filter(|node| node.kind() == "call_expression")?;
     Some((inner, source.field(function, "field")))
 }

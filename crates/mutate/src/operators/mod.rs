@@ -60,7 +60,7 @@ fn insert_statements(source: &Source<'_>, function: &Function<'_>, drafts: &mut 
                 variant,
                 at: point.at,
                 within: function.name.clone(),
-            service: None,
+                service: None,
                 anchor: point.anchor.clone(),
                 scope: scope(function),
                 edits,
@@ -69,7 +69,12 @@ fn insert_statements(source: &Source<'_>, function: &Function<'_>, drafts: &mut 
     }
 }
 
-fn insert(source: &Source<'_>, function: &Function<'_>, point: &InsertionPoint, snippet: Snippet) -> Option<Vec<Edit>> {
+fn insert(
+    source: &Source<'_>,
+    function: &Function<'_>,
+    point: &InsertionPoint,
+    snippet: Snippet,
+) -> Option<Vec<Edit>> {
     let Snippet { mut lines, imports, declaration } = snippet;
     let mut edits = imports::resolve(source, &mut lines, &imports);
     if let Some(declaration) = declaration {
@@ -116,7 +121,8 @@ fn shorten_tuples(source: &Source<'_>, functions: &[Function<'_>], drafts: &mut 
         for statement in function.find_own(source, &["return_statement"]) {
             let Some(list) = children(statement).into_iter().next() else { continue };
             let values = children(list);
-            let (true, [.., before, last]) = (matches!(list.kind(), "expression_list" | "tuple"), values.as_slice())
+            let (true, [.., before, last]) =
+                (matches!(list.kind(), "expression_list" | "tuple"), values.as_slice())
             else {
                 continue;
             };
@@ -125,7 +131,7 @@ fn shorten_tuples(source: &Source<'_>, functions: &[Function<'_>], drafts: &mut 
                 variant: Some("tuple"),
                 at: statement.start_byte(),
                 within: function.name.clone(),
-            service: None,
+                service: None,
                 anchor: source.text_of(statement).to_owned(),
                 scope: scope(function),
                 edits: vec![Edit::remove(before.end_byte()..last.end_byte())],

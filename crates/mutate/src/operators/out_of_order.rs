@@ -97,7 +97,11 @@ fn drop_wait_in_go(source: &Source<'_>, statement: Node<'_>) -> Edit {
 }
 
 /// Lets a future run on its own: a task that is waited for is detached, a call becomes a task.
-fn detach_in_rust(source: &Source<'_>, function: &Function<'_>, wait: Node<'_>) -> Option<(&'static str, Edit)> {
+fn detach_in_rust(
+    source: &Source<'_>,
+    function: &Function<'_>,
+    wait: Node<'_>,
+) -> Option<(&'static str, Edit)> {
     let future = children(wait).into_iter().next()?;
     let mut outer = wait;
     // `.await?` and `.await.unwrap()` end with the wait.
@@ -129,11 +133,15 @@ fn moves_all(source: &Source<'_>, function: &Function<'_>, call: Node<'_>, state
     let later = source.text.get(statement.end_byte()..function.body.end_byte()).unwrap_or_default();
     let parameters = source.field(function.node, "parameters");
     let borrowed = |name: &str| {
-        words(name).any(|word| word == "self") || parameters.split(',').any(|parameter| {
-            parameter.contains('&') && words(parameter).next() == Some(name)
-        })
+        words(name).any(|word| word == "self")
+            || parameters
+                .split(',')
+                .any(|parameter| parameter.contains('&') && words(parameter).next() == Some(name))
     };
-    let arguments: Vec<&str> = find_all(call, &["identifier", "self"]).into_iter().map(|node| source.text_of(node)).collect();
+    let arguments: Vec<&str> =
+        find_all(call, &["identifier", "self"]).into_iter().map(|node| source.text_of(node)).collect();
     let is_used = |name: &&str| words(later).any(|word| word == *name);
-    !text.contains('&') && !text.contains('?') && !arguments.iter().any(|name| is_used(name) || borrowed(name))
+    !text.contains('&')
+        && !text.contains('?')
+        && !arguments.iter().any(|name| is_used(name) || borrowed(name))
 }

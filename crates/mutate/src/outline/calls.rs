@@ -9,8 +9,20 @@ use crate::walk::children;
 
 /// Parts of the names of clients. What matches is a call to another service.
 const CLIENTS: [&str; 14] = [
-    "requests.", "httpx.", "session.", "client.", "resttemplate", "webclient", "http.get", "http.post", "axios",
-    "fetch(", "urlopen", "stub.", "http.do", "publisher.",
+    "requests.",
+    "httpx.",
+    "session.",
+    "client.",
+    "resttemplate",
+    "webclient",
+    "http.get",
+    "http.post",
+    "axios",
+    "fetch(",
+    "urlopen",
+    "stub.",
+    "http.do",
+    "publisher.",
 ];
 
 /// The words of a text, split as identifiers are.
@@ -38,12 +50,17 @@ pub(crate) struct CallStatement<'t> {
 }
 
 /// The statements of a block that make calls to other services, in groups that follow one another in one block.
-pub(crate) fn call_statements<'t>(source: &Source<'_>, function: &Function<'t>, callers: &[String]) -> Vec<Vec<CallStatement<'t>>> {
+pub(crate) fn call_statements<'t>(
+    source: &Source<'_>,
+    function: &Function<'t>,
+    callers: &[String],
+) -> Vec<Vec<CallStatement<'t>>> {
     let kinds = ["block", "statement_block", "statement_list"];
     let blocks = std::iter::once(function.body).chain(function.find_own(source, &kinds));
-    let read = |statement: Node<'t>| read_statement(source, statement).filter(|statement| {
-        statement.is_awaited || leaves(source, statement.call, callers)
-    });
+    let read = |statement: Node<'t>| {
+        read_statement(source, statement)
+            .filter(|statement| statement.is_awaited || leaves(source, statement.call, callers))
+    };
     blocks.map(|block| children(block).into_iter().filter_map(read).collect()).collect()
 }
 

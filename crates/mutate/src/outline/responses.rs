@@ -15,8 +15,24 @@ use crate::walk::{children, find_all};
 
 /// The last word of functions that write or encode a response, in lower case.
 const RESPONDERS: [&str; 18] = [
-    "jsonify", "jsonresponse", "dumps", "make_response", "json", "send", "stringify", "encode", "marshal", "ok",
-    "body", "json_response", "write_json", "writejson", "respond", "respondjson", "reply", "created",
+    "jsonify",
+    "jsonresponse",
+    "dumps",
+    "make_response",
+    "json",
+    "send",
+    "stringify",
+    "encode",
+    "marshal",
+    "ok",
+    "body",
+    "json_response",
+    "write_json",
+    "writejson",
+    "respond",
+    "respondjson",
+    "reply",
+    "created",
 ];
 
 /// Levels that are climbed from a literal to its statement. Nobody nests deeper by hand.
@@ -82,13 +98,21 @@ fn literal_fields(source: &Source<'_>, function: &Function<'_>, literal: Node<'_
         return;
     }
     let start = if literal.kind() == "argument_list" { literal.parent() } else { Some(literal) };
-    let Some(scope) = start.and_then(|start| place_in_response(source, function, start, literal)) else { return };
+    let Some(scope) = start.and_then(|start| place_in_response(source, function, start, literal)) else {
+        return;
+    };
     for pair in pairs {
         fields.extend(read_pair(source, function, literal, pair, scope));
     }
 }
 
-fn read_pair(source: &Source<'_>, function: &Function<'_>, literal: Node<'_>, pair: Node<'_>, scope: Scope) -> Option<Field> {
+fn read_pair(
+    source: &Source<'_>,
+    function: &Function<'_>,
+    literal: Node<'_>,
+    pair: Node<'_>,
+    scope: Scope,
+) -> Option<Field> {
     let parts = children(pair);
     let (key, value) = match parts.as_slice() {
         [key, value] => (*key, *value),
@@ -133,7 +157,9 @@ fn remove_pair(source: &Source<'_>, pair: Node<'_>, value: Node<'_>) -> Vec<Edit
         return vec![removal];
     }
     let mut statement = pair;
-    while let Some(above) = statement.parent().filter(|above| !matches!(above.kind(), "statement_list" | "block")) {
+    while let Some(above) =
+        statement.parent().filter(|above| !matches!(above.kind(), "statement_list" | "block"))
+    {
         statement = above;
     }
     let at = statement.start_byte();
@@ -157,7 +183,12 @@ fn retype(source: &Source<'_>, value: Node<'_>, language: Language) -> Edit {
 }
 
 /// Whether a literal becomes a response, and where that happens. `start` is the expression that is climbed from.
-fn place_in_response(source: &Source<'_>, function: &Function<'_>, start: Node<'_>, literal: Node<'_>) -> Option<Scope> {
+fn place_in_response(
+    source: &Source<'_>,
+    function: &Function<'_>,
+    start: Node<'_>,
+    literal: Node<'_>,
+) -> Option<Scope> {
     let mut responds = literal.kind() == "argument_list" && is_responder(source, start);
     if literal.kind() == "argument_list" && !responds {
         return None;
@@ -175,7 +206,8 @@ fn place_in_response(source: &Source<'_>, function: &Function<'_>, start: Node<'
             "return_statement" => return Some(scope(responds || function.responds)),
             "expression_statement" | "if_statement" if responds => return Some(Scope::Responding),
             "assignment" | "assignment_expression" | "variable_declarator" | "short_var_declaration" => {
-                let target = above.child_by_field_name("left").or_else(|| above.child_by_field_name("name"))?;
+                let target =
+                    above.child_by_field_name("left").or_else(|| above.child_by_field_name("name"))?;
                 let name = source.text_of(target);
                 let sent = responds || name.ends_with(".body") || is_sent(source, function, name);
                 return sent.then(|| scope(function.responds));

@@ -34,7 +34,9 @@ pub(super) fn java_fields(source: &Source<'_>, function: &Function<'_>, fields: 
                     fields.push(map_field(source, function, arguments[0], arguments[1], Some(whole)));
                 }
             }
-            (_, setter) if setter.starts_with("set") && arguments.len() == 1 && is_sent(source, function, object) => {
+            (_, setter)
+                if setter.starts_with("set") && arguments.len() == 1 && is_sent(source, function, object) =>
+            {
                 if let Some(statement) = own_statement(call) {
                     fields.push(Field {
                         name: setter[3..].to_owned(),
@@ -52,7 +54,13 @@ pub(super) fn java_fields(source: &Source<'_>, function: &Function<'_>, fields: 
     }
 }
 
-fn map_field(source: &Source<'_>, function: &Function<'_>, key: Node<'_>, value: Node<'_>, statement: Option<Range<usize>>) -> Field {
+fn map_field(
+    source: &Source<'_>,
+    function: &Function<'_>,
+    key: Node<'_>,
+    value: Node<'_>,
+    statement: Option<Range<usize>>,
+) -> Field {
     let key_text = source.text_of(key);
     let name = key_text.trim_matches('"').to_owned();
     let result = source.field(function.node, "type");
@@ -181,7 +189,8 @@ fn split_pair(text: &str) -> Option<(&str, Range<usize>)> {
 /// Fields whose name in JSON stands at the declaration of a type.
 pub(super) fn declared_fields(source: &Source<'_>, functions: &[Function<'_>], fields: &mut Vec<Field>) {
     let answers = |name: &str| {
-        let uses = |function: &&Function<'_>| function.responds && source.text_of(function.node).contains(name);
+        let uses =
+            |function: &&Function<'_>| function.responds && source.text_of(function.node).contains(name);
         if functions.iter().any(|function| uses(&function)) { Scope::Responding } else { Scope::Elsewhere }
     };
     match source.language {
@@ -198,7 +207,8 @@ pub(super) fn declared_fields(source: &Source<'_>, functions: &[Function<'_>], f
                 let name = source.field(item, "name");
                 if is_serialized(source, item) {
                     let declared = find_all(item, &["field_declaration"]).into_iter();
-                    fields.extend(declared.filter_map(|field| serde_field(source, field, name, answers(name))));
+                    fields
+                        .extend(declared.filter_map(|field| serde_field(source, field, name, answers(name))));
                 }
             }
         }

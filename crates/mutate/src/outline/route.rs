@@ -9,14 +9,36 @@ use crate::walk::{ancestor, children};
 
 /// Methods that register a function for requests.
 const ROUTERS: [&str; 14] = [
-    "get", "post", "put", "delete", "patch", "all", "use", "route", "api_route", "websocket", "createServer",
-    "HandleFunc", "Handle", "createContext",
+    "get",
+    "post",
+    "put",
+    "delete",
+    "patch",
+    "all",
+    "use",
+    "route",
+    "api_route",
+    "websocket",
+    "createServer",
+    "HandleFunc",
+    "Handle",
+    "createContext",
 ];
 
 /// Parameter types that only functions for requests have.
 const REQUEST_TYPES: [&str; 12] = [
-    "gin.Context", "echo.Context", "fiber.Ctx", "HttpExchange", "HttpServletRequest", "State<", "Path<", "Query<",
-    "Json<", "Extension<", "HttpRequest", "Request<",
+    "gin.Context",
+    "echo.Context",
+    "fiber.Ctx",
+    "HttpExchange",
+    "HttpServletRequest",
+    "State<",
+    "Path<",
+    "Query<",
+    "Json<",
+    "Extension<",
+    "HttpRequest",
+    "Request<",
 ];
 
 /// Whether a function answers requests, by its decorators, annotations, parameters or what it is passed to.
@@ -30,19 +52,23 @@ pub(super) fn is_handler(source: &Source<'_>, node: Node<'_>) -> bool {
         Language::Python => {
             let decorated = node.parent().filter(|parent| parent.kind() == "decorated_definition");
             let decorators = decorated.map(children).unwrap_or_default();
-            decorators.iter().filter(|node| node.kind() == "decorator").any(|node| names_router(source, *node))
+            decorators
+                .iter()
+                .filter(|node| node.kind() == "decorator")
+                .any(|node| names_router(source, *node))
                 || matches!(name, "do_GET" | "do_POST" | "do_PUT" | "do_DELETE" | "do_PATCH")
         }
-        Language::JavaScript | Language::TypeScript | Language::Tsx | Language::Go => {
-            enclosing_call(node).is_some_and(|call| {
+        Language::JavaScript | Language::TypeScript | Language::Tsx | Language::Go => enclosing_call(node)
+            .is_some_and(|call| {
                 let callee = source.field(call, "function");
-                callee.rsplit('.').next().is_some_and(|method| ROUTERS.contains(&method)) && callee.contains('.')
-            })
-        }
+                callee.rsplit('.').next().is_some_and(|method| ROUTERS.contains(&method))
+                    && callee.contains('.')
+            }),
         Language::Java => {
             let annotations = node.child(0).filter(|first| first.kind() == "modifiers");
             let text = annotations.map_or("", |node| source.text_of(node));
-            text.contains("Mapping") || ["@GET", "@POST", "@PUT", "@DELETE"].iter().any(|a| text.contains(a))
+            text.contains("Mapping")
+                || ["@GET", "@POST", "@PUT", "@DELETE"].iter().any(|a| text.contains(a))
                 || matches!(name, "doGet" | "doPost" | "doPut" | "doDelete")
         }
         Language::Rust => {
@@ -86,7 +112,11 @@ pub(super) fn find_writer(source: &Source<'_>, node: Node<'_>) -> Option<String>
         Language::Go => {
             let at = parameters.find("http.ResponseWriter")?;
             let before = parameters[..at].trim_end();
-            before.rsplit(['(', ',', ' ']).next().filter(|name| !name.is_empty() && *name != "_").map(str::to_owned)
+            before
+                .rsplit(['(', ',', ' '])
+                .next()
+                .filter(|name| !name.is_empty() && *name != "_")
+                .map(str::to_owned)
         }
         Language::JavaScript | Language::TypeScript | Language::Tsx => {
             let list = node.child_by_field_name("parameters")?;

@@ -16,7 +16,8 @@ fn sample(path: &str) -> &'static Sample {
 
 /// The original and all its mutants, by a name that every language accepts for a module.
 fn versions(sample: &Sample) -> Vec<(String, String)> {
-    let mutant = |mutant: Mutant| (mutant.id.as_str().replace('-', "_"), mutant.patch.apply(sample.text).unwrap());
+    let mutant =
+        |mutant: Mutant| (mutant.id.as_str().replace('-', "_"), mutant.patch.apply(sample.text).unwrap());
     let original = ("original".to_owned(), sample.text.to_owned());
     std::iter::once(original).chain(sample.mutants().into_iter().map(mutant)).collect()
 }
@@ -84,7 +85,11 @@ fn go() {
     }
     let cache = std::env::var("GOCACHE").ok();
     let mut command = Command::new("go");
-    command.args(["build", "./..."]).current_dir(folder.path()).env("GOFLAGS", "-mod=mod").env("GOPROXY", "off");
+    command
+        .args(["build", "./..."])
+        .current_dir(folder.path())
+        .env("GOFLAGS", "-mod=mod")
+        .env("GOPROXY", "off");
     if cache.is_none() && std::env::var_os("HOME").is_none() {
         command.env("GOCACHE", folder.path().join(".cache"));
     }

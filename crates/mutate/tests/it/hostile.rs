@@ -43,9 +43,17 @@ fn deep_nesting_does_not_exhaust_the_stack() {
         let depth = 20_000;
         let head = if language == Language::Go { "package p\nfunc f() " } else { "x = " };
         let head = if language == Language::Yaml { "x: " } else { head };
-        let text = format!("{head}{}{}{}\n", open.repeat(depth), if open == "(" { "1" } else { "" }, close.repeat(depth));
+        let text = format!(
+            "{head}{}{}{}\n",
+            open.repeat(depth),
+            if open == "(" { "1" } else { "" },
+            close.repeat(depth)
+        );
         let refused = refuse(text.as_bytes(), language);
-        assert!(matches!(refused, UnusableSource::TooDeep | UnusableSource::Syntax { .. }), "{language}: {refused}");
+        assert!(
+            matches!(refused, UnusableSource::TooDeep | UnusableSource::Syntax { .. }),
+            "{language}: {refused}"
+        );
     }
 }
 

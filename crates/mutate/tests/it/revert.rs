@@ -32,7 +32,11 @@ fn other_line_ends_marks_and_tabs() {
             sample.text.replace('\n', "\r\n"),
             format!("\u{feff}{}", sample.text),
             sample.text.trim_end().to_owned(),
-            if sample.language == Language::Yaml { sample.text.to_owned() } else { sample.text.replace("    ", "\t") },
+            if sample.language == Language::Yaml {
+                sample.text.to_owned()
+            } else {
+                sample.text.replace("    ", "\t")
+            },
         ];
         let places = sample.mutants().len();
         for form in forms {
@@ -54,8 +58,10 @@ fn ids_are_unique_and_survive_changes_elsewhere() {
         assert_eq!(ids.len(), sample.mutants().len(), "{}", sample.path);
         let comment = if sample.language == Language::Python { "#" } else { "//" };
         let longer = format!("{}\n{comment} one more line\n", sample.text);
-        let again: BTreeSet<String> =
-            mutants(sample.path, &longer, sample.language).iter().map(|mutant| mutant.id.to_string()).collect();
+        let again: BTreeSet<String> = mutants(sample.path, &longer, sample.language)
+            .iter()
+            .map(|mutant| mutant.id.to_string())
+            .collect();
         assert_eq!(ids, again, "{}", sample.path);
     }
 }

@@ -11,7 +11,11 @@ pub(crate) struct Sample {
 
 macro_rules! sample {
     ($path:literal, $language:ident) => {
-        Sample { path: $path, text: include_str!(concat!("../samples/", $path)), language: Language::$language }
+        Sample {
+            path: $path,
+            text: include_str!(concat!("../samples/", $path)),
+            language: Language::$language,
+        }
     };
 }
 

@@ -17,7 +17,8 @@ fn mutants_of_samples() {
         for mutant in sample.mutants() {
             let form = mutant.variant.map_or_else(String::new, |form| format!(" {form}"));
             let (id, operator, line) = (&mutant.id, mutant.operator, mutant.line);
-            let _ = writeln!(text, "{id} {operator}{form} line {line} in {} ({:?})", mutant.within, mutant.scope);
+            let _ =
+                writeln!(text, "{id} {operator}{form} line {line} in {} ({:?})", mutant.within, mutant.scope);
             if shown.insert((operator, mutant.variant)) {
                 text.push_str(&mutant.patch.to_string());
             }
@@ -30,13 +31,15 @@ fn mutants_of_samples() {
 #[test]
 fn every_operator_has_a_place_in_every_language() {
     for sample in SAMPLES.iter().filter(|sample| sample.path != "orders.py") {
-        let mut operators: BTreeSet<Operator> = sample.mutants().iter().map(|mutant| mutant.operator).collect();
+        let mut operators: BTreeSet<Operator> =
+            sample.mutants().iter().map(|mutant| mutant.operator).collect();
         if sample.path == "catalog.py" {
             operators.extend(SAMPLES[1].mutants().iter().map(|mutant| mutant.operator));
         }
         let is_code = sample.path != "faultscope.yaml";
         let target = if is_code { Target::Code } else { Target::ApplicationFile };
-        let missing = Operator::all().filter(|operator| operator.target() == target && !operators.contains(operator));
+        let missing =
+            Operator::all().filter(|operator| operator.target() == target && !operators.contains(operator));
         let missing: Vec<&str> = missing.map(Operator::id).collect();
         let wanted: &[&str] = if sample.path == "price.rs" { &["MI", "AI"] } else { &[] };
         assert_eq!(missing, wanted, "{}", sample.path);

@@ -120,9 +120,8 @@ fn refuse_uncommitted(root: &Path, path: &str) -> Result<(), CommandError> {
     if !output.status.success() || output.stdout.is_empty() {
         return Ok(());
     }
-    Err(CommandError::usage(format!("{path} has changes that are not committed")).hint(
-        "commit it first, or leave `--in-place` out to work on a copy",
-    ))
+    Err(CommandError::usage(format!("{path} has changes that are not committed"))
+        .hint("commit it first, or leave `--in-place` out to work on a copy"))
 }
 
 /// Copies the application, without the data of git and of this tool.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use faultscope_engine::read_text_bounded;
-use faultscope_mutate::Language;
 use faultscope_model::Application;
+use faultscope_mutate::Language;
 use serde::Serialize;
 
 use super::listing::ListedMutant;
@@ -107,7 +107,8 @@ fn check_text(root: &Path, path: &str, text: &str) -> Checked {
         }
         Language::Go if find_upwards(root, &file, "go.mod").is_some() => {
             let overlay = folder.path().join("overlay.json");
-            let replaced = serde_json::json!({ "Replace": { file.to_string_lossy(): draft.to_string_lossy() } });
+            let replaced =
+                serde_json::json!({ "Replace": { file.to_string_lossy(): draft.to_string_lossy() } });
             if let Err(error) = fs::write(&overlay, replaced.to_string()) {
                 return not_checked(error.to_string());
             }
@@ -151,7 +152,8 @@ fn run(mut command: Command, draft: &Path) -> Checked {
     }
     let said = [output.stderr, output.stdout].concat();
     let said = String::from_utf8_lossy(&said);
-    let line = said.lines().find(|line| line.to_lowercase().contains("error")).or_else(|| said.lines().next());
+    let line =
+        said.lines().find(|line| line.to_lowercase().contains("error")).or_else(|| said.lines().next());
     let message = line.unwrap_or("it says nothing").trim().replace(&*draft.to_string_lossy(), "");
     Checked::Refused { tool, message: message.trim_start_matches(':').to_owned() }
 }

@@ -82,7 +82,13 @@ impl Journal {
     }
 
     /// Replaces a file, and makes sure before that it can be restored.
-    pub(super) fn apply(folder: &Path, mutant: &str, path: &str, original: &str, changed: &str) -> Result<(), JournalError> {
+    pub(super) fn apply(
+        folder: &Path,
+        mutant: &str,
+        path: &str,
+        original: &str,
+        changed: &str,
+    ) -> Result<(), JournalError> {
         let place = place(folder);
         let journal = Self {
             format: FORMAT,

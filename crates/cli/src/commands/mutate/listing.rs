@@ -68,7 +68,9 @@ impl Listing {
                     || "services whose source is not there have none".to_owned(),
                     |near| format!("did you mean `{near}`?"),
                 );
-                return Err(CommandError::usage(format!("there is no mutant of a service `{service}`")).hint(hint));
+                return Err(
+                    CommandError::usage(format!("there is no mutant of a service `{service}`")).hint(hint)
+                );
             }
         }
         self.mutants.retain(|listed| {
@@ -84,7 +86,8 @@ impl Listing {
     /// The one mutant whose id begins with a text.
     pub(super) fn find(self, id: &str) -> Result<ListedMutant, CommandError> {
         let wanted = id.to_lowercase();
-        let mut matching = self.mutants.into_iter().filter(|listed| listed.mutant.id.as_str().starts_with(&wanted));
+        let mut matching =
+            self.mutants.into_iter().filter(|listed| listed.mutant.id.as_str().starts_with(&wanted));
         let hint = "`faultscope mutate ls --all` lists them";
         match (matching.next(), matching.count()) {
             (Some(listed), 0) => Ok(listed),

@@ -8,9 +8,9 @@ mod listing;
 mod score;
 mod sources;
 
-use faultscope_mutate::{Operator, faults, mesh_equivalent};
 use faultscope_model::ServiceName;
 use faultscope_model::units::count;
+use faultscope_mutate::{Operator, faults, mesh_equivalent};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -66,7 +66,14 @@ fn ls(args: &LsArgs, printer: &Printer) -> Result<Exit, CommandError> {
         };
         let place = format!("{}:{}", mutant.path, mutant.line);
         let check = listed.check.as_ref().map_or_else(String::new, Checked::to_string);
-        table.row([mutant.id.to_string(), operator, listed.services.join(", "), place, mutant.within.clone(), check]);
+        table.row([
+            mutant.id.to_string(),
+            operator,
+            listed.services.join(", "),
+            place,
+            mutant.within.clone(),
+            check,
+        ]);
     }
     printer.line(table);
     let hidden = listing.mutants.len().saturating_sub(shown);

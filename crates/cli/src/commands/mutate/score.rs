@@ -95,7 +95,9 @@ pub(super) async fn run(args: ScoreArgs, global: &Global, printer: &Printer) -> 
     let n_places = listing.mutants.len();
     let chosen = choose_within(listing.mutants, args.budget, args.under.seed);
     if chosen.is_empty() {
-        return Err(CommandError::usage("there is no mutant to score").hint("`faultscope mutate ls` lists them"));
+        return Err(
+            CommandError::usage("there is no mutant to score").hint("`faultscope mutate ls` lists them")
+        );
     }
     let state = project.root.join(".faultscope");
     let log = ScoreLog::open(&state.join("mutation-score.jsonl"), args.resume)?;
@@ -154,7 +156,9 @@ fn application_file(project: &Project, copy: &Path) -> Result<PathBuf, CommandEr
     let path = own.and_then(|file| relative(&project.root, &file));
     match path {
         Some(path) => Ok(copy.join(path)),
-        None if project.files.is_empty() => Err(CommandError::usage("a comparison of two deployments has no mutants")),
+        None if project.files.is_empty() => {
+            Err(CommandError::usage("a comparison of two deployments has no mutants"))
+        }
         None => Err(CommandError::usage("the application file lies outside of the application's folder")
             .hint(format!("put {FILE_NAME} into the folder that is copied"))),
     }
@@ -185,7 +189,8 @@ impl Trial<'_> {
         let mut scored = Vec::new();
         for (n, listed) in chosen.iter().enumerate() {
             let mutant = &listed.mutant;
-            let question = Digest::hash_json(&(&mutant.patch, &self.args.tests, format!("{:?}", self.args.under)));
+            let question =
+                Digest::hash_json(&(&mutant.patch, &self.args.tests, format!("{:?}", self.args.under)));
             let judged = match log.verdict(mutant.id.as_str(), question) {
                 Some(known) => Judged { verdict: known.verdict, reason: known.reason },
                 None => {
@@ -307,7 +312,13 @@ fn show(score: &Score<'_>, printer: &Printer) {
     for one in score.mutants.iter().filter(|one| one.verdict != Verdict::Killed) {
         let operator = format!("{} {}", one.operator, one.operator.name());
         let place = format!("{}:{}", one.path, one.line);
-        table.row([one.mutant.to_owned(), operator, place, one.verdict.word().to_owned(), one.reason.clone()]);
+        table.row([
+            one.mutant.to_owned(),
+            operator,
+            place,
+            one.verdict.word().to_owned(),
+            one.reason.clone(),
+        ]);
     }
     if score.survived + score.invalid > 0 {
         printer.line(table);

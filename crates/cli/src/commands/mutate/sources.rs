@@ -17,7 +17,16 @@ const MAX_DEPTH: usize = 16;
 
 /// Folders with code of others, or made by tools.
 const FOREIGN: [&str; 10] = [
-    "node_modules", "vendor", "target", "dist", "build", "venv", "site-packages", "__pycache__", "third_party", "out",
+    "node_modules",
+    "vendor",
+    "target",
+    "dist",
+    "build",
+    "venv",
+    "site-packages",
+    "__pycache__",
+    "third_party",
+    "out",
 ];
 
 /// A source file and the services it belongs to.
@@ -57,7 +66,9 @@ pub(super) fn find_sources(project: &Project, skipped: &mut Vec<SkippedFile>) ->
     }
     let mut sources = Vec::new();
     for (file, all) in owners {
-        let Some((path, language)) = relative(&project.root, &file).zip(Language::for_path(&file)) else { continue };
+        let Some((path, language)) = relative(&project.root, &file).zip(Language::for_path(&file)) else {
+            continue;
+        };
         // A file that a command names belongs to that service, even if others share the folder.
         let services = named.remove(&file).unwrap_or(all).into_iter().collect();
         sources.push(SourceFile { path, language, services });
