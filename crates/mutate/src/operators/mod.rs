@@ -21,8 +21,12 @@ pub const MAX_MUTANTS: usize = 5_000;
 
 /// Every mutant of a source, in the order of its text: always the same for the same text.
 pub fn enumerate(source: &Source<'_>) -> Vec<Mutant> {
+    name_drafts(source, find_drafts(source))
+}
+
+fn find_drafts(source: &Source<'_>) -> Vec<Draft> {
     if source.language == Language::Yaml {
-        return name_drafts(source, config::drafts(source));
+        return config::drafts(source);
     }
     let functions = functions(source);
     let mut drafts = Vec::new();
@@ -42,7 +46,7 @@ pub fn enumerate(source: &Source<'_>) -> Vec<Mutant> {
     concurrent::drafts(source, &functions, &mut drafts);
     local_state::drafts(source, &mut drafts);
     drafts.truncate(MAX_MUTANTS);
-    name_drafts(source, drafts)
+    drafts
 }
 
 fn scope(function: &Function<'_>) -> Scope {
@@ -137,5 +141,17 @@ fn shorten_tuples(source: &Source<'_>, functions: &[Function<'_>], drafts: &mut 
                 edits: vec![Edit::remove(before.end_byte()..last.end_byte())],
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_places_are_bounded() {
+        let text = "function f() { g(); }\n".repeat(700);
+        let source = Source::parse("many.js", text.as_bytes(), Language::JavaScript).unwrap();
+        assert_eq!(find_drafts(&source).len(), MAX_MUTANTS);
     }
 }
