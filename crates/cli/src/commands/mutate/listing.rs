@@ -3,7 +3,7 @@
 use faultscope_engine::read_bounded;
 use faultscope_model::application::nearest;
 use faultscope_model::units::count;
-use faultscope_mutate::{Language, Mutant, Scope, Source, enumerate};
+use faultscope_mutate::{Language, MAX_MUTANTS, Mutant, Scope, Source, enumerate};
 use serde::Serialize;
 
 use super::args::Selection;
@@ -35,6 +35,12 @@ impl Listing {
     pub(super) fn read(project: &Project, printer: &Printer) -> Self {
         let mut skipped = Vec::new();
         let mut files = find_sources(project, &mut skipped);
+        let has_source = |name: &str| files.iter().any(|file| file.services.iter().any(|service| service == name));
+        let names = project.application.services.keys().map(|name| name.as_str());
+        let without: Vec<&str> = names.filter(|name| !has_source(name)).collect();
+        if !without.is_empty() {
+            printer.talk(format!("no source was found of {}", without.join(", ")));
+        }
         for file in &project.files {
             let place = std::fs::canonicalize(file).ok().and_then(|file| relative(&project.root, &file));
             match place {
@@ -48,7 +54,12 @@ impl Listing {
         let mut mutants = Vec::new();
         for file in files {
             match read_mutants(project, &file) {
-                Ok(found) => mutants.extend(found),
+                Ok(found) => {
+                    if found.len() >= MAX_MUTANTS {
+                        printer.warn(format!("only the first {MAX_MUTANTS} mutants of {} are listed", file.path));
+                    }
+                    mutants.extend(found);
+                }
                 Err(reason) => skipped.push(SkippedFile { path: file.path, reason }),
             }
         }
