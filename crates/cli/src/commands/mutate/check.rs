@@ -26,7 +26,7 @@ pub(super) enum Checked {
     /// It accepts the original, but not the mutant.
     Refused { tool: String, message: String },
     /// It cannot tell.
-    NotChecked { reason: String },
+    Unknown { reason: String },
 }
 
 impl fmt::Display for Checked {
@@ -34,7 +34,7 @@ impl fmt::Display for Checked {
         match self {
             Self::Accepted { tool } => write!(f, "accepted by {tool}"),
             Self::Refused { tool, message } => write!(f, "refused by {tool}: {message}"),
-            Self::NotChecked { reason } => write!(f, "not checked: {reason}"),
+            Self::Unknown { reason } => write!(f, "not checked: {reason}"),
         }
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn check_all(root: &Path, mutants: &mut [ListedMutant]) {
 
 fn check(root: &Path, listed: &ListedMutant, originals: &mut BTreeMap<String, Option<Checked>>) -> Checked {
     let path = &listed.mutant.path;
-    let not_checked = |reason: String| Checked::NotChecked { reason };
+    let not_checked = |reason: String| Checked::Unknown { reason };
     let original = match read_text_bounded(&root.join(path), READ_LIMIT) {
         Ok(text) => text,
         Err(error) => return not_checked(error.to_string()),
@@ -72,7 +72,7 @@ fn check(root: &Path, listed: &ListedMutant, originals: &mut BTreeMap<String, Op
 
 /// Checks a text as if it were the content of a file of the application.
 fn check_text(root: &Path, path: &str, text: &str) -> Checked {
-    let not_checked = |reason: String| Checked::NotChecked { reason };
+    let not_checked = |reason: String| Checked::Unknown { reason };
     let file = root.join(path);
     let Some(language) = Language::for_path(&file) else {
         return check_application(root, path, text);
@@ -143,9 +143,9 @@ fn run(mut command: Command, draft: &Path) -> Checked {
     let output = match command.stdin(Stdio::null()).output() {
         Ok(output) => output,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Checked::NotChecked { reason: format!("{tool} is not installed") };
+            return Checked::Unknown { reason: format!("{tool} is not installed") };
         }
-        Err(error) => return Checked::NotChecked { reason: format!("{tool}: {error}") },
+        Err(error) => return Checked::Unknown { reason: format!("{tool}: {error}") },
     };
     if output.status.success() {
         return Checked::Accepted { tool };

@@ -35,7 +35,8 @@ impl Listing {
     pub(super) fn read(project: &Project, printer: &Printer) -> Self {
         let mut skipped = Vec::new();
         let mut files = find_sources(project, &mut skipped);
-        let has_source = |name: &str| files.iter().any(|file| file.services.iter().any(|service| service == name));
+        let has_source =
+            |name: &str| files.iter().any(|file| file.services.iter().any(|service| service == name));
         let names = project.application.services.keys().map(|name| name.as_str());
         let without: Vec<&str> = names.filter(|name| !has_source(name)).collect();
         if !without.is_empty() {
@@ -56,7 +57,10 @@ impl Listing {
             match read_mutants(project, &file) {
                 Ok(found) => {
                     if found.len() >= MAX_MUTANTS {
-                        printer.warn(format!("only the first {MAX_MUTANTS} mutants of {} are listed", file.path));
+                        printer.warn(format!(
+                            "only the first {MAX_MUTANTS} mutants of {} are listed",
+                            file.path
+                        ));
                     }
                     mutants.extend(found);
                 }
