@@ -50,7 +50,8 @@ stage() {
 }
 
 packages() {
-  need_packages cc:gcc python3:python3 curl:curl node:nodejs go:golang-go setpriv:util-linux redis-server:redis-server
+  need_packages cc:gcc python3:python3 curl:curl node:nodejs go:golang-go javac:default-jdk-headless setpriv:util-linux \
+    redis-server:redis-server
 }
 
 lints() {

@@ -140,6 +140,14 @@ pub(crate) enum Command {
     ///
     /// Example: faultscope store check
     Store(crate::commands::store::StoreArgs),
+    /// Makes services faulty on purpose: lists, shows, applies and scores mutants.
+    ///
+    /// Example: faultscope mutate ls --operator M1
+    #[cfg(feature = "mutate")]
+    Mutate(crate::commands::mutate::MutateArgs),
+    /// Lists and shows known faults of microservice systems, and the operators that imitate them.
+    #[cfg(feature = "mutate")]
+    Faults(crate::commands::faults::FaultsArgs),
     /// Measures the tool against named peers and goals.
     ///
     /// Every figure with a goal has a verdict: met, tie (missed by no more than the stated tolerance), missed, or not

@@ -109,6 +109,10 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Clean(args) => commands::clean::run(args, printer).await,
         Command::Store(args) => commands::store::run(&args, printer),
         Command::Demo(args) => commands::demo::run(args, global, printer).await,
+        #[cfg(feature = "mutate")]
+        Command::Mutate(args) => commands::mutate::run(args, global, printer).await,
+        #[cfg(feature = "mutate")]
+        Command::Faults(args) => commands::faults::run(&args, printer),
         Command::Bench(args) => commands::bench::run(&args, printer).await,
         Command::Fetch(args) => commands::fetch::run(args, printer).await,
         Command::BenchPart(args) => commands::bench::run_part(&args).await,

@@ -15,10 +15,14 @@ pub(crate) mod debug;
 pub(crate) mod debug_args;
 pub(crate) mod demo;
 pub(crate) mod deps;
+#[cfg(feature = "mutate")]
+pub(crate) mod faults;
 pub(crate) mod fetch;
 pub(crate) mod init;
 pub(crate) mod metrics;
 pub(crate) mod replay;
+#[cfg(feature = "mutate")]
+pub(crate) mod mutate;
 pub(crate) mod report;
 pub(crate) mod repro;
 pub(crate) mod resilience;

@@ -24,6 +24,7 @@ mod joined;
 mod kills;
 mod leases;
 mod metrics;
+mod mutants;
 mod outcomes;
 mod pasting;
 mod remote;
