@@ -46,6 +46,10 @@ pub(crate) enum Yardstick {
     ///
     /// Example: faultscope bench resilience --simulated --repeats 3
     Resilience(ResilienceArgs),
+    /// Anomaly detectors on labelled series, by the rules of the Numenta Anomaly Benchmark, and their speed.
+    ///
+    /// Example: faultscope bench detect --data NAB
+    Detect(DetectArgs),
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +130,14 @@ pub(crate) struct ResilienceArgs {
     pub(crate) live: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DetectArgs {
+    /// Folder with `data/` or `data.tar.gz`, and `windows.json` or `labels/combined_windows.json`. Without it only the
+    /// speed is measured.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+}
+
 /// A process that a benchmark measures from outside.
 #[derive(Debug, Args)]
 pub struct BenchPartArgs {
@@ -174,6 +186,7 @@ mod tests {
             "debug --hold-out --cancel-share 0.25 --live",
             "resilience --topologies FILE --repeats 3 --simulated --live",
             "resilience --actors PROGRAM",
+            "detect --data FOLDER",
         ] {
             parse(line).unwrap();
         }
@@ -193,7 +206,7 @@ mod tests {
 
     #[test]
     fn help_of_every_yardstick_has_an_example() {
-        for yardstick in ["mesh", "platform", "ingest", "query", "debug", "resilience"] {
+        for yardstick in ["mesh", "platform", "ingest", "query", "debug", "resilience", "detect"] {
             let help = parse(&format!("{yardstick} --help")).unwrap_err();
             assert!(help.contains(&format!("Example: faultscope bench {yardstick}")), "{help}");
         }

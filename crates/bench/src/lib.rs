@@ -12,6 +12,8 @@ mod bench;
 mod campaign;
 pub mod debug;
 #[cfg(feature = "yardsticks")]
+mod detect;
+#[cfg(feature = "yardsticks")]
 mod error;
 pub mod figure;
 #[cfg(feature = "yardsticks")]

@@ -104,6 +104,7 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Services(args) => commands::services::run(&args, printer),
         Command::Deps(args) => commands::deps::run(&args, printer),
         Command::Metrics(args) => commands::metrics::run(&args, printer),
+        Command::Watch(args) => commands::watch::run(*args, printer).await,
         Command::Clean(args) => commands::clean::run(args, printer).await,
         Command::Store(args) => commands::store::run(&args, printer),
         Command::Demo(args) => commands::demo::run(args, global, printer).await,

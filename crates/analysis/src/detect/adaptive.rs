@@ -56,6 +56,8 @@ pub struct AdaptiveOptions {
     pub both_sides: bool,
     /// Traces of a spike are looked for this far around it.
     pub margin_us: u64,
+    /// No alarm before this many values.
+    pub warm_up: usize,
 }
 
 impl Default for AdaptiveOptions {
@@ -67,6 +69,7 @@ impl Default for AdaptiveOptions {
             least: Effect::default(),
             both_sides: true,
             margin_us: 1_000_000,
+            warm_up: WARM_UP,
         }
     }
 }
@@ -135,7 +138,7 @@ impl Adaptive {
     }
 
     fn judge(&mut self, reading: Reading, scaled: f64, position: u64) -> Option<Alarm> {
-        if self.history.len() < WARM_UP {
+        if self.history.len() < self.options.warm_up {
             return None;
         }
         let score = self.history.normal_score(scaled);

@@ -5,13 +5,14 @@
 //! number in its middle was taken.
 
 /// The values that count as history. A week of samples every five minutes, or an hour of two per second. Halving it
-/// costs 4 points on the benchmark, because weekly patterns are forgotten; doubling it halves the speed.
+/// costs about 4 points on the benchmark, because weekly patterns are forgotten; time per value grows with it.
 pub const HISTORY: usize = 2048;
 
 /// No alarm before this many values: 5 % of them is six, the fewest from which the mean of a tail is worth anything.
 pub const WARM_UP: usize = 128;
 
-/// The share of the history that counts as a tail of values. 2 % and 10 % score the same within a point.
+/// The share of the history that counts as a tail of values. 2 % scores 4 points less with few values, and 10 % is no
+/// better.
 pub(super) const TAIL: f64 = 0.05;
 
 /// The share of past novelties that counts as their tail. They are smoother than values, so more of them can be used.
@@ -28,7 +29,7 @@ pub(super) const LEAST_EXCESS_OF_SPREAD: f64 = 0.01;
 pub(super) const LEAST_EXCESS_OF_MEDIAN: f64 = 1e-3;
 
 /// The allowance of the cumulative sum in standard deviations: shifts of more than this add up. 1 is half of the shift
-/// by two deviations for which the sum is then optimal (Page 1954). 0.5 is slower to forget seasons (3 points).
+/// by two deviations for which the sum is then optimal (Page 1954). 0.5 adds up seasons and scores 6 points less.
 pub(super) const ALLOWANCE: f64 = 1.0;
 
 /// A normal score counts up to this in the cumulative sum, so that no single value makes a shift: with an allowance of
@@ -42,7 +43,7 @@ pub(super) const BLOCK: usize = 64;
 pub(super) const BLOCKS: usize = HISTORY / BLOCK;
 
 /// A shift must be this much larger than those of the last blocks. Seasons and slow noise make sums that would be
-/// impossible if values were independent; a season that comes again is at most 1.2 times as large.
+/// impossible if values were independent; a noisy season that came again made sums that were up to 5 % larger.
 pub(super) const BEYOND_BLOCKS: f64 = 1.5;
 
 /// From this many blocks on, they say how large sums of a healthy series become.
@@ -61,7 +62,8 @@ pub(super) const PATTERN: usize = 3;
 /// different values have no patterns that are new by next to nothing.
 pub(super) const LEAST_NOVELTY_EXCESS: f64 = 0.01;
 
-/// An incident ends after this many values without a signal. Half of the narrowest window of the benchmark.
+/// An incident ends after this many values without a signal: about the narrowest window of the benchmark. 100 scores
+/// the same within 2 points.
 pub const QUIET: usize = 64;
 
 /// A silence of this many usual intervals is a gap: what came before is no longer compared value by value.

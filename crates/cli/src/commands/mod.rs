@@ -31,3 +31,4 @@ pub(crate) mod traces;
 mod traces_fetch;
 pub(crate) mod traces_import;
 pub(crate) mod up;
+pub(crate) mod watch;

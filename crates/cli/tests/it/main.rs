@@ -37,6 +37,7 @@ mod talk;
 mod ticketing;
 mod trouble;
 mod up;
+mod watch;
 
 use faultscope_testkit::{Faultscope, Fixture, cells, free_port};
 
