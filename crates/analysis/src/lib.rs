@@ -7,7 +7,10 @@
 //! - samples of instances and time series that services report: [`faultscope_model::metrics`]
 //! - runs with their circumstances and outcomes: [`faultscope_model::run`]
 //!
+//! [`detect`] finds anomalies in series of values.
+//!
 //! Whoever calls it reads these from the store; nothing here opens a file, a socket or a clock.
 
 pub mod causal;
 pub mod compare;
+pub mod detect;

@@ -50,6 +50,10 @@ pub(crate) enum Yardstick {
     ///
     /// Example: faultscope bench causal --data data/causal --anchors data/causal-anchor.csv
     Causal(CausalArgs),
+    /// Anomaly detectors on labelled series, by the rules of the Numenta Anomaly Benchmark, and their speed.
+    ///
+    /// Example: faultscope bench detect --data NAB
+    Detect(DetectArgs),
 }
 
 #[derive(Debug, Args)]
@@ -143,6 +147,14 @@ pub(crate) struct CausalArgs {
     pub(crate) slow: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct DetectArgs {
+    /// Folder with `data/` or `data.tar.gz`, and `windows.json` or `labels/combined_windows.json`. Without it only the
+    /// speed is measured.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+}
+
 /// A process that a benchmark measures from outside.
 #[derive(Debug, Args)]
 pub struct BenchPartArgs {
@@ -192,6 +204,7 @@ mod tests {
             "resilience --topologies FILE --repeats 3 --simulated --live",
             "resilience --actors PROGRAM",
             "causal --data FOLDER --anchors FILE --slow",
+            "detect --data FOLDER",
         ] {
             parse(line).unwrap();
         }
@@ -211,7 +224,7 @@ mod tests {
 
     #[test]
     fn help_of_every_yardstick_has_an_example() {
-        for yardstick in ["mesh", "platform", "ingest", "query", "debug", "resilience", "causal"] {
+        for yardstick in ["mesh", "platform", "ingest", "query", "debug", "resilience", "causal", "detect"] {
             let help = parse(&format!("{yardstick} --help")).unwrap_err();
             assert!(help.contains(&format!("Example: faultscope bench {yardstick}")), "{help}");
         }

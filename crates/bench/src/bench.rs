@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::figure::Figure;
 use crate::load::LoadWatch;
 use crate::report::{Environment, Report, Table};
-use crate::{causal, debug, ingest, mesh, platform, query, resilience};
+use crate::{causal, debug, detect, ingest, mesh, platform, query, resilience};
 
 /// What the running program provides to benchmarks.
 pub struct Host<'a> {
@@ -52,6 +52,7 @@ pub async fn run(args: &BenchArgs, host: &Host<'_>) -> Result<Report, BenchError
         Yardstick::Query => ("query", query::run(seed, host).await?),
         Yardstick::Debug(args) => ("debug", debug::command::run(args, seed, host).await?),
         Yardstick::Causal(args) => ("causal", causal::command::run(args, seed, host).await?),
+        Yardstick::Detect(args) => ("detect", detect::run(args, seed, host)?),
         Yardstick::Resilience(args) => ("resilience", resilience::command::run(args, seed, host).await?),
     };
     let load = watch.finish();

@@ -14,6 +14,8 @@ mod campaign;
 mod causal;
 pub mod debug;
 #[cfg(feature = "yardsticks")]
+mod detect;
+#[cfg(feature = "yardsticks")]
 mod error;
 pub mod figure;
 #[cfg(feature = "yardsticks")]

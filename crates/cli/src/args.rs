@@ -11,7 +11,7 @@ use crate::commands::beside::BesideArgs;
 use crate::commands::{
     capture::CaptureArgs, causal_args::CausalArgs, debug_args::DebugArgs, deps::DepsArgs,
     metrics::MetricsArgs, report::ReportArgs, repro::ReproArgs, resilience_args::ResilienceArgs,
-    serve::ServeArgs, services::ServicesArgs, traces::TracesArgs,
+    serve::ServeArgs, services::ServicesArgs, traces::TracesArgs, watch::WatchArgs,
 };
 use crate::comparison::Comparison;
 use crate::exit;
@@ -131,6 +131,13 @@ pub(crate) enum Command {
     ///
     /// Example: faultscope causal discover runs.csv --exogenous users,load --svg graph.svg
     Causal(Box<CausalArgs>),
+    /// Finds anomalies in latency, errors, CPU, memory and network of services, and the traces that led to them.
+    ///
+    /// Exit code 1 means that there is an anomaly.
+    ///
+    /// Example: faultscope watch --run last --baseline 7f3a
+    /// Example: faultscope watch --follow --webhook http://127.0.0.1:8080/alarms
+    Watch(Box<WatchArgs>),
     /// Removes what a killed faultscope left behind, and old campaigns.
     Clean(CleanArgs),
     /// Checks and repairs what is stored.

@@ -106,6 +106,7 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Deps(args) => commands::deps::run(&args, printer),
         Command::Metrics(args) => commands::metrics::run(&args, printer),
         Command::Causal(args) => commands::causal::run(&args, printer),
+        Command::Watch(args) => commands::watch::run(*args, printer).await,
         Command::Clean(args) => commands::clean::run(args, printer).await,
         Command::Store(args) => commands::store::run(&args, printer),
         Command::Demo(args) => commands::demo::run(args, global, printer).await,

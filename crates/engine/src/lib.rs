@@ -25,6 +25,7 @@ pub mod stored;
 pub mod testing;
 mod trial;
 pub mod views;
+pub mod watch;
 
 pub use bounded_file::{MAX_APPLICATION_FILE, read_bounded, read_text_bounded};
 pub use drive::{

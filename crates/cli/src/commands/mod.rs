@@ -20,9 +20,9 @@ pub(crate) mod faults;
 pub(crate) mod fetch;
 pub(crate) mod init;
 pub(crate) mod metrics;
-pub(crate) mod replay;
 #[cfg(feature = "mutate")]
 pub(crate) mod mutate;
+pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod repro;
 pub(crate) mod resilience;
@@ -38,3 +38,4 @@ pub(crate) mod traces;
 mod traces_fetch;
 pub(crate) mod traces_import;
 pub(crate) mod up;
+pub(crate) mod watch;

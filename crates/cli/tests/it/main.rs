@@ -40,6 +40,7 @@ mod ticketing;
 mod todo;
 mod trouble;
 mod up;
+mod watch;
 
 use faultscope_testkit::{Faultscope, Fixture, cells, free_port};
 

@@ -38,7 +38,7 @@ impl Archive {
     }
 
     /// The newest campaigns with their readers, opened one after another.
-    pub(super) fn newest(
+    pub(crate) fn newest(
         &self,
     ) -> Result<impl Iterator<Item = Result<(StoredCampaign, Reader), ViewError>>, ViewError> {
         let campaigns = self.store()?.campaigns()?.into_iter().take(MAX_CAMPAIGNS);

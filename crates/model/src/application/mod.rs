@@ -19,6 +19,7 @@ mod read_mounts;
 mod read_services;
 mod read_tests;
 mod resilience;
+mod watch;
 
 pub use alternatives::{Alternative, Alternatives};
 pub use expectation::{Codes, Exclusion, Expectation, StatusPattern, Statuses};
@@ -32,6 +33,7 @@ pub(crate) use read::nearest_hint;
 pub use read::{FilePlace, Loader, SpecError, nearest};
 pub use read_tests::encode_messages;
 pub use resilience::{Delivery, Outage, Resilience};
+pub use watch::{DetectorChoice, DetectorLimits, MARGIN, Quantity, WatchRule, WatchedMetric};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,6 +101,9 @@ pub struct Application {
     /// Paths of this machine that services and tests see as they are, and may change: absolute, or below `~`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<String>,
+    /// How series are watched for anomalies. Trials do not depend on it, so digests leave it out.
+    #[serde(skip)]
+    pub watch: Vec<WatchRule>,
     /// How long a gate waits for all calls of its series.
     #[serde(with = "crate::units::duration")]
     pub gate_wait: Duration,

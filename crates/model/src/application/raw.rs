@@ -16,6 +16,7 @@ use crate::wiring::{Balance, Link};
 use super::protos::RawProtos;
 use super::raw_record::RawRecord;
 use super::resilience::{RawDurable, RawResilience};
+use super::watch::RawWatchRule;
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,6 +42,7 @@ pub(super) struct RawApplication {
     pub(super) bundle: Option<RawBundle>,
     pub(super) protos: Option<RawProtos>,
     pub(super) shared: Option<Vec<String>>,
+    pub(super) watch: Option<Vec<RawWatchRule>>,
     #[serde(default, with = "units::duration::option")]
     pub(super) gate_wait: Option<Duration>,
 }
@@ -342,6 +344,7 @@ impl RawApplication {
             bundle: self.bundle.or(base.bundle),
             protos: self.protos.or(base.protos),
             shared: self.shared.or(base.shared),
+            watch: self.watch.or(base.watch),
             gate_wait: self.gate_wait.or(base.gate_wait),
         }
     }

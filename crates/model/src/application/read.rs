@@ -287,6 +287,7 @@ impl Reader<'_> {
             protos: self.protos(raw.protos.unwrap_or_default())?,
             descriptors: Descriptors::default(),
             shared: self.shared(raw.shared.unwrap_or_default())?,
+            watch: self.watch(raw.watch.unwrap_or_default(), &names)?,
             gate_wait: raw.gate_wait.unwrap_or(Duration::from_secs(2)),
         };
         for (index, link) in application.links.iter().enumerate() {
