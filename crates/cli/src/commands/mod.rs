@@ -16,6 +16,8 @@ pub(crate) mod deps;
 pub(crate) mod fetch;
 pub(crate) mod init;
 pub(crate) mod metrics;
+pub(crate) mod record;
+mod record_targets;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod repro;

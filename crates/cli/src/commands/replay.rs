@@ -1,16 +1,20 @@
 //! `faultscope replay`
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use faultscope_analysis::compare::{FieldRule, FieldRules};
 use faultscope_engine::Pace;
-use faultscope_engine::replay::{Original, ReplayDone, ReplayOptions, ReplayVerdict, replay, write_test};
+use faultscope_engine::replay::{
+    Original, ReplayDone, ReplayOptions, ReplayVerdict, mock_services, replay, write_test,
+};
 use faultscope_engine::views::{Archive, FoundRecording, Subject, find_run_to_replay, find_traces_to_replay};
-use faultscope_model::CampaignKind;
+use faultscope_model::application::nearest;
 use faultscope_model::secrets::SecretNames;
 use faultscope_model::units::{self, count};
+use faultscope_model::{CampaignKind, ServiceName, Treatment};
 
 use super::report::write;
 use crate::args::{Global, IsolationArg, PlatformChoice, Target};
@@ -42,6 +46,10 @@ pub(crate) struct ReplayArgs {
     /// What may differ: `$.took`, `header etag`, `$.id ~ ^[0-9a-f-]+$`, `$.price +- 10%`, `$.items present`.
     #[arg(long = "ignore", value_name = "RULE")]
     rules: Vec<FieldRule>,
+    /// Do not start this service: its recorded answers are given in its place. Repeat for several. Hosts outside and
+    /// services that are not in the application file are always answered for.
+    #[arg(long = "mock", value_name = "SERVICE")]
+    mocked: Vec<ServiceName>,
     /// How long an answer may take.
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     within: String,
@@ -69,13 +77,20 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
     let pace = read_pace(&args.speed)?;
     let within = units::parse_duration(&args.within).map_err(|e| CommandError::usage(e.to_string()))?;
     let target = Target::for_file(args.folder.clone(), args.platform, args.isolation);
-    let project = Project::open(&target, printer)?;
-    let found = find(&args, &project)?;
+    let mut project = Project::open(&target, printer)?;
+    let mocked = check_mocked(&args.mocked, &project)?;
+    let found = find(&args, &project, &mocked)?;
     warn_of_left_out(&found, printer);
     if found.recording.requests.is_empty() {
         return Err(nothing_to_send(&found));
     }
-    let FoundRecording { recording, run, reader } = found;
+    let FoundRecording { recording, kind, run, reader } = found;
+    // Of a system that somebody else started, no circumstance is known: it is replayed in the file's own.
+    let (treatment, mut circumstance) = match kind {
+        CampaignKind::Record => (Treatment::Nothing, project.application.simplest.clone()),
+        _ => (run.treatment.clone(), run.circumstance.clone()),
+    };
+    mock_services(&mut project.application, &mut circumstance, &recording, &mocked);
     let length = recording.requests.last().map_or(0, |last| last.end_us() - recording.requests[0].start_us);
     let longest = match pace {
         Pace::Factor(factor) => Duration::from_micros((length as f64 / factor) as u64) + within,
@@ -85,9 +100,9 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
         Opening::new(CampaignKind::Replay, &target, args.seed).slots(args.slots).longest_test(longest);
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     let stop = interrupted();
-    let options =
-        ReplayOptions { pace, within, times: args.times, rules: FieldRules::new(args.rules.clone()) };
-    let given = (run.treatment.clone(), run.circumstance.clone());
+    let rules = FieldRules::new(args.rules.clone());
+    let options = ReplayOptions { pace, within, times: args.times, rules, mocked };
+    let given = (treatment, circumstance);
     let original = Original { run: &run, reader: &reader };
     let work = async |session: &_| replay(session, &recording, &original, given, &options, &stop).await;
     let summarize = |done: &Option<ReplayDone>| match done {
@@ -106,6 +121,7 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
     if printer.json {
         printer.result(&done.report)?;
     } else {
+        render::mocks::show(&done.report.mocks, printer);
         render::replay::show(&done.report, &shell::at(&project.root), printer);
         for file in args.as_test.iter().chain(&args.html) {
             printer.line(format!("written: {}", file.display()));
@@ -115,6 +131,7 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
         ReplayVerdict::Reproduced => Exit::Done,
         ReplayVerdict::Differs => Exit::Found,
         ReplayVerdict::NotComparable => Exit::Unresolved,
+        ReplayVerdict::MockMissed => Exit::MockMissed,
     })
 }
 
@@ -130,13 +147,33 @@ fn read_pace(text: &str) -> Result<Pace, CommandError> {
     })
 }
 
-fn find(args: &ReplayArgs, project: &Project) -> Result<FoundRecording, CommandError> {
+/// The services that are not to be started, if the application has them.
+fn check_mocked(mocked: &[ServiceName], project: &Project) -> Result<BTreeSet<ServiceName>, CommandError> {
+    let services = &project.application.services;
+    for name in mocked.iter().filter(|name| !services.contains_key(*name)) {
+        let names: Vec<_> = services.keys().map(ServiceName::as_str).collect();
+        let hint = nearest(name.as_str(), names.iter().copied()).map_or_else(
+            || format!("services: {}", names.join(", ")),
+            |near| format!("did you mean `{near}`?"),
+        );
+        return Err(CommandError::usage(format!("there is no service `{name}`")).hint(hint));
+    }
+    Ok(mocked.iter().cloned().collect())
+}
+
+fn find(
+    args: &ReplayArgs,
+    project: &Project,
+    mocked: &BTreeSet<ServiceName>,
+) -> Result<FoundRecording, CommandError> {
     let state = project::state_folder(&args.folder);
+    let mut deployed = project.application.clone();
+    deployed.services.retain(|name, _| !mocked.contains(name));
     Ok(match &args.run {
-        Some(run) => find_run_to_replay(&Archive::open(&state, Subject::Run)?, run, &project.application)?,
+        Some(run) => find_run_to_replay(&Archive::open(&state, Subject::Run)?, run, &deployed)?,
         None => {
             let archive = Archive::open(&state, Subject::Trace)?;
-            find_traces_to_replay(&archive, &args.traces, &project.application)?
+            find_traces_to_replay(&archive, &args.traces, &deployed)?
         }
     })
 }

@@ -4,6 +4,7 @@ mod branches;
 pub(crate) mod deeper;
 pub(crate) mod log;
 pub(crate) mod map;
+pub(crate) mod mocks;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod resilience;

@@ -25,6 +25,7 @@ mod leases;
 mod metrics;
 mod outcomes;
 mod pasting;
+mod record;
 mod remote;
 mod reports;
 mod resilience;

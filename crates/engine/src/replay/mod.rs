@@ -5,20 +5,23 @@
 
 mod as_test;
 mod decode;
+mod mocks;
 mod report;
 mod resources;
 
 pub use as_test::write_test;
+pub use mocks::{MockLog, MockPlan, MockReport, MockedService, ReplayMocks, mock_services};
 pub use report::{
     Lag, NoisyPlaces, ReplayReport, ReplayVerdict, RequestReport, RequestVerdict, ResourceRow, Usage,
 };
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use faultscope_analysis::compare::{FieldRules, Noise, compare_answers, judge_differences};
 use faultscope_model::recording::{Answer, Recording};
-use faultscope_model::{Circumstance, Run, Treatment, TrialRole};
+use faultscope_model::{Circumstance, Run, ServiceName, Treatment, TrialRole};
 use faultscope_store::Reader;
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +43,8 @@ pub struct ReplayOptions {
     pub times: u32,
     /// What the user says about fields.
     pub rules: FieldRules,
+    /// Services of the application that are answered for from the recording; see [`mock_services`].
+    pub mocked: BTreeSet<ServiceName>,
 }
 
 /// The origin of a recording.
@@ -69,7 +74,9 @@ pub async fn replay(
     options: &ReplayOptions,
     stop: &CancellationToken,
 ) -> Result<Option<ReplayDone>, EngineError> {
-    let drive = Arc::new(Replay::new(recording.requests.clone(), options.pace, options.within));
+    let mocks = MockPlan::new(recording, session.application(), &options.mocked, options.pace);
+    let drive = Replay::new(recording.requests.clone(), options.pace, options.within).with_mocks(mocks);
+    let drive = Arc::new(drive);
     let request = TrialRequest { treatment, circumstance, drive, wanted: None };
     let trials = (0..options.times.max(1)).map(|_| (TrialRole::Search, request.clone()));
     let mut list = TrialList::new(trials);

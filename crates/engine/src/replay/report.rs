@@ -9,6 +9,7 @@ use faultscope_model::{RunId, TraceId};
 use faultscope_store::secrets::Redactor;
 use serde::{Deserialize, Serialize};
 
+use super::mocks::MockReport;
 use crate::drive::ReplayedAnswer;
 use crate::session::Session;
 use crate::trial::FinishedTrial;
@@ -36,6 +37,9 @@ pub struct ReplayReport {
     pub lag: Lag,
     /// What services used, in the recording and in the replay.
     pub resources: Vec<ResourceRow>,
+    /// What was answered from the recording in the place of services that are not deployed.
+    #[serde(default)]
+    pub mocks: MockReport,
 }
 
 /// Collects a report, without secrets.
@@ -60,6 +64,8 @@ pub enum ReplayVerdict {
     Differs,
     /// Some answers could not be compared, and all others were the same.
     NotComparable,
+    /// A call to a mocked service had no recorded answer, so no answer shows what it should.
+    MockMissed,
 }
 
 /// One request of a replay.
@@ -168,12 +174,15 @@ impl ReportBuilder {
             noisy: Vec::new(),
             lag: Lag { p50_us: part(50), p99_us: part(99), max_us: part(100), waited },
             resources: Vec::new(),
+            mocks: MockReport::default(),
         };
         let redaction = Redaction {
             names: SecretNames::new(&session.application().record.secrets),
             redactor: session.campaign().redactor().clone(),
         };
-        Self { report, redaction }
+        let logs = finished.iter().filter_map(|trial| trial.mocked.as_ref());
+        let mocks = MockReport::collect(logs, |text| redaction.show(text));
+        Self { report: ReplayReport { mocks, ..report }, redaction }
     }
 
     pub(super) fn add(&mut self, compared: Compared<'_>) {
@@ -216,7 +225,9 @@ impl ReportBuilder {
             places: places.iter().map(ToString::to_string).collect(),
         });
         report.noisy = noisy.collect();
-        report.verdict = if report.count(|verdict| *verdict == RequestVerdict::Differs) > 0 {
+        report.verdict = if report.mocks.missed > 0 {
+            ReplayVerdict::MockMissed
+        } else if report.count(|verdict| *verdict == RequestVerdict::Differs) > 0 {
             ReplayVerdict::Differs
         } else if report.count(|verdict| *verdict != RequestVerdict::Reproduced) > 0
             || !report.left_out.is_empty()

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use faultscope_model::recording::Recording;
-use faultscope_model::{Application, Run, Span, TraceId};
+use faultscope_model::{Application, CampaignKind, Run, ServiceName, Span, TraceId};
 use faultscope_store::Reader;
 use faultscope_store::secrets::{Key, KeyPlace};
 
 use super::archive::Archive;
 use super::error::{Subject, ViewError};
-use super::find::{find_run, find_trace};
+use super::find::{find_campaign_of_run, find_run, find_trace};
 use crate::stored;
 
 /// A recording with what is known about its origin.
@@ -17,6 +17,8 @@ use crate::stored;
 pub struct FoundRecording {
     /// The requests.
     pub recording: Recording,
+    /// The command that recorded them.
+    pub kind: CampaignKind,
     /// The run that they were recorded in.
     pub run: Run,
     /// The reader of its campaign.
@@ -35,7 +37,7 @@ pub fn find_traces_to_replay(
     }
     let not_found = || ViewError::NotFound { subject: Subject::Trace, name: wanted.join(" ") };
     for found in archive.newest()? {
-        let (_, reader) = found?;
+        let (campaign, reader) = found?;
         let mut calls = Vec::new();
         for trace in &traces {
             calls.extend(restored(&reader, |reader, key| match key {
@@ -51,7 +53,8 @@ pub fn find_traces_to_replay(
         let runs = stored::runs(&reader)?;
         let run = runs.into_iter().filter(|run| run.started_us <= start).max_by_key(|run| run.started_us);
         let run = run.ok_or_else(not_found)?;
-        return Ok(FoundRecording { recording: recording_of(calls, application), run, reader });
+        let (recording, kind) = (recording_of(calls, application), campaign.meta.kind);
+        return Ok(FoundRecording { recording, kind, run, reader });
     }
     Err(not_found())
 }
@@ -62,13 +65,16 @@ pub fn find_run_to_replay(
     wanted: &str,
     application: &Application,
 ) -> Result<FoundRecording, ViewError> {
-    let found = find_run(&archive.store()?, wanted)?;
+    let store = archive.store()?;
+    let found = find_run(&store, wanted)?;
+    let kind = find_campaign_of_run(&store, found.run.id.as_str())?.meta.kind;
     let trial = found.run.trial;
     let calls = restored(&found.reader, |reader, key| match key {
         Some(key) => reader.restored_spans_of(trial, key),
         None => reader.spans_of(trial),
     })?;
-    Ok(FoundRecording { recording: recording_of(calls, application), run: found.run, reader: found.reader })
+    let recording = recording_of(calls, application);
+    Ok(FoundRecording { recording, kind, run: found.run, reader: found.reader })
 }
 
 /// Calls with their secrets, if the key of this machine is there.
@@ -87,5 +93,16 @@ fn restored(
 }
 
 fn recording_of(calls: Vec<Span>, application: &Application) -> Recording {
-    Recording::from_calls(calls, |service| application.services.contains_key(service))
+    let is_service = |service: &ServiceName| application.services.contains_key(service);
+    let mut recording = Recording::from_calls(calls, is_service);
+    for request in &mut recording.requests {
+        let Some(service) = application.services.get(&request.callee) else { continue };
+        // A system that was recorded elsewhere may have other ports; then the first one is meant.
+        if !service.ports.iter().any(|own| own.port == request.port)
+            && let Some(first) = service.ports.first()
+        {
+            request.port = first.port;
+        }
+    }
+    recording
 }

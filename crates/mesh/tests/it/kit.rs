@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use faultscope_mesh::{Hooks, Mesh, MeshSlot};
+use faultscope_mesh::{Hooks, Mesh, MeshSlot, Mocks};
 use faultscope_model::rule::{Effect, Rule, Selector};
 use faultscope_model::series::Gate;
 use faultscope_model::span::Span;
@@ -59,6 +59,7 @@ pub(crate) struct Builder {
     wiring: Wiring,
     protocols: BTreeMap<String, Protocol>,
     known: Option<Known>,
+    mocks: Option<Arc<dyn Mocks>>,
 }
 
 pub(crate) fn world() -> Builder {
@@ -75,8 +76,10 @@ pub(crate) fn world() -> Builder {
         gates: Vec::new(),
         record: RecordLevel::default(),
         externals: Vec::new(),
+        callers_by_context: false,
+        record_rules: Vec::new(),
     };
-    Builder { wiring, protocols: BTreeMap::new(), known: None }.caller("web-1", 0)
+    Builder { wiring, protocols: BTreeMap::new(), known: None, mocks: None }.caller("web-1", 0)
 }
 
 pub(crate) fn service(name: &str) -> ServiceName {
@@ -155,6 +158,18 @@ impl Builder {
         self
     }
 
+    /// Answers in the place of services.
+    pub(crate) fn mocks(mut self, mocks: Arc<dyn Mocks>) -> Self {
+        self.mocks = Some(mocks);
+        self
+    }
+
+    /// Finds callers by the context of their calls.
+    pub(crate) fn callers_by_context(mut self) -> Self {
+        self.wiring.callers_by_context = true;
+        self
+    }
+
     /// Tells callees where they find one another, once the world is there.
     pub(crate) fn known_to(mut self, known: &Known) -> Self {
         self.known = Some(known.clone());
@@ -168,7 +183,7 @@ impl Builder {
         let platform = Arc::new(FakePlatform::default());
         let hooks = Hooks { dialer: platform.clone(), recorder: spans.clone(), restarter: platform.clone() };
         let slot = mesh.open(SlotId(0), hooks);
-        slot.configure(self.wiring.clone());
+        slot.configure_mocked(self.wiring.clone(), self.mocks);
         let externals = self.wiring.externals.iter().map(|external| external.service.clone());
         let callees: Vec<_> = self.wiring.endpoints.keys().cloned().chain(externals).collect();
         let mut addresses = BTreeMap::new();

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use faultscope_model::CallError;
+use faultscope_model::digest::Digest;
 use faultscope_model::recording::{Answer, RecordedRequest, ValueMap};
+use faultscope_model::{CallError, TraceId};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::EngineError;
+use crate::replay::{MockPlan, ReplayMocks};
 use crate::trial::{Drive, Driven, Live};
 use pacer::Pacer;
 
@@ -55,6 +57,7 @@ pub struct Replay {
     by_end: Vec<usize>,
     pace: Pace,
     within: Duration,
+    mocks: Option<MockPlan>,
 }
 
 impl Replay {
@@ -66,7 +69,12 @@ impl Replay {
         let awaited = requests
             .iter()
             .map(|request| by_end.partition_point(|&index| requests[index].end_us() < request.start_us));
-        Self { awaited: awaited.collect(), by_end, requests: requests.into(), pace, within }
+        Self { awaited: awaited.collect(), by_end, requests: requests.into(), pace, within, mocks: None }
+    }
+
+    /// The same, with recorded answers in the place of services that are not deployed.
+    pub fn with_mocks(self, mocks: MockPlan) -> Self {
+        Self { mocks: Some(mocks), ..self }
     }
 
     /// The intended times after the start.
@@ -118,6 +126,10 @@ impl Drive for Replay {
         self.requests.len()
     }
 
+    fn mocks(&self) -> Option<Arc<ReplayMocks>> {
+        self.mocks.as_ref().map(MockPlan::begin)
+    }
+
     async fn drive(&self, live: &Live<'_>, cancel: &CancellationToken) -> Result<Driven, EngineError> {
         let mesh = live
             .mesh()
@@ -142,7 +154,7 @@ impl Drive for Replay {
                             let due = Instant::now();
                             progress.wait_for(self.awaited[index]).await;
                             let waited = due.elapsed();
-                            let mut answer = self.send_again(mesh, index, values, late).await;
+                            let mut answer = self.send_again(mesh, live, index, values, late).await;
                             answer.waited_us = waited.as_micros() as u64;
                             progress.finish(index, &self.by_end);
                             (index, answer)
@@ -160,13 +172,15 @@ impl Replay {
     async fn send_again(
         &self,
         mesh: &faultscope_mesh::MeshSlot,
+        live: &Live<'_>,
         index: usize,
         values: &Mutex<ValueMap>,
         late: Duration,
     ) -> ReplayedAnswer {
         let recorded = &self.requests[index];
         let began = Instant::now();
-        let request = lock(values).apply(recorded);
+        let mut request = lock(values).apply(recorded);
+        begin_trace(live, index, &mut request);
         let sent = Instant::now();
         let lag_us = (late + sent.duration_since(began)).as_micros() as u64;
         let sending = send::send(mesh, &request);
@@ -178,6 +192,24 @@ impl Replay {
         lock(values).learn(&recorded.answer, &answer);
         ReplayedAnswer { answer, duration_us, lag_us, waited_us: 0 }
     }
+}
+
+/// Begins a trace that the mocks know, so that calls which are made for this request get its recorded answers.
+fn begin_trace(live: &Live<'_>, index: usize, request: &mut RecordedRequest) {
+    let Some(mocks) = &live.mocks else { return };
+    let place = format!("{}.{}.{index}", live.session.id(), live.trial.name());
+    let draw = |part: &str| Digest::hash_bytes(format!("{place}.{part}").as_bytes()).number().max(1);
+    let trace = TraceId(u128::from(draw("high")) << 64 | u128::from(draw("low")));
+    mocks.expect_trace(trace, request.trace);
+    let (trace, span) = (format!("{:032x}", trace.0), format!("{:016x}", draw("span")));
+    // In the forms in which the mesh begins traces itself, so that services see nothing new.
+    let headers = [
+        ("traceparent", format!("00-{trace}-{span}-01")),
+        ("x-b3-traceid", trace),
+        ("x-b3-spanid", span),
+        ("x-b3-sampled", "1".to_owned()),
+    ];
+    request.headers.extend(headers.map(|(name, value)| (name.to_owned(), value)));
 }
 
 fn lock(values: &Mutex<ValueMap>) -> std::sync::MutexGuard<'_, ValueMap> {
