@@ -44,7 +44,7 @@ fn a_running_system_is_recorded_and_replayed() {
     assert_eq!(tool.last_run().calls(), calls);
     assert_parts(&tool.run(["services"]).expect(0).stdout, &["front", "user"]);
     assert_parts(&tool.run(["deps"]).expect(0).stdout, &["front"]);
-    let report = tool.json(["replay", "--run", "last", "--speed", "max", "--json"], 0);
+    let report = tool.json(["replay", "--run", "last", "--speed", "max"], 0);
     assert_eq!((&report["verdict"], report["requests"].as_array().unwrap().len()), (&"reproduced".into(), 2));
 }
 
@@ -65,10 +65,16 @@ fn what_cannot_be_recorded_is_said_at_once() {
 
 #[test]
 fn other_machines_are_let_in_with_a_warning_only() {
-    let listen = format!("0.0.0.0:{}", free_port());
-    let output =
-        tool().run(["record", "--listen", &listen, "--to", "http://127.0.0.1:9", "--for", "50ms"]).expect(0);
-    assert_parts(&output.stderr, &["can be reached from other machines", "0 calls recorded"]);
+    // An address that no machine has: nothing is opened.
+    let output = tool().run(["record", "--listen", "192.0.2.1:8080", "--to", "http://127.0.0.1:9"]).expect(6);
+    assert_parts(&output.stderr, &["can be reached from other machines", "cannot listen on 192.0.2.1:8080"]);
+}
+
+#[test]
+fn a_recording_may_end_by_itself() {
+    let listen = free_port().to_string();
+    let words = ["record", "--listen", &listen, "--to", "http://127.0.0.1:9", "--for", "50ms"];
+    assert_parts(&tool().run(words).expect(0).stderr, &["0 calls recorded"]);
 }
 
 /// The cells after one passing test.
@@ -81,7 +87,7 @@ fn tested() -> Faultscope {
 #[test]
 fn recorded_answers_stand_for_a_service() {
     let tool = tested();
-    let report = tool.json(["replay", "--run", "last", "--mock", "back", "--speed", "max", "--json"], 0);
+    let report = tool.json(["replay", "--run", "last", "--mock", "back", "--speed", "max"], 0);
     assert_eq!(report["verdict"], "reproduced", "{report:#}");
     let back = &report["mocks"]["services"]["back"];
     assert_eq!(

@@ -12,7 +12,7 @@ use faultscope_model::rule::{Effect, Rule, Selector};
 use faultscope_model::series::Gate;
 use faultscope_model::span::Span;
 use faultscope_model::wiring::{
-    Balance, Caller, Endpoint, ExternalHost, Link, ListenerSpec, RecordLevel, Wiring,
+    Balance, Caller, Endpoint, ExternalHost, LevelRule, Link, ListenerSpec, RecordLevel, Wiring,
 };
 use faultscope_model::{InstanceId, NodeId, Protocol, ServiceName, SlotId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -148,6 +148,13 @@ impl Builder {
 
     pub(crate) fn record(mut self, record: RecordLevel) -> Self {
         self.wiring.record = record;
+        self
+    }
+
+    /// Records this much of the calls to a service, or of one operation of it.
+    pub(crate) fn record_of(mut self, name: &str, operation: Option<&str>, level: RecordLevel) -> Self {
+        let operation = operation.map(|operation| operation.parse().unwrap());
+        self.wiring.record_rules.push(LevelRule { service: service(name), operation, level });
         self
     }
 
