@@ -69,6 +69,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         gates: Vec::new(),
         record,
         externals: Vec::new(),
+        callers_by_context: false,
+        record_rules: Vec::new(),
     });
     let protocol = Protocol::Http;
     let spec = ListenerSpec { callee: instance.service, port: 80, protocol, caller: Some("web-1".parse()?) };

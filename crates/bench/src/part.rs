@@ -224,6 +224,8 @@ async fn mesh(upstream: SocketAddr, record: RecordLevel, state: &std::path::Path
         gates: Vec::new(),
         record,
         externals: Vec::new(),
+        callers_by_context: false,
+        record_rules: Vec::new(),
     });
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(internal("cannot listen"))?;
     socket.set_nonblocking(true).map_err(internal("cannot listen"))?;

@@ -76,10 +76,18 @@ pub(crate) enum Command {
     ///
     /// Example: faultscope up --set instances.order=3
     Up(UpArgs),
+    /// Records the calls to services that are already running, through proxies in front of them, until Ctrl-C.
+    ///
+    /// Nothing of the system is changed but the address that its callers use. Callers reach the proxies from this
+    /// machine only, unless an address of `--listen` says otherwise.
+    ///
+    /// Example: faultscope record --listen 8080 --to http://staging:9000 --as order
+    /// Example: faultscope record --service order=8080:http://a:80 --service stock=8081:http://b:80
+    Record(Box<crate::commands::record::RecordArgs>),
     /// Sends recorded requests to fresh copies of the same services, and compares the answers.
     ///
     /// The services run in the circumstance that was recorded. Exit code 1 means that an answer differs, 5 that not
-    /// all answers could be compared.
+    /// all answers could be compared, 9 that a call to a mocked service had no recorded answer.
     ///
     /// Example: faultscope replay 4f2a91
     /// Example: faultscope replay --run last --speed max --as-test replay.yaml

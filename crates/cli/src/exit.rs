@@ -23,6 +23,8 @@ pub(crate) enum Exit {
     Budget = 7,
     /// The test fails in the simplest circumstance.
     FailsAlready = 8,
+    /// A call to a mocked service had no recorded answer.
+    MockMissed = 9,
     /// A bug in the tool.
     Internal = 70,
     /// It was interrupted.
@@ -40,6 +42,7 @@ pub(crate) const TABLE: &str = "Exit codes:
     6  the environment spoiled trials or changed under them
     7  the budget was used up before the answer was there
     8  the test fails already in the simplest circumstance
+    9  a call to a mocked service had no recorded answer
    70  the tool itself broke
   130  interrupted";
 

@@ -23,6 +23,9 @@ pub fn replay_report(report: &ReplayReport) -> String {
     let headline = match report.verdict {
         ReplayVerdict::Reproduced => "All answers as recorded".to_owned(),
         ReplayVerdict::Differs => format!("{} answered otherwise", count(differ, "request")),
+        ReplayVerdict::MockMissed => {
+            format!("{} had no recorded answer", count(report.mocks.missed, "mocked call"))
+        }
         ReplayVerdict::NotComparable => "Not all answers could be compared".to_owned(),
     };
     let body = html! {

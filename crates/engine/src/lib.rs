@@ -14,6 +14,7 @@ mod error;
 mod host_command;
 mod html;
 mod protos;
+pub mod record;
 mod reflection;
 pub mod replay;
 pub mod resilience;

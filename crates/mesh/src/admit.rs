@@ -58,12 +58,14 @@ fn admit_as(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>, part: Part) -
     let is_traffic = part == Part::Traffic;
     let lineage = if part == Part::Export { Lineage::fresh(route) } else { lineage(route, head, is_request) };
     let target = match &route.external {
+        _ if route.mocks.is_some() => None,
         Some(_) => None,
         // Nobody is called, so nobody's turn is over.
         None if part == Part::Note => None,
         None => route.choice.choose(&route.caller, head.headers, &trial.choices).cloned(),
     };
     let stopped = match (&route.external, &target) {
+        _ if route.mocks.is_some() => stop_unread(route, is_traffic && !is_request),
         (Some(external), _) if !external.allow => {
             route.pair.refused.fetch_add(1, Ordering::Relaxed);
             Some(CallError::ExternalRefused)
@@ -86,12 +88,17 @@ fn admit_as(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>, part: Part) -
     if let Some(target) = &target {
         target.instance.reserve();
     }
+    let level = route.record_level(head.method, head.path);
+    let found = head
+        .context
+        .filter(|_| scene.wiring.callers_by_context)
+        .and_then(|context| trial.open_calls.find_handler((context.trace, context.span), &route.callee));
     let span = Span {
         trace: lineage.trace,
         id: SpanId(trial.ids.draw_id()),
         parent: lineage.parent,
         parentage: lineage.parentage,
-        caller: route.caller.clone(),
+        caller: found.unwrap_or_else(|| route.caller.clone()),
         caller_node: route.caller_node,
         callee: route.callee.clone(),
         callee_instance: target.as_ref().map(|target| target.endpoint.instance.clone()),
@@ -111,7 +118,7 @@ fn admit_as(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>, part: Part) -
         rules: Vec::new(),
         target: None,
         extent: Default::default(),
-        payload: call::payload(scene.wiring.record, head.headers),
+        payload: call::payload(level, head.headers),
     };
     let mut call = Call {
         slot: Arc::clone(slot),
@@ -126,6 +133,7 @@ fn admit_as(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>, part: Part) -
         trace: span.trace,
         parent: span.parent,
         wire: span.wire,
+        level,
         handled: span.id,
         part,
         recording: match part {
@@ -146,6 +154,13 @@ fn admit_as(slot: &Arc<Slot>, route: &Arc<Route>, head: &Head<'_>, part: Part) -
         steer(&mut call, head, is_request);
     }
     call
+}
+
+/// Stops a connection to a service that is not there if its requests cannot be read: nobody can answer them.
+fn stop_unread(route: &Route, is_unread: bool) -> Option<CallError> {
+    let mocks = route.mocks.as_ref().filter(|_| is_unread)?;
+    mocks.refuse_connection(&route.callee);
+    Some(CallError::MockMissed)
 }
 
 /// Asks rules, link and gates about a call.

@@ -34,6 +34,8 @@ pub(crate) struct Call {
     pub(crate) trace: TraceId,
     pub(crate) parent: Option<SpanId>,
     pub(crate) wire: Wire,
+    /// How much of it is recorded.
+    pub(super) level: RecordLevel,
     /// The id under which its callee handles it, which stays the same when the call goes on in another trial.
     pub(super) handled: SpanId,
     pub(super) part: Part,
@@ -89,9 +91,10 @@ impl Interim {
     }
 }
 
-/// Bounds of recorded headers.
-const MAX_HEADERS: usize = 64;
-const LONGEST_VALUE: usize = 1024;
+/// Bounds of recorded headers. A value must fit whole, tokens and cookies among them, or its request cannot be sent
+/// again; the bounds of heads are not much larger.
+const MAX_HEADERS: usize = 128;
+const LONGEST_VALUE: usize = 16 * 1024;
 
 impl Call {
     /// The context headers that go on with the request.
@@ -246,6 +249,7 @@ impl Call {
             trace: span.trace,
             parent: span.parent,
             wire: span.wire,
+            level: self.level,
             handled: span.id,
             part: self.part,
             recording: trial.open_calls.begin(span, started),
@@ -327,7 +331,7 @@ impl Call {
     /// Notes a piece of the request's body.
     pub(crate) fn sent(&mut self, piece: &[u8]) {
         self.continue_in_next_trial();
-        let record = self.record();
+        let record = self.level;
         self.recording.edit(|span| {
             span.request_bytes += piece.len() as u64;
             if let (RecordLevel::Bodies { most }, false, Some(payload)) =
@@ -340,7 +344,7 @@ impl Call {
 
     /// Notes a command of a protocol whose commands are read, without its arguments.
     pub(crate) fn note_command(&mut self, name: &str) {
-        let record = self.record();
+        let record = self.level;
         self.recording.edit(|span| {
             if let (RecordLevel::Bodies { most }, Some(payload)) = (record, &mut span.payload) {
                 let names = &mut payload.request_body;
@@ -356,7 +360,7 @@ impl Call {
     /// Notes a piece of the answer's body.
     pub(crate) fn received(&mut self, piece: &[u8]) {
         self.continue_in_next_trial();
-        let record = self.record();
+        let record = self.level;
         self.recording.edit(|span| {
             span.response_bytes += piece.len() as u64;
             if let (RecordLevel::Bodies { most }, false, Some(payload)) =
@@ -380,13 +384,12 @@ impl Call {
     pub(crate) fn response_trailers(&mut self, trailers: Headers<'_>) {
         self.recording.edit(|span| {
             if let Some(payload) = &mut span.payload {
-                payload.response_headers.extend(recorded(trailers));
+                let mut trailers = recorded(trailers);
+                // The status first: readers know by it where the trailers of gRPC begin.
+                trailers.sort_by_key(|(name, _)| !name.eq_ignore_ascii_case("grpc-status"));
+                payload.response_headers.extend(trailers);
             }
         });
-    }
-
-    fn record(&self) -> RecordLevel {
-        self.route.scene.wiring.record
     }
 
     /// From now on the connection belongs to another protocol; what is handled in it is not a request.

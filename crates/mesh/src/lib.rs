@@ -5,8 +5,9 @@
 //! span and does to it what the wiring's rules, links and gates say.
 //!
 //! The mesh never invents behaviour: it has no retries, no time-outs and no answers of its own; a reset
-//! stays a reset and a closed connection a closed one. It knows neither platforms nor stores: sockets,
-//! dialling, restarting and recording come in through [`Hooks`].
+//! stays a reset and a closed connection a closed one. Only where a service is not there, its owner may answer:
+//! [`Mocks`]. The mesh knows neither platforms nor stores: sockets, dialling, restarting and recording come in through
+//! [`Hooks`].
 
 mod admit;
 mod balance;
@@ -23,6 +24,7 @@ mod hooks;
 mod http1;
 mod http2;
 mod mesh;
+mod mocks;
 mod outage;
 mod recording;
 mod reports;
@@ -43,5 +45,6 @@ mod watch;
 pub use call_count::ArmedOutage;
 pub use hooks::{Dialer, Hooks, Recorder, Restarter};
 pub use mesh::{Mesh, MeshError, MeshOptions};
+pub use mocks::{MockAnswer, MockReply, MockRequest, Mocks};
 pub use reports::{MeshReports, RuleHits};
 pub use slot::MeshSlot;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_model::span::Span;
-use faultscope_model::{CallError, SpanId};
+use faultscope_model::{CallError, InstanceId, ServiceName, SpanId, TraceId};
 use tokio::time::Instant;
 
 /// The span of a call in flight, shared by the call and its trial.
@@ -114,6 +114,27 @@ impl OpenCalls {
         let finished = recording.finish(error);
         lock(&self.0).calls.remove(&id);
         finished
+    }
+
+    /// Who makes a call with this context: whoever handles the call that it names. A service with a tracer names a span
+    /// of its own; then it is whoever handles the latest open call of the trace, the callee aside.
+    pub(crate) fn find_handler(
+        &self,
+        (trace, span): (TraceId, SpanId),
+        callee: &ServiceName,
+    ) -> Option<InstanceId> {
+        let open = lock(&self.0);
+        if let Some(named) = open.calls.get(&span) {
+            return named.read(|call| call.callee_instance.clone()).flatten();
+        }
+        let handles = |recording: &Arc<Recording>| {
+            let found = recording.read(|call| {
+                let fits = call.trace == trace && call.callee != *callee;
+                fits.then(|| Some((call.start_us, call.id, call.callee_instance.clone()?))).flatten()
+            });
+            found.flatten()
+        };
+        open.calls.values().filter_map(handles).max().map(|(.., instance)| instance)
     }
 
     /// Ends the trial: gives the spans of all open calls so far, in the order of their start.

@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use faultscope_model::wiring::{Endpoint, ExternalHost, Link, ListenerSpec, OutageMode, Wiring};
-use faultscope_model::{InstanceId, NodeId, ServiceName};
+use faultscope_model::wiring::{Endpoint, ExternalHost, Link, ListenerSpec, OutageMode, RecordLevel, Wiring};
+use faultscope_model::{InstanceId, NodeId, OperationPattern, ServiceName};
 
 use crate::balance::{Choice, Target};
+use crate::mocks::Mocks;
 use crate::steering::{LocalSteering, Steering};
 use crate::trial::{Instance, Pair, Trial};
 
@@ -21,6 +22,8 @@ pub(crate) struct Scene {
     pub(crate) is_plain: bool,
     /// Services that are away.
     pub(crate) outages: BTreeMap<ServiceName, OutageMode>,
+    /// What stands for services that are not there.
+    pub(crate) mocks: Option<Arc<dyn Mocks>>,
 }
 
 /// One caller's way to one callee, found once for each connection and scene.
@@ -34,6 +37,10 @@ pub(crate) struct Route {
     pub(crate) callee: ServiceName,
     pub(crate) port: u16,
     pub(crate) external: Option<ExternalHost>,
+    /// How much is recorded of calls to the callee, by operation; the first that fits counts.
+    levels: Vec<(Option<OperationPattern>, RecordLevel)>,
+    /// What answers in the callee's place.
+    pub(crate) mocks: Option<Arc<dyn Mocks>>,
     pub(crate) choice: Choice,
     pub(crate) pair: Arc<Pair>,
 }
@@ -59,12 +66,21 @@ impl Scene {
         let trial = Arc::new(Trial::new(&wiring, steering));
         let is_plain =
             wiring.rules.is_empty() && wiring.gates.is_empty() && wiring.links.is_empty() && !wiring.targets;
-        Self { wiring, trial, is_plain, outages: BTreeMap::new() }
+        Self { wiring, trial, is_plain, outages: BTreeMap::new(), mocks: None }
     }
 
-    /// Whether the wiring knows a service and has no instance of it.
+    /// The same trial with others in the place of services that are not there.
+    pub(crate) fn with_mocks(self, mocks: Option<Arc<dyn Mocks>>) -> Self {
+        Self { mocks, ..self }
+    }
+
+    /// Whether the wiring knows a service and has no instance of it, nor does anybody stand for it.
     pub(crate) fn is_down(&self, service: &ServiceName) -> bool {
-        self.wiring.endpoints.get(service).is_some_and(Vec::is_empty)
+        self.wiring.endpoints.get(service).is_some_and(Vec::is_empty) && self.mocks_of(service).is_none()
+    }
+
+    fn mocks_of(&self, service: &ServiceName) -> Option<&Arc<dyn Mocks>> {
+        self.mocks.as_ref().filter(|mocks| mocks.stands_for(service))
     }
 
     /// Whether connections to a listener are refused, as by a host on which nothing listens: its service has no
@@ -77,14 +93,20 @@ impl Scene {
 
     /// The same trial with other services away.
     pub(crate) fn with_outages(&self, outages: BTreeMap<ServiceName, OutageMode>) -> Self {
-        Self { wiring: self.wiring.clone(), trial: Arc::clone(&self.trial), is_plain: self.is_plain, outages }
+        Self {
+            wiring: self.wiring.clone(),
+            trial: Arc::clone(&self.trial),
+            is_plain: self.is_plain,
+            outages,
+            mocks: self.mocks.clone(),
+        }
     }
 
     /// The same trial with other endpoints.
     pub(crate) fn with_endpoints(&self, endpoints: BTreeMap<ServiceName, Vec<Endpoint>>) -> Self {
         let wiring = Wiring { endpoints, ..self.wiring.clone() };
         let (trial, outages) = (Arc::clone(&self.trial), self.outages.clone());
-        Self { wiring, trial, is_plain: self.is_plain, outages }
+        Self { wiring, trial, is_plain: self.is_plain, outages, mocks: self.mocks.clone() }
     }
 
     /// The way of a connection that a listener took from this peer.
@@ -117,6 +139,13 @@ impl Scene {
             callee: spec.callee.clone(),
             port: spec.port,
             external: wiring.externals.iter().find(|external| external.service == spec.callee).cloned(),
+            levels: wiring
+                .record_rules
+                .iter()
+                .filter(|rule| rule.service == spec.callee)
+                .map(|rule| (rule.operation.clone(), rule.level))
+                .collect(),
+            mocks: self.mocks_of(&spec.callee).cloned(),
             choice,
             pair: self.trial.pair(&caller.service, &spec.callee),
             caller,
@@ -135,6 +164,19 @@ impl Scene {
         let named = |link: &&Link| u8::from(link.from.is_some()) + u8::from(link.to.is_some());
         // Of equally specific ones the first in the wiring wins, which `max_by_key` alone would not give.
         self.wiring.links.iter().rev().filter(joins).max_by_key(named)
+    }
+}
+
+// === impl Route ===
+
+impl Route {
+    /// How much is recorded of a call.
+    pub(crate) fn record_level(&self, method: &str, path: &str) -> RecordLevel {
+        let fits = |operation: &Option<OperationPattern>| {
+            operation.as_ref().is_none_or(|operation| operation.matches(method, path))
+        };
+        let found = self.levels.iter().find(|(operation, _)| fits(operation));
+        found.map_or(self.scene.wiring.record, |(_, level)| *level)
     }
 }
 
@@ -166,6 +208,8 @@ mod tests {
             gates: Vec::new(),
             record: Default::default(),
             externals: Vec::new(),
+            callers_by_context: false,
+            record_rules: Vec::new(),
         })
     }
 

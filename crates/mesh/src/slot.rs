@@ -24,6 +24,7 @@ use crate::call_count::ArmedOutage;
 use crate::clock::Clock;
 use crate::hooks::Hooks;
 use crate::mesh::Workers;
+use crate::mocks::Mocks;
 use crate::outage;
 use crate::reports::MeshReports;
 use crate::scene::{Route, Scene};
@@ -133,7 +134,12 @@ impl MeshSlot {
 
     /// Replaces the wiring for all calls from now on; counters, gates and turns begin anew.
     pub fn configure(&self, wiring: Wiring) {
-        self.set_scene(Scene::new(wiring));
+        self.configure_mocked(wiring, None);
+    }
+
+    /// The same, with answers in the place of services that are not there.
+    pub fn configure_mocked(&self, wiring: Wiring, mocks: Option<Arc<dyn Mocks>>) {
+        self.set_scene(Scene::new(wiring).with_mocks(mocks));
     }
 
     /// Replaces the endpoints only.
@@ -562,6 +568,8 @@ fn empty_wiring(slot: SlotId) -> Wiring {
         gates: Vec::new(),
         record: Default::default(),
         externals: Vec::new(),
+        callers_by_context: false,
+        record_rules: Vec::new(),
     }
 }
 

@@ -50,6 +50,8 @@ pub enum CallError {
     UndeclaredPort,
     /// The service was away: an outage ended the connection or turned it away.
     ServiceAway,
+    /// A recorded answer should have been given in the callee's place, and there is none.
+    MockMissed,
     /// A text from an older version that matches none of the above.
     Described {
         /// The text as stored.
@@ -59,7 +61,7 @@ pub enum CallError {
 
 impl CallError {
     /// Everything that the mesh can say today.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::ConnectRefused,
         Self::ConnectFailed,
         Self::TimedOut,
@@ -80,6 +82,7 @@ impl CallError {
         Self::UndeclaredHost,
         Self::UndeclaredPort,
         Self::ServiceAway,
+        Self::MockMissed,
     ];
 
     /// Whether the callee refused the call or broke it off, which is what a service does that is going down.
@@ -113,6 +116,7 @@ impl CallError {
             Self::UndeclaredHost => "not declared under `external`",
             Self::UndeclaredPort => "not declared under `ports`",
             Self::ServiceAway => "service away",
+            Self::MockMissed => "no recorded answer",
             Self::Described { text } => text,
         }
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::wiring::RecordLevel;
+use crate::ids::TraceId;
+use crate::wiring::{LevelRule, RecordLevel};
 
 /// The `record` part of an application file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -13,6 +14,12 @@ pub struct Record {
     /// How much the mesh records of a call.
     #[serde(flatten)]
     pub level: RecordLevel,
+    /// How much of the calls to some services and of some operations; the first that fits counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<LevelRule>,
+    /// Of which traces headers and bodies are kept; of all if none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<OutcomeSampling>,
     /// How often the resource usage of instances is measured.
     pub metrics: Sampling,
     /// Which values are redacted, and whether they are stored encrypted.
@@ -22,6 +29,40 @@ pub struct Record {
     /// Whether what is recorded is stored as it is, not encrypted. Secrets are encrypted or discarded all the same.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plain: bool,
+}
+
+/// Of which traces headers and bodies are kept: those that failed, slow ones, and a share of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct OutcomeSampling {
+    /// The share of traces that is kept whatever they are, in millionths.
+    pub share_ppm: u32,
+    /// From which duration of its request on a trace is slow; none is slow if there is no such duration.
+    #[serde(with = "crate::units::duration::option")]
+    pub slow: Option<Duration>,
+}
+
+impl OutcomeSampling {
+    /// All of a million.
+    pub const ALL_PPM: u32 = 1_000_000;
+
+    /// Reads a share such as `10%` or `0.1`, as millionths.
+    pub fn read_share(text: &str) -> Result<u32, String> {
+        let (number, scale) = match text.strip_suffix('%') {
+            Some(percent) => (percent.trim(), 100.0),
+            None => (text, 1.0),
+        };
+        let share = number.parse::<f64>().ok().map(|number| number / scale);
+        let share = share.filter(|share| (0.0..=1.0).contains(share));
+        let share = share.ok_or_else(|| format!("`{text}` is not a share; write `10%` or `0.1`"))?;
+        Ok((share * f64::from(Self::ALL_PPM)).round() as u32)
+    }
+
+    /// Whether a trace belongs to the share, by its id alone: all who see the trace decide the same.
+    pub fn is_chosen(&self, trace: TraceId) -> bool {
+        // The multiplication spreads ids that somebody counts up; the upper bits are the best ones.
+        let spread = (trace.0 as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        spread * u64::from(Self::ALL_PPM) < u64::from(self.share_ppm) << 32
+    }
 }
 
 /// How often the resource usage of running instances is measured.

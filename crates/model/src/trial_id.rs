@@ -190,6 +190,8 @@ pub enum CampaignKind {
     Resilience,
     /// Reproduces the failure of a bundle.
     Repro,
+    /// Records a system that the tool did not start.
+    Record,
     /// Sends recorded requests again.
     Replay,
     /// Deploys once to observe an application.
@@ -209,6 +211,7 @@ impl CampaignKind {
             Self::Debug => "debug",
             Self::Resilience => "resilience",
             Self::Repro => "repro",
+            Self::Record => "record",
             Self::Replay => "replay",
             Self::Probe => "probe",
             Self::Demo => "demo",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{InstanceId, NodeId, ServiceName, SlotId};
+use crate::operation::OperationPattern;
 use crate::protocol::Protocol;
 use crate::rule::Rule;
 use crate::series::Gate;
@@ -41,9 +42,15 @@ pub struct Wiring {
     /// Series that are released in a chosen order.
     #[serde(default)]
     pub gates: Vec<Gate>,
+    /// Whether callers are found by the trace context of their calls, where neither listener nor address tells them.
+    #[serde(default)]
+    pub callers_by_context: bool,
     /// How much of each call is recorded.
     #[serde(default)]
     pub record: RecordLevel,
+    /// How much is recorded of some calls; the first that fits counts.
+    #[serde(default)]
+    pub record_rules: Vec<LevelRule>,
     /// Hosts outside the application.
     #[serde(default)]
     pub externals: Vec<ExternalHost>,
@@ -197,6 +204,23 @@ pub enum RecordLevel {
         /// The most bytes of each body.
         most: u32,
     },
+}
+
+/// How much is recorded of the calls to a service, or of one of its operations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LevelRule {
+    /// The service that is called.
+    pub service: ServiceName,
+    /// The operation; any if none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationPattern>,
+    /// How much is recorded.
+    pub level: RecordLevel,
+}
+
+impl RecordLevel {
+    /// The bound of bodies that are recorded whole: each is held in memory until it is written.
+    pub const WHOLE: u32 = 16 << 20;
 }
 
 impl Default for RecordLevel {

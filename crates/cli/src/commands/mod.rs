@@ -22,6 +22,8 @@ pub(crate) mod init;
 pub(crate) mod metrics;
 #[cfg(feature = "mutate")]
 pub(crate) mod mutate;
+pub(crate) mod record;
+mod record_targets;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod repro;

@@ -1,16 +1,20 @@
 //! `faultscope replay`
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use faultscope_analysis::compare::{FieldRule, FieldRules};
 use faultscope_engine::Pace;
-use faultscope_engine::replay::{Original, ReplayDone, ReplayOptions, ReplayVerdict, replay, write_test};
+use faultscope_engine::replay::{
+    Original, ReplayDone, ReplayOptions, ReplayVerdict, mock_services, replay, write_test,
+};
 use faultscope_engine::views::{Archive, FoundRecording, Subject, find_run_to_replay, find_traces_to_replay};
-use faultscope_model::CampaignKind;
+use faultscope_model::application::nearest;
 use faultscope_model::secrets::SecretNames;
 use faultscope_model::units::{self, count};
+use faultscope_model::{CampaignKind, ServiceName, Treatment};
 
 use super::report::write;
 use crate::args::{Global, IsolationArg, PlatformChoice, Target};
@@ -48,6 +52,10 @@ pub(crate) struct ReplayArgs {
     /// A program that changes requests before they are sent, such as one that mints tokens: a line of JSON in, a line out.
     #[arg(long, value_name = "COMMAND")]
     hook: Option<String>,
+    /// Do not start this service: its recorded answers are given in its place. Repeat for several. Hosts outside and
+    /// services that are not in the application file are always answered for.
+    #[arg(long = "mock", value_name = "SERVICE")]
+    mocked: Vec<ServiceName>,
     /// How long an answer may take.
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     within: String,
@@ -84,13 +92,28 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
     let pace = read_pace(&args.speed)?;
     let within = units::parse_duration(&args.within).map_err(|e| CommandError::usage(e.to_string()))?;
     let target = Target::for_file(args.folder.clone(), args.platform, args.isolation);
-    let project = Project::open(&target, printer)?;
-    let found = find(&args, &project)?;
+    let mut project = Project::open(&target, printer)?;
+    let mocked = check_mocked(&args.mocked, &project)?;
+    let found = find(&args, &project, &mocked)?;
     warn_of_left_out(&found, printer);
     if found.recording.requests.is_empty() {
         return Err(nothing_to_send(&found));
     }
-    let FoundRecording { recording, run, reader, calls, orders } = found;
+    let FoundRecording { recording, kind, run, reader, calls, orders } = found;
+    // Of a system that somebody else started, no circumstance is known: it is replayed in the file's own.
+    let (treatment, mut circumstance) = match kind {
+        CampaignKind::Record => (Treatment::Nothing, project.application.simplest.clone()),
+        _ => (run.treatment.clone(), run.circumstance.clone()),
+    };
+    if args.order == ReplayOrder::Recorded {
+        for (from, handling) in &orders.ambiguous {
+            printer.talk(format!(
+                "{from} {handling}: its concurrent calls were answered in different orders, so none is imposed"
+            ));
+        }
+        circumstance.impose(orders.orders);
+    }
+    mock_services(&mut project.application, &mut circumstance, &recording, &mocked);
     let length = recording.requests.last().map_or(0, |last| last.end_us() - recording.requests[0].start_us);
     let longest = match pace {
         Pace::Factor(factor) => Duration::from_micros((length as f64 / factor) as u64) + within,
@@ -100,19 +123,10 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
         Opening::new(CampaignKind::Replay, &target, args.seed).slots(args.slots).longest_test(longest);
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     let stop = interrupted();
+    let rules = FieldRules::new(args.rules.clone());
     let hook = args.hook.as_ref().map(|command| ["sh", "-c", command].map(str::to_owned).to_vec());
-    let options =
-        ReplayOptions { pace, within, times: args.times, rules: FieldRules::new(args.rules.clone()), hook };
-    let mut circumstance = run.circumstance.clone();
-    if args.order == ReplayOrder::Recorded {
-        for (from, handling) in &orders.ambiguous {
-            printer.talk(format!(
-                "{from} {handling}: its concurrent calls were answered in different orders, so none is imposed"
-            ));
-        }
-        circumstance.impose(orders.orders);
-    }
-    let given = (run.treatment.clone(), circumstance);
+    let options = ReplayOptions { pace, within, times: args.times, rules, hook, mocked };
+    let given = (treatment, circumstance);
     let original = Original { run: &run, reader: &reader, calls: &calls };
     let work = async |session: &_| replay(session, &recording, &original, given, &options, &stop).await;
     let summarize = |done: &Option<ReplayDone>| match done {
@@ -131,6 +145,7 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
     if printer.json {
         printer.result(&done.report)?;
     } else {
+        render::mocks::show(&done.report.mocks, printer);
         render::replay::show(&done.report, &shell::at(&project.root), printer);
         for file in args.as_test.iter().chain(&args.html) {
             printer.line(format!("written: {}", file.display()));
@@ -140,6 +155,7 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
         ReplayVerdict::Reproduced => Exit::Done,
         ReplayVerdict::Differs => Exit::Found,
         ReplayVerdict::NotComparable => Exit::Unresolved,
+        ReplayVerdict::MockMissed => Exit::MockMissed,
     })
 }
 
@@ -155,13 +171,33 @@ fn read_pace(text: &str) -> Result<Pace, CommandError> {
     })
 }
 
-fn find(args: &ReplayArgs, project: &Project) -> Result<FoundRecording, CommandError> {
+/// The services that are not to be started, if the application has them.
+fn check_mocked(mocked: &[ServiceName], project: &Project) -> Result<BTreeSet<ServiceName>, CommandError> {
+    let services = &project.application.services;
+    for name in mocked.iter().filter(|name| !services.contains_key(*name)) {
+        let names: Vec<_> = services.keys().map(ServiceName::as_str).collect();
+        let hint = nearest(name.as_str(), names.iter().copied()).map_or_else(
+            || format!("services: {}", names.join(", ")),
+            |near| format!("did you mean `{near}`?"),
+        );
+        return Err(CommandError::usage(format!("there is no service `{name}`")).hint(hint));
+    }
+    Ok(mocked.iter().cloned().collect())
+}
+
+fn find(
+    args: &ReplayArgs,
+    project: &Project,
+    mocked: &BTreeSet<ServiceName>,
+) -> Result<FoundRecording, CommandError> {
     let state = project::state_folder(&args.folder);
+    let mut deployed = project.application.clone();
+    deployed.services.retain(|name, _| !mocked.contains(name));
     Ok(match &args.run {
-        Some(run) => find_run_to_replay(&Archive::open(&state, Subject::Run)?, run, &project.application)?,
+        Some(run) => find_run_to_replay(&Archive::open(&state, Subject::Run)?, run, &deployed)?,
         None => {
             let archive = Archive::open(&state, Subject::Trace)?;
-            find_traces_to_replay(&archive, &args.traces, &project.application)?
+            find_traces_to_replay(&archive, &args.traces, &deployed)?
         }
     })
 }

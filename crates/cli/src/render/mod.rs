@@ -5,6 +5,7 @@ pub(crate) mod causal;
 pub(crate) mod deeper;
 pub(crate) mod log;
 pub(crate) mod map;
+pub(crate) mod mocks;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod resilience;

@@ -119,6 +119,7 @@ fn verdict_line(report: &ReplayReport, printer: &Printer) -> String {
         ReplayVerdict::Reproduced => printer.good("reproduced"),
         ReplayVerdict::Differs => printer.bad("differs"),
         ReplayVerdict::NotComparable => printer.strong("not comparable"),
+        ReplayVerdict::MockMissed => printer.bad("not answered from the recording"),
     };
     format!("{word}: {}", describe_verdict(report))
 }

@@ -27,6 +27,7 @@ mod metrics;
 mod mutants;
 mod outcomes;
 mod pasting;
+mod record;
 mod remote;
 mod reports;
 mod resilience;

@@ -80,6 +80,7 @@ fn help() {
         6  the environment spoiled trials or changed under them
         7  the budget was used up before the answer was there
         8  the test fails already in the simplest circumstance
+        9  a call to a mocked service had no recorded answer
        70  the tool itself broke
       130  interrupted
     ");

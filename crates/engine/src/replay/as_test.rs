@@ -268,6 +268,7 @@ mod tests {
                 request("GET", "/orders/17", &[], "", r#"{"id":17,"items":[{"n":1}],"a.b":1}"#),
             ],
             left_out: Vec::new(),
+            outgoing: Vec::new(),
         };
         let mut again = recording.requests[0].answer.clone();
         again.body = br#"{"id":17,"state":"new","took":4}"#.to_vec();

@@ -57,7 +57,8 @@ impl<'a> CallIndex<'a> {
         for list in children.values_mut() {
             list.sort_by_key(|call| (call.start_us, call.id));
         }
-        let roots = calls.iter().filter(|call| call.parent.is_none()).map(|call| (&call.caller, call));
+        // A request of a replay may name a parent of its own, for services that continue traces.
+        let roots = calls.iter().filter(|call| call.caller.is_test()).map(|call| (&call.caller, call));
         let by_id = calls.iter().map(|call| (call.id, call)).collect();
         Self { children, by_id, roots: roots.collect() }
     }
@@ -106,9 +107,10 @@ mod tests {
     use super::*;
 
     fn call(id: u64, parent: Option<u64>, callee: &str, start_us: u64) -> Span {
+        let caller = if parent.is_some() { "front-1" } else { "test-2" };
         let parent = parent.map(|parent| format!("{parent:x}"));
         let json = serde_json::json!({
-            "trace": "1", "id": format!("{id:x}"), "parent": parent, "caller": "test-2", "callee": callee,
+            "trace": "1", "id": format!("{id:x}"), "parent": parent, "caller": caller, "callee": callee,
             "port": 80, "wire": "http1", "method": "GET", "path": "/", "start_us": start_us, "duration_us": 5,
             "request_bytes": 0, "response_bytes": 0, "status": 200,
         });

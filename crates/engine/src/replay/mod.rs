@@ -6,22 +6,25 @@
 mod as_test;
 mod calls;
 mod decode;
+mod mocks;
 mod report;
 mod resources;
 
 pub use as_test::write_test;
 pub use calls::{CallsSideBySide, TimedCall};
+pub use mocks::{MockLog, MockPlan, MockReport, MockedService, ReplayMocks, mock_services};
 pub use report::{
     Lag, NoisyPlaces, ReplayReport, ReplayVerdict, RequestReport, RequestVerdict, ResourceRow, Usage,
     UsagePoint,
 };
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use faultscope_analysis::compare::{FieldRules, Noise, compare_answers, judge_differences};
 use faultscope_model::recording::{Answer, Recording};
-use faultscope_model::{Circumstance, Run, Span, Treatment, TrialRole};
+use faultscope_model::{Circumstance, Run, ServiceName, Span, Treatment, TrialRole};
 use faultscope_store::Reader;
 use tokio_util::sync::CancellationToken;
 
@@ -45,6 +48,8 @@ pub struct ReplayOptions {
     pub rules: FieldRules,
     /// A program that changes requests before they are sent.
     pub hook: Option<Vec<String>>,
+    /// Services of the application that are answered for from the recording; see [`mock_services`].
+    pub mocked: BTreeSet<ServiceName>,
 }
 
 /// The origin of a recording.
@@ -76,8 +81,9 @@ pub async fn replay(
     options: &ReplayOptions,
     stop: &CancellationToken,
 ) -> Result<Option<ReplayDone>, EngineError> {
+    let mocks = MockPlan::new(recording, session.application(), &options.mocked, options.pace);
     let drive = Replay::new(recording.requests.clone(), options.pace, options.within);
-    let drive = Arc::new(drive.with_hook(options.hook.clone()));
+    let drive = Arc::new(drive.with_hook(options.hook.clone()).with_mocks(mocks));
     let request = TrialRequest { treatment, circumstance, drive, wanted: None };
     let trials = (0..options.times.max(1)).map(|_| (TrialRole::Search, request.clone()));
     let mut list = TrialList::new(trials);

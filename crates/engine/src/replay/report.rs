@@ -13,6 +13,7 @@ use faultscope_store::secrets::Redactor;
 use serde::{Deserialize, Serialize};
 
 use super::calls::{CallIndex, CallsSideBySide};
+use super::mocks::MockReport;
 use crate::drive::{Replay, ReplayedAnswer};
 use crate::session::Session;
 use crate::trial::FinishedTrial;
@@ -49,6 +50,9 @@ pub struct ReplayReport {
     /// Instances that ended by themselves during a replay.
     #[serde(default)]
     pub exits: Vec<InstanceExit>,
+    /// What was answered from the recording in the place of services that are not deployed.
+    #[serde(default)]
+    pub mocks: MockReport,
 }
 
 /// Collects a report, without secrets.
@@ -73,6 +77,8 @@ pub enum ReplayVerdict {
     Differs,
     /// Some answers could not be compared, and all others were the same.
     NotComparable,
+    /// A call to a mocked service had no recorded answer, so no answer shows what it should.
+    MockMissed,
 }
 
 /// One request of a replay.
@@ -212,12 +218,15 @@ impl ReportBuilder {
                 .filter(|outcome| *outcome != GateOutcome::Completed)
                 .collect(),
             exits: finished.iter().flat_map(|trial| trial.run.evidence.exits.clone()).collect(),
+            mocks: MockReport::default(),
         };
         let redaction = Redaction {
             names: SecretNames::new(&session.application().record.secrets),
             redactor: session.campaign().redactor().clone(),
         };
-        Self { report, redaction }
+        let logs = finished.iter().filter_map(|trial| trial.mocked.as_ref());
+        let mocks = MockReport::collect(logs, |text| redaction.show(text));
+        Self { report: ReplayReport { mocks, ..report }, redaction }
     }
 
     pub(super) fn add(&mut self, compared: Compared<'_>) {
@@ -276,7 +285,9 @@ impl ReportBuilder {
             places: places.iter().map(ToString::to_string).collect(),
         });
         report.noisy = noisy.collect();
-        report.verdict = if report.count(|verdict| *verdict == RequestVerdict::Differs) > 0 {
+        report.verdict = if report.mocks.missed > 0 {
+            ReplayVerdict::MockMissed
+        } else if report.count(|verdict| *verdict == RequestVerdict::Differs) > 0 {
             ReplayVerdict::Differs
         } else if report.count(|verdict| *verdict != RequestVerdict::Reproduced) > 0
             || !report.left_out.is_empty()

@@ -148,8 +148,7 @@ impl Session {
 
     /// The id of a trial's run: the short name of the campaign and the name of the trial.
     pub(crate) fn run_id(&self, trial: TrialId) -> Result<RunId, EngineError> {
-        let short = self.campaign.id().as_str().split('-').next().unwrap_or_default().to_owned();
-        format!("{short}.{}", trial.name()).parse().map_err(|e| EngineError::Internal(format!("{e}")))
+        run_id(self.campaign.id(), trial)
     }
 
     /// Ends everything, writes the last events and closes the store.
@@ -242,8 +241,14 @@ impl Parts<'_> {
     }
 }
 
+/// The id of a run: the short name of its campaign and the name of its trial.
+pub(crate) fn run_id(campaign: &CampaignId, trial: TrialId) -> Result<RunId, EngineError> {
+    let short = campaign.as_str().split('-').next().unwrap_or_default();
+    format!("{short}.{}", trial.name()).parse().map_err(|e| EngineError::Internal(format!("{e}")))
+}
+
 /// An id whose short name no stored campaign has, since runs are named by it.
-fn unused_id(store: &Store, started_us: u64) -> CampaignId {
+pub(crate) fn unused_id(store: &Store, started_us: u64) -> CampaignId {
     let short = |id: &CampaignId| format!("{}-", id.as_str().split('-').next().unwrap_or_default());
     let taken = |id: &CampaignId| !matches!(store.find_campaign(&short(id)), Err(e) if e.kind == StoreErrorKind::NotFound);
     // Four digits run out when thousands are stored; then a longer name is used.

@@ -1,7 +1,9 @@
 //! Deploys a plan in a slot, with the mesh around it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use faultscope_mesh::Mocks;
 use faultscope_model::digest::Digest;
 use faultscope_model::event::Event;
 use faultscope_model::outcome::{StartEnding, Unresolved};
@@ -15,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{TrialRequest, collector, wire};
 use crate::error::EngineError;
+use crate::replay::ReplayMocks;
 use crate::session::{Lease, Session};
 
 /// The result of a deployment.
@@ -32,6 +35,7 @@ impl Session {
         trial: TrialId,
         request: &TrialRequest,
         seed: u64,
+        mocks: Option<Arc<ReplayMocks>>,
         cancel: &CancellationToken,
     ) -> Result<Deployed, EngineError> {
         let mut plan = self.application.plan(&request.circumstance, &slot.expansion)?;
@@ -54,6 +58,7 @@ impl Session {
         }
         // Instances of the trial before are gone by now, and with them whatever they called of their own accord.
         slot.recorder.begin(trial);
+        slot.recorder.sample(self.application.record.sample);
         slot.recorder.keep(request.drive.names_calls());
         if let Some(mesh) = &slot.mesh {
             let record = self.options.record.unwrap_or(self.application.record.level);
@@ -63,9 +68,12 @@ impl Session {
             }
             let mut wiring =
                 wire::wiring(&self.application, &plan, slot.id, seed, callers, endpoints, record);
+            if self.options.record.is_none() {
+                wiring.record_rules.clone_from(&self.application.record.rules);
+            }
             wiring.targets = request.drive.names_calls();
             wiring.campaign = Digest::hash_bytes(self.campaign.id().as_str().as_bytes()).number();
-            mesh.configure(wiring);
+            mesh.configure_mocked(wiring, mocks.map(|mocks| mocks as Arc<dyn Mocks>));
             collector::share(slot.collector.as_ref(), mesh, reservation.listeners)
                 .map_err(|e| EngineError::Internal(format!("the collector cannot listen: {e}")))?;
             if let Some(watch) = reservation.watch {

@@ -1,6 +1,7 @@
 //! The stage of a trial that differs between capabilities: what drives the deployed application.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use faultscope_mesh::{MeshReports, MeshSlot};
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::drive::{ReplayedAnswer, TrialTrace};
 use crate::error::EngineError;
+use crate::replay::ReplayMocks;
 use crate::session::{Lease, Session};
 
 /// Drives a deployed application: with tests, perturbed tests, recorded requests, or by people.
@@ -40,6 +42,11 @@ pub trait Drive: fmt::Debug + Send + Sync {
         true
     }
 
+    /// What stands for services that are not deployed, anew for each attempt.
+    fn mocks(&self) -> Option<Arc<ReplayMocks>> {
+        None
+    }
+
     /// Drives the application until it is done, or `cancel` fires.
     async fn drive(&self, live: &Live<'_>, cancel: &CancellationToken) -> Result<Driven, EngineError>;
 
@@ -55,6 +62,7 @@ pub struct Live<'a> {
     pub(crate) session: &'a Session,
     pub(crate) lease: &'a Lease,
     pub(crate) trial: TrialId,
+    pub(crate) mocks: Option<Arc<ReplayMocks>>,
 }
 
 impl Live<'_> {

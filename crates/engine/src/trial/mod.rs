@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::drive::{ReplayedAnswer, TrialTrace};
 use crate::error::EngineError;
+use crate::replay::MockLog;
 use crate::session::{Lease, Session, now_us};
 use deploy::Deployed;
 
@@ -82,6 +83,8 @@ pub struct FinishedTrial {
     pub trace: Option<Box<TrialTrace>>,
     /// The answers to requests that were sent again; empty for a run that was read back from the store.
     pub replayed: Vec<ReplayedAnswer>,
+    /// What was answered in the place of services that are not deployed.
+    pub mocked: Option<MockLog>,
     /// Whether it is from before an interruption.
     pub is_earlier: bool,
 }
@@ -89,7 +92,7 @@ pub struct FinishedTrial {
 impl FinishedTrial {
     /// A run from before an interruption.
     pub(crate) fn from_past(run: Run) -> Self {
-        Self { run, trace: None, replayed: Vec::new(), is_earlier: true }
+        Self { run, trace: None, replayed: Vec::new(), mocked: None, is_earlier: true }
     }
 }
 
@@ -165,7 +168,8 @@ impl Session {
         let mut driven = Driven::default();
         let mut sampler = None;
         let mut not_ready = None;
-        match self.deploy(lease, trial, request, seed, cancel).await? {
+        let mocks = request.drive.mocks();
+        match self.deploy(lease, trial, request, seed, mocks.clone(), cancel).await? {
             Deployed::NotReady(found) => {
                 let (found, reason) = *found;
                 (evidence, not_ready) = (found, Some(reason));
@@ -176,7 +180,7 @@ impl Session {
                 self.ask_declared_services(lease).await;
                 sampler = self.start_sampling(lease, trial).await;
                 let driving = Instant::now();
-                let live = Live { session: self, lease, trial };
+                let live = Live { session: self, lease, trial, mocks: mocks.clone() };
                 let drive = request.drive.drive(&live, cancel);
                 driven = self.watch_exits(trial, drive, &mut news, &mut evidence).await?;
                 cost.tests = driving.elapsed();
@@ -226,7 +230,9 @@ impl Session {
             question: Some(request.question()),
         };
         let Driven { trace, replayed, .. } = driven;
-        Ok(Attempt::Judged(Box::new(FinishedTrial { run, trace, replayed, is_earlier: false })))
+        let mocked = mocks.map(|mocks| mocks.log());
+        let finished = FinishedTrial { run, trace, replayed, mocked, is_earlier: false };
+        Ok(Attempt::Judged(Box::new(finished)))
     }
 
     /// Drives, and meanwhile records instances that end by themselves.

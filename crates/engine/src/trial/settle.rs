@@ -31,6 +31,7 @@ impl Session {
             mesh.quiet(QUIET_WITHIN).await;
             // Connections that nobody closes, such as those of a pool, belong to this trial, too.
             mesh.end_trial();
+            lease.recorder.end_sampling();
             reports = mesh.reports();
             if let Some(collector) = &lease.collector {
                 collector.settle(reports.traced, !reports.exports.is_empty()).await;

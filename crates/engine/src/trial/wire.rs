@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faultscope_mesh::{Dialer, Recorder, Restarter};
 use faultscope_model::plan::Plan;
+use faultscope_model::record::OutcomeSampling;
+use faultscope_model::recording::OutcomeSampler;
 use faultscope_model::span::adopt_orphans;
 use faultscope_model::wiring::{Balance, Caller, Endpoint, ExternalHost, RESOLVER, RecordLevel, Wiring};
 use faultscope_model::{
@@ -15,6 +17,7 @@ use faultscope_platform::{Action, Platform};
 use faultscope_store::SpanSink;
 use futures_util::future::BoxFuture;
 
+use crate::record::OUTSIDE;
 use crate::reflection::CalledService;
 
 /// Adds a resolver for undeclared names to a plan, so that calls to external hosts are recorded
@@ -79,6 +82,8 @@ pub(crate) struct SlotRecorder {
     /// Calls that it does not keep, because it had its most.
     left_out: AtomicU64,
     broken: AtomicBool,
+    /// Holds calls until their traces have ended, if payloads are kept by outcome.
+    sampler: Mutex<Option<OutcomeSampler>>,
     carried: Mutex<HashMap<InstanceId, Carried>>,
     /// The calls of the trial, if they are kept in memory.
     kept: Mutex<Option<Vec<Span>>>,
@@ -116,6 +121,7 @@ impl SlotRecorder {
             stored_bytes: AtomicU64::new(0),
             left_out: AtomicU64::new(0),
             broken: AtomicBool::new(false),
+            sampler: Mutex::default(),
             carried: Mutex::default(),
             kept: Mutex::default(),
             grpc: Mutex::default(),
@@ -131,6 +137,21 @@ impl SlotRecorder {
         self.broken.store(false, Ordering::Relaxed);
         self.all_carried().clear();
         self.all_grpc().clear();
+    }
+
+    /// Keeps headers and bodies by how traces end from now on, or of all calls.
+    pub(crate) fn sample(&self, rule: Option<OutcomeSampling>) {
+        *self.sampler() = rule.map(OutcomeSampler::new);
+    }
+
+    /// Stores what is held of traces that have not ended.
+    pub(crate) fn end_sampling(&self) {
+        let held = self.sampler().as_mut().map(OutcomeSampler::finish);
+        held.into_iter().flatten().for_each(|span| self.store(span));
+    }
+
+    fn sampler(&self) -> MutexGuard<'_, Option<OutcomeSampler>> {
+        self.sampler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets whether the calls of this trial are kept in memory.
@@ -228,6 +249,26 @@ impl Recorder for SlotRecorder {
         {
             kept.push(span.clone());
         }
+        let mut sampler = self.sampler();
+        let Some(held) = &mut *sampler else {
+            drop(sampler);
+            return self.store(span);
+        };
+        // What the test or people call ends its trace; so does a call in nobody's name.
+        let ends_trace = span.parent.is_none() || is_from_outside(&span);
+        let ready = held.offer(span, ends_trace);
+        drop(sampler);
+        ready.into_iter().for_each(|span| self.store(span));
+    }
+}
+
+/// Whether a call was made by the test or by people.
+fn is_from_outside(span: &Span) -> bool {
+    [ServiceName::TEST, OUTSIDE].contains(&span.caller.service.as_str())
+}
+
+impl SlotRecorder {
+    fn store(&self, span: Span) {
         let bytes = span_bytes(&span);
         if self.stored_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_STORED_BYTES {
             self.stored_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -280,5 +321,7 @@ pub(crate) fn wiring(
         gates: application.gates(&plan.circumstance),
         record,
         externals: plan.externals.clone(),
+        callers_by_context: false,
+        record_rules: Vec::new(),
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use faultscope_model::capture::{RecordedOrders, recorded_orders};
 use faultscope_model::recording::Recording;
-use faultscope_model::{Application, Run, ServiceName, Span, TraceId};
+use faultscope_model::{Application, CampaignKind, Run, ServiceName, Span, TraceId};
 use faultscope_store::Reader;
 use faultscope_store::secrets::{Key, KeyPlace};
 
 use super::archive::Archive;
 use super::error::{Subject, ViewError};
-use super::find::{find_run, find_trace};
+use super::find::{find_campaign_of_run, find_run, find_trace};
 use crate::stored;
 
 /// A recording with what is known about its origin.
@@ -18,6 +18,8 @@ use crate::stored;
 pub struct FoundRecording {
     /// The requests.
     pub recording: Recording,
+    /// The command that recorded them.
+    pub kind: CampaignKind,
     /// The run that they were recorded in.
     pub run: Run,
     /// The reader of its campaign.
@@ -29,12 +31,17 @@ pub struct FoundRecording {
 }
 
 impl FoundRecording {
-    fn new(mut calls: Vec<Span>, run: Run, reader: Reader, application: &Application) -> Self {
-        let is_service = |service: &ServiceName| application.services.contains_key(service);
-        let recording = Recording::from_calls(calls.clone(), is_service);
+    fn new(
+        mut calls: Vec<Span>,
+        kind: CampaignKind,
+        run: Run,
+        reader: Reader,
+        application: &Application,
+    ) -> Self {
+        let recording = recording_of(calls.clone(), application);
         calls.iter_mut().for_each(|call| call.payload = None);
         let orders = recorded_orders(application, &calls);
-        Self { recording, run, reader, calls, orders }
+        Self { recording, kind, run, reader, calls, orders }
     }
 }
 
@@ -50,7 +57,7 @@ pub fn find_traces_to_replay(
     }
     let not_found = || ViewError::NotFound { subject: Subject::Trace, name: wanted.join(" ") };
     for found in archive.newest()? {
-        let (_, reader) = found?;
+        let (campaign, reader) = found?;
         let mut calls = Vec::new();
         for trace in &traces {
             calls.extend(restored(&reader, |reader, key| match key {
@@ -66,7 +73,7 @@ pub fn find_traces_to_replay(
         let runs = stored::runs(&reader)?;
         let run = runs.into_iter().filter(|run| run.started_us <= start).max_by_key(|run| run.started_us);
         let run = run.ok_or_else(not_found)?;
-        return Ok(FoundRecording::new(calls, run, reader, application));
+        return Ok(FoundRecording::new(calls, campaign.meta.kind, run, reader, application));
     }
     Err(not_found())
 }
@@ -77,13 +84,15 @@ pub fn find_run_to_replay(
     wanted: &str,
     application: &Application,
 ) -> Result<FoundRecording, ViewError> {
-    let found = find_run(&archive.store()?, wanted)?;
+    let store = archive.store()?;
+    let found = find_run(&store, wanted)?;
+    let kind = find_campaign_of_run(&store, found.run.id.as_str())?.meta.kind;
     let trial = found.run.trial;
     let calls = restored(&found.reader, |reader, key| match key {
         Some(key) => reader.restored_spans_of(trial, key),
         None => reader.spans_of(trial),
     })?;
-    Ok(FoundRecording::new(calls, found.run, found.reader, application))
+    Ok(FoundRecording::new(calls, kind, found.run, found.reader, application))
 }
 
 /// Calls with their secrets, if the key of this machine is there.
@@ -99,4 +108,19 @@ fn restored(
     let descriptors = reader.descriptors();
     calls.iter_mut().for_each(|call| call.decode_bodies(&descriptors));
     Ok(calls)
+}
+
+fn recording_of(calls: Vec<Span>, application: &Application) -> Recording {
+    let is_service = |service: &ServiceName| application.services.contains_key(service);
+    let mut recording = Recording::from_calls(calls, is_service);
+    for request in &mut recording.requests {
+        let Some(service) = application.services.get(&request.callee) else { continue };
+        // A system that was recorded elsewhere may have other ports; then the first one is meant.
+        if !service.ports.iter().any(|own| own.port == request.port)
+            && let Some(first) = service.ports.first()
+        {
+            request.port = first.port;
+        }
+    }
+    recording
 }

@@ -14,10 +14,12 @@ mod grpc;
 mod grpc_steps;
 mod keeping;
 mod logs;
+mod mocks;
 mod outages;
 mod people;
 mod perturbed;
 mod processes;
+mod recording;
 mod replay;
 mod resuming;
 

@@ -17,16 +17,16 @@ use tokio_util::sync::CancellationToken;
 use crate::bed::{Bed, calls, close, request, wait_for};
 use crate::greeter::{greeter, platform};
 
-struct Up {
-    session: Arc<Session>,
-    opened: oneshot::Receiver<Vec<Published>>,
-    until: CancellationToken,
+pub(crate) struct Up {
+    pub(crate) session: Arc<Session>,
+    pub(crate) opened: oneshot::Receiver<Vec<Published>>,
+    pub(crate) until: CancellationToken,
     cancel: CancellationToken,
-    running: JoinHandle<Option<Run>>,
+    pub(crate) running: JoinHandle<Option<Run>>,
 }
 
 /// Brings `front` up for people.
-async fn up(bed: &Bed) -> Up {
+pub(crate) async fn up(bed: &Bed) -> Up {
     let session = bed.open().await;
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -43,7 +43,7 @@ async fn up(bed: &Bed) -> Up {
     Up { session, opened, until, cancel, running }
 }
 
-async fn get(address: SocketAddr, path: &str) -> String {
+pub(crate) async fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();

@@ -64,6 +64,7 @@ fn options() -> ReplayOptions {
         times: 2,
         rules: FieldRules::new(Vec::new()),
         hook: None,
+        mocked: Default::default(),
     }
 }
 

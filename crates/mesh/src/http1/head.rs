@@ -137,14 +137,29 @@ pub(super) fn pass_answer(out: &mut BytesMut, raw: &[u8], headers: &[httparse::H
 
 /// Writes a head of the mesh's own, for rules that answer in the callee's place.
 pub(super) fn write_answer(out: &mut BytesMut, status: u16, close: bool) {
+    let length = (status >= 200 && status != 204).then_some("0");
+    write_head(out, status, &[], length, close);
+}
+
+/// Writes a head of these headers, with the length of what follows.
+pub(super) fn write_head(
+    out: &mut BytesMut,
+    status: u16,
+    headers: &[httparse::Header<'_>],
+    length: Option<&str>,
+    close: bool,
+) {
     let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(status.to_string().as_bytes());
     out.extend_from_slice(b" ");
     out.extend_from_slice(reason.unwrap_or("Unknown").as_bytes());
     out.extend_from_slice(b"\r\n");
-    if status >= 200 && status != 204 {
-        put(out, b"content-length", b"0");
+    for header in headers {
+        put(out, header.name.as_bytes(), header.value);
+    }
+    if let Some(length) = length {
+        put(out, b"content-length", length.as_bytes());
     }
     if close {
         put(out, b"connection", b"close");

@@ -8,6 +8,7 @@ mod broken;
 mod exchange;
 mod framing;
 mod head;
+mod mocked;
 mod request;
 
 use std::future::poll_fn;
@@ -188,6 +189,10 @@ impl Connection {
                 }
                 Refusal::Answer { status, .. } => self.answer_here(request, status).await,
             };
+        }
+        if let Some(mocks) = request.call.route.mocks.clone() {
+            self.to_up.clear();
+            return self.answer_mocked(request, &mocks).await;
         }
         let Some(place) = self.up_for(&mut request.call).await else {
             return Next::Reset;

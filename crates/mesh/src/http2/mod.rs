@@ -5,6 +5,7 @@
 //! no other callee is connected through it.
 
 mod again;
+mod mocked;
 mod pump;
 mod stream;
 mod ups;

@@ -12,6 +12,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 
 use super::again::{self, Copy, MAX_COPIED};
+use super::mocked;
 use super::pump::{Pump, PumpEnd, Rest, Shape};
 use super::ups::Ups;
 use crate::call::{Call, HOLD_WITHIN, Interim};
@@ -54,6 +55,10 @@ pub(super) async fn carry(
     if let Some((refusal, error)) = call.refusal() {
         refuse(&mut call, refusal, &request, &mut respond);
         call.finish(error);
+        return End::Carried;
+    }
+    if let Some(mocks) = call.route.mocks.clone() {
+        mocked::answer(call, request, respond, &mocks).await;
         return End::Carried;
     }
     let sender = match ups.sender(&mut call).await {

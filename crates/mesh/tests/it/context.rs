@@ -124,3 +124,41 @@ async fn all_forms_that_came_in_go_on() {
     assert_eq!(header(request, "x-b3-traceid"), Some(span.trace.to_string()));
     assert_eq!(request.matches("raceparent").count(), 1);
 }
+
+/// A world in front of services that somebody else started: all calls come through the same listeners.
+async fn behind_proxies(hand_on: fn(&str) -> String) -> World {
+    let known = Known::default();
+    let (stock, _) = answering(OK).await;
+    let calls = known.clone();
+    let order = callee(move |mut raw| {
+        let calls = calls.clone();
+        async move {
+            while let Some(request) = raw.message().await {
+                let mut inner = calls.connect("web-1", "stock").await;
+                let context = hand_on(&header(&request, "traceparent").unwrap());
+                inner.ask(&format!("GET /inner HTTP/1.1\r\nHost: stock\r\n{context}\r\n")).await;
+                raw.send(OK).await;
+            }
+        }
+    })
+    .await;
+    let world = world().service("order", &[order]).service("stock", &[stock]);
+    world.callers_by_context().known_to(&known).start()
+}
+
+#[tokio::test]
+async fn callers_behind_proxies_are_found_by_context() {
+    let as_it_came: fn(&str) -> String = |context| format!("traceparent: {context}\r\n");
+    // A service with a tracer names a span of its own.
+    let with_own_span: fn(&str) -> String =
+        |context| format!("traceparent: {}00000000000000ab-01\r\n", &context[..36]);
+    let silent: fn(&str) -> String = |_| String::new();
+    for (hand_on, caller) in [(as_it_came, "order-1"), (with_own_span, "order-1"), (silent, "web-1")] {
+        let world = behind_proxies(hand_on).await;
+        world.get("order", "/outer").await;
+        let spans = world.spans(2).await;
+        assert_eq!((spans[0].path.as_str(), spans[0].caller.to_string().as_str()), ("/inner", caller));
+        assert_eq!(spans[1].caller.to_string(), "web-1");
+        assert_eq!(spans[0].trace == spans[1].trace, caller == "order-1");
+    }
+}

@@ -408,3 +408,26 @@ async fn connect_becomes_a_tunnel() {
     raw.send("CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\nping").await;
     assert!(raw.rest().await.text.ends_with("pong"));
 }
+
+#[tokio::test]
+async fn levels_are_those_of_service_and_operation() {
+    let (order, _) = answering(OK).await;
+    let (stock, _) = answering(OK).await;
+    let world = world()
+        .service("order", &[order])
+        .service("stock", &[stock])
+        .record(RecordLevel::Timing)
+        .record_of("stock", Some("GET /health"), RecordLevel::Timing)
+        .record_of("stock", None, RecordLevel::Bodies { most: 1 })
+        .start();
+    for (service, path) in [("order", "/a"), ("stock", "/health"), ("stock", "/a")] {
+        world.get(service, path).await;
+    }
+    let bodies: Vec<_> = world
+        .spans(3)
+        .await
+        .into_iter()
+        .map(|span| span.payload.map(|payload| payload.response_body))
+        .collect();
+    assert_eq!(bodies, [None, None, Some(b"h".to_vec())]);
+}

@@ -7,12 +7,12 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use faultscope_mesh::{Hooks, Mesh, MeshSlot};
+use faultscope_mesh::{Hooks, Mesh, MeshSlot, Mocks};
 use faultscope_model::rule::{Effect, Rule, Selector};
 use faultscope_model::series::Gate;
 use faultscope_model::span::Span;
 use faultscope_model::wiring::{
-    Balance, Caller, Endpoint, ExternalHost, Link, ListenerSpec, RecordLevel, Wiring,
+    Balance, Caller, Endpoint, ExternalHost, LevelRule, Link, ListenerSpec, RecordLevel, Wiring,
 };
 use faultscope_model::{InstanceId, NodeId, Protocol, ServiceName, SlotId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -59,6 +59,7 @@ pub(crate) struct Builder {
     wiring: Wiring,
     protocols: BTreeMap<String, Protocol>,
     known: Option<Known>,
+    mocks: Option<Arc<dyn Mocks>>,
 }
 
 pub(crate) fn world() -> Builder {
@@ -75,8 +76,10 @@ pub(crate) fn world() -> Builder {
         gates: Vec::new(),
         record: RecordLevel::default(),
         externals: Vec::new(),
+        callers_by_context: false,
+        record_rules: Vec::new(),
     };
-    Builder { wiring, protocols: BTreeMap::new(), known: None }.caller("web-1", 0)
+    Builder { wiring, protocols: BTreeMap::new(), known: None, mocks: None }.caller("web-1", 0)
 }
 
 pub(crate) fn service(name: &str) -> ServiceName {
@@ -148,10 +151,29 @@ impl Builder {
         self
     }
 
+    /// Records this much of the calls to a service, or of one operation of it.
+    pub(crate) fn record_of(mut self, name: &str, operation: Option<&str>, level: RecordLevel) -> Self {
+        let operation = operation.map(|operation| operation.parse().unwrap());
+        self.wiring.record_rules.push(LevelRule { service: service(name), operation, level });
+        self
+    }
+
     pub(crate) fn external(mut self, name: &str, host: &str, allow: bool) -> Self {
         let external =
             ExternalHost { host: host.to_owned(), service: service(name), allow, ports: vec![PORT] };
         self.wiring.externals.push(external);
+        self
+    }
+
+    /// Answers in the place of services.
+    pub(crate) fn mocks(mut self, mocks: Arc<dyn Mocks>) -> Self {
+        self.mocks = Some(mocks);
+        self
+    }
+
+    /// Finds callers by the context of their calls.
+    pub(crate) fn callers_by_context(mut self) -> Self {
+        self.wiring.callers_by_context = true;
         self
     }
 
@@ -168,7 +190,7 @@ impl Builder {
         let platform = Arc::new(FakePlatform::default());
         let hooks = Hooks { dialer: platform.clone(), recorder: spans.clone(), restarter: platform.clone() };
         let slot = mesh.open(SlotId(0), hooks);
-        slot.configure(self.wiring.clone());
+        slot.configure_mocked(self.wiring.clone(), self.mocks);
         let externals = self.wiring.externals.iter().map(|external| external.service.clone());
         let callees: Vec<_> = self.wiring.endpoints.keys().cloned().chain(externals).collect();
         let mut addresses = BTreeMap::new();

@@ -10,6 +10,7 @@ mod http1;
 mod http2;
 mod kit;
 mod links;
+mod mocks;
 mod outage;
 mod rules;
 mod slot;

@@ -3,18 +3,25 @@
 use std::fmt;
 use std::time::Duration;
 
+use indexmap::IndexMap;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 
-use crate::record::{Record, Sampling, SecretRules, Tracing};
-use crate::units::parse_duration;
-use crate::wiring::RecordLevel;
+use super::raw::Scalar;
+use super::read::Names;
+use crate::operation::OperationPattern;
+use crate::record::{OutcomeSampling, Record, Sampling, SecretRules, Tracing};
+use crate::units::{ByteSize, parse_duration};
+use crate::wiring::{LevelRule, RecordLevel};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRecord {
     level: Option<RawLevel>,
-    most: Option<u32>,
+    most: Option<ByteSize>,
+    #[serde(default)]
+    services: IndexMap<String, RawServiceLevel>,
+    sample: Option<RawOutcomeSampling>,
     #[serde(default)]
     metrics: RawSampling,
     #[serde(default)]
@@ -31,6 +38,34 @@ enum RawLevel {
     Timing,
     Headers,
     Bodies,
+    Whole,
+}
+
+/// How much is recorded of the calls to one service.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawServiceLevel {
+    level: Option<RawLevel>,
+    most: Option<ByteSize>,
+    #[serde(default)]
+    operations: IndexMap<OperationPattern, RawOperationLevel>,
+}
+
+/// How much is recorded of one operation.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawOperationLevel {
+    level: Option<RawLevel>,
+    most: Option<ByteSize>,
+}
+
+/// Which traces are kept with headers and bodies.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawOutcomeSampling {
+    share: Option<Scalar>,
+    #[serde(default, with = "crate::units::duration::option")]
+    slow: Option<Duration>,
 }
 
 /// A duration, or `off`; YAML 1.1 reads that as false.
@@ -46,19 +81,50 @@ struct RawSecrets(SecretRules);
 struct RawSwitch(Tracing);
 
 impl RawRecord {
-    pub(super) fn read(self) -> Result<Record, String> {
-        let level = match (self.level, self.most) {
-            (None, None) => RecordLevel::default(),
-            (Some(RawLevel::Timing), None) => RecordLevel::Timing,
-            (Some(RawLevel::Headers), None) => RecordLevel::Headers,
-            (None | Some(RawLevel::Bodies), Some(most)) => RecordLevel::Bodies { most },
-            (Some(RawLevel::Bodies), None) => RecordLevel::default(),
-            (Some(RawLevel::Timing | RawLevel::Headers), Some(_)) => {
-                return Err("`most` says how much of bodies is kept; it goes with `level: bodies`".into());
+    /// Checks it; services must be among these names.
+    pub(super) fn read(self, names: &Names) -> Result<Record, String> {
+        let level = read_level(self.level, self.most)?.unwrap_or_default();
+        let mut rules = Vec::new();
+        for (name, own) in self.services {
+            let service = names.get(name.as_str()).cloned();
+            let service = service.ok_or_else(|| format!("there is no service `{name}`"))?;
+            let of_service = read_level(own.level, own.most)?;
+            // Operations first: the first rule that fits counts.
+            for (operation, one) in own.operations {
+                let level = read_level(one.level, one.most)?;
+                let level = level.ok_or_else(|| format!("`{operation}` of `{name}` has no `level`"))?;
+                rules.push(LevelRule { service: service.clone(), operation: Some(operation), level });
             }
-        };
-        let Self { metrics, secrets, tracing, plain, .. } = self;
-        Ok(Record { level, metrics: metrics.0, secrets: secrets.0, tracing: tracing.0, plain })
+            rules.extend(of_service.map(|level| LevelRule { service, operation: None, level }));
+        }
+        let sample = self.sample.map(RawOutcomeSampling::read).transpose()?;
+        let (metrics, secrets, tracing) = (self.metrics.0, self.secrets.0, self.tracing.0);
+        Ok(Record { level, rules, sample, metrics, secrets, tracing, plain: self.plain })
+    }
+}
+
+/// A level; none if nothing is said.
+fn read_level(level: Option<RawLevel>, most: Option<ByteSize>) -> Result<Option<RecordLevel>, String> {
+    let most = most.map(|most| u32::try_from(most.0).ok().filter(|most| *most <= RecordLevel::WHOLE));
+    Ok(match (level, most) {
+        (_, Some(None)) => return Err("`most` is at most 16MiB".into()),
+        (None, None) => None,
+        (Some(RawLevel::Timing), None) => Some(RecordLevel::Timing),
+        (Some(RawLevel::Headers), None) => Some(RecordLevel::Headers),
+        (Some(RawLevel::Whole), None) => Some(RecordLevel::Bodies { most: RecordLevel::WHOLE }),
+        (None | Some(RawLevel::Bodies), Some(Some(most))) => Some(RecordLevel::Bodies { most }),
+        (Some(RawLevel::Bodies), None) => Some(RecordLevel::default()),
+        (Some(_), Some(Some(_))) => {
+            return Err("`most` says how much of bodies is kept; it goes with `level: bodies`".into());
+        }
+    })
+}
+
+impl RawOutcomeSampling {
+    fn read(self) -> Result<OutcomeSampling, String> {
+        let share = self.share.map(|Scalar(text)| OutcomeSampling::read_share(&text));
+        let share_ppm = share.transpose()?.unwrap_or_default();
+        Ok(OutcomeSampling { share_ppm, slow: self.slow })
     }
 }
 

@@ -233,6 +233,8 @@ impl Reader<'_> {
             names.insert(parsed);
         }
         let externals = self.externals(raw.external.unwrap_or_default(), &names)?;
+        let callees: Names =
+            names.iter().chain(externals.iter().map(|external| &external.service)).cloned().collect();
         let mut services = IndexMap::new();
         for (name, service) in &raw.services {
             let service = self.one_service(name, service, &names, &externals)?;
@@ -281,7 +283,7 @@ impl Reader<'_> {
             record: raw
                 .record
                 .unwrap_or_default()
-                .read()
+                .read(&callees)
                 .map_err(|problem| self.error(&["record"], problem))?,
             bundle: self.bundle(raw.bundle.unwrap_or_default())?,
             protos: self.protos(raw.protos.unwrap_or_default())?,

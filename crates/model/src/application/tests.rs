@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::SlotId;
 use crate::plan::Probe;
+use crate::record::OutcomeSampling;
 use crate::wiring::RecordLevel;
 
 const SHOP: &str = r#"
@@ -88,6 +89,45 @@ fn what_is_recorded() {
         assert_eq!(with(bad).unwrap_err().line, Some(2), "{bad}");
     }
     assert!(with("{ level: timing, most: 5 }").unwrap_err().problem.contains("`level: bodies`"));
+    assert_eq!(with("{ most: 1MiB }").unwrap().0, RecordLevel::Bodies { most: 1 << 20 });
+    assert_eq!(with("{ level: whole }").unwrap().0, RecordLevel::Bodies { most: RecordLevel::WHOLE });
+    assert_eq!(with("{ most: 17MiB }").unwrap_err().problem, "`most` is at most 16MiB");
+}
+
+#[test]
+fn what_is_recorded_of_services_and_traces() {
+    let with = |record: &str| {
+        let services =
+            "services: { a: { command: [a] }, b: { command: [b] } }\nexternal: [{ host: pay.example }]";
+        read(&format!("{services}\nrecord: {record}")).map(|application| application.record)
+    };
+    let record = with(
+        "{ services: { a: { level: headers, operations: { \"GET /x/{id}\": { level: timing } } }, pay.example: { most: 9 } } }",
+    )
+    .unwrap();
+    let rules: Vec<_> = record
+        .rules
+        .iter()
+        .map(|rule| (rule.service.as_str(), rule.operation.as_ref().map(ToString::to_string), rule.level))
+        .collect();
+    assert_eq!(
+        rules,
+        [
+            ("a", Some("GET /x/{id}".to_owned()), RecordLevel::Timing),
+            ("a", None, RecordLevel::Headers),
+            ("pay.example", None, RecordLevel::Bodies { most: 9 }),
+        ]
+    );
+    let sample = |text: &str| with(&format!("{{ sample: {text} }}")).map(|record| record.sample.unwrap());
+    let tenth = OutcomeSampling { share_ppm: 100_000, slow: Some(Duration::from_millis(250)) };
+    assert_eq!(sample("{ share: 10%, slow: 250ms }").unwrap(), tenth);
+    assert_eq!(sample("{ share: 0.1, slow: 0.25 }").unwrap(), tenth);
+    assert_eq!(sample("{ }").unwrap(), OutcomeSampling { share_ppm: 0, slow: None });
+    for bad in ["{ share: 200% }", "{ share: x }", "{ shares: 1 }"] {
+        assert!(sample(bad).is_err(), "{bad}");
+    }
+    assert!(with("{ services: { c: { level: timing } } }").unwrap_err().problem.contains("no service `c`"));
+    assert!(with("{ services: { a: { operations: { \"GET /\": { } } } } }").is_err());
 }
 
 #[test]

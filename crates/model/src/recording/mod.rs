@@ -4,12 +4,18 @@
 //! called in turn follows from it.
 
 mod mapping;
+mod mocks;
+mod outcome_sampler;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 pub use mapping::ValueMap;
+pub use mocks::{
+    AskedCall, MatchedAnswer, MatchedBy, MissReason, MockBook, MockMiss, NearestCall, RecordedCall,
+};
+pub use outcome_sampler::OutcomeSampler;
 
 use crate::call_error::CallError;
 use crate::ids::{ServiceName, SpanId, TraceId};
@@ -96,6 +102,8 @@ pub struct Recording {
     pub requests: Vec<RecordedRequest>,
     /// Calls from outside that cannot be sent again.
     pub left_out: Vec<LeftOut>,
+    /// Calls of services to what is no service of the application: their answers take its place.
+    pub outgoing: Vec<RecordedCall>,
 }
 
 /// A call from outside that cannot be sent again.
@@ -146,15 +154,24 @@ impl fmt::Display for LeftOutReason {
 }
 
 impl Recording {
-    /// The requests among calls: those of callers that are no service of the application. Secrets must be restored.
+    /// The requests among calls: those of callers that are no service of the application; and what its services called
+    /// outside of it. Secrets must be restored.
     pub fn from_calls(
         calls: impl IntoIterator<Item = Span>,
         is_service: impl Fn(&ServiceName) -> bool,
     ) -> Self {
         let mut recording = Self::default();
         for call in calls {
-            if is_service(&call.caller.service) || !is_service(&call.callee) || !call.is_traffic() {
+            if !call.is_traffic() {
                 continue;
+            }
+            match (is_service(&call.caller.service), is_service(&call.callee)) {
+                (false, true) => {}
+                (true, false) => {
+                    recording.outgoing.push(RecordedCall::from_call(call));
+                    continue;
+                }
+                (true, true) | (false, false) => continue,
             }
             let (trace, operation) = (call.trace, format!("{} {}", call.callee, call.operation()));
             match request_of(call) {
@@ -263,6 +280,14 @@ mod tests {
         );
         assert_eq!(first.operation(), "stock POST /orders");
         assert!(!first.answer.is_whole());
+    }
+
+    #[test]
+    fn calls_to_others_are_kept_for_mocks() {
+        let calls = [call("order-1", "pay", 3), call("test-1", "pay", 4), call("pay-1", "order", 5)];
+        let recording = Recording::from_calls(calls, |name| name.as_str() == "order");
+        assert_eq!(recording.outgoing.iter().map(|call| call.start_us).collect::<Vec<_>>(), [3]);
+        assert_eq!(recording.requests.len(), 1, "what a third party calls back is sent again");
     }
 
     #[test]

@@ -147,6 +147,8 @@ impl Deployed {
             gates: Vec::new(),
             record: RecordLevel::default(),
             externals: Vec::new(),
+            callers_by_context: false,
+            record_rules: Vec::new(),
         });
         slot.listen_all(reserved.listeners.into_iter().map(|l| (l.spec, l.socket)));
         platform.apply(SLOT, plan, &CancellationToken::new()).await.unwrap();

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use faultscope_model::digest::Digest;
 use faultscope_model::recording::{Answer, RecordedRequest, ValueMap};
-use faultscope_model::{CallError, InstanceId, ServiceName};
+use faultscope_model::{CallError, InstanceId, ServiceName, TraceId};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::EngineError;
+use crate::replay::{MockPlan, ReplayMocks};
 use crate::trial::{Drive, Driven, Live};
 use hook::Hook;
 pub use hook::HookError;
@@ -59,6 +61,7 @@ pub struct Replay {
     pace: Pace,
     within: Duration,
     hook: Option<Vec<String>>,
+    mocks: Option<MockPlan>,
 }
 
 impl Replay {
@@ -70,12 +73,18 @@ impl Replay {
         let awaited = requests
             .iter()
             .map(|request| by_end.partition_point(|&index| requests[index].end_us() < request.start_us));
-        Self { awaited: awaited.collect(), by_end, requests: requests.into(), pace, within, hook: None }
+        let awaited = awaited.collect();
+        Self { awaited, by_end, requests: requests.into(), pace, within, hook: None, mocks: None }
     }
 
     /// The same with a program that changes requests before they are sent.
     pub fn with_hook(self, hook: Option<Vec<String>>) -> Self {
         Self { hook, ..self }
+    }
+
+    /// The same, with recorded answers in the place of services that are not deployed.
+    pub fn with_mocks(self, mocks: MockPlan) -> Self {
+        Self { mocks: Some(mocks), ..self }
     }
 
     /// The caller in the spans of a request, so that its calls are found in the run.
@@ -133,6 +142,10 @@ impl Drive for Replay {
         self.requests.len()
     }
 
+    fn mocks(&self) -> Option<Arc<ReplayMocks>> {
+        self.mocks.as_ref().map(MockPlan::begin)
+    }
+
     async fn drive(&self, live: &Live<'_>, cancel: &CancellationToken) -> Result<Driven, EngineError> {
         let mesh = live
             .mesh()
@@ -158,7 +171,7 @@ impl Drive for Replay {
                             let due = Instant::now();
                             progress.wait_for(self.awaited[index]).await;
                             let waited = due.elapsed();
-                            let mut answer = self.send_again(mesh, index, (values, hook), late).await?;
+                            let mut answer = self.send_again((mesh, live), index, (values, hook), late).await?;
                             answer.waited_us = waited.as_micros() as u64;
                             progress.finish(index, &self.by_end);
                             Ok::<_, HookError>((index, answer))
@@ -178,7 +191,7 @@ impl Drive for Replay {
 impl Replay {
     async fn send_again(
         &self,
-        mesh: &faultscope_mesh::MeshSlot,
+        (mesh, live): (&faultscope_mesh::MeshSlot, &Live<'_>),
         index: usize,
         (values, hook): (&Mutex<ValueMap>, Option<&Hook>),
         late: Duration,
@@ -189,6 +202,7 @@ impl Replay {
         if let Some(hook) = hook {
             request = hook.change(request).await?;
         }
+        begin_trace(live, index, &mut request);
         let sent = Instant::now();
         let lag_us = (late + sent.duration_since(began)).as_micros() as u64;
         let sending = send::send(mesh, Self::caller_of(index), &request);
@@ -200,6 +214,24 @@ impl Replay {
         lock(values).learn(&recorded.answer, &answer);
         Ok(ReplayedAnswer { answer, duration_us, lag_us, waited_us: 0 })
     }
+}
+
+/// Begins a trace that the mocks know, so that calls which are made for this request get its recorded answers.
+fn begin_trace(live: &Live<'_>, index: usize, request: &mut RecordedRequest) {
+    let Some(mocks) = &live.mocks else { return };
+    let place = format!("{}.{}.{index}", live.session.id(), live.trial.name());
+    let draw = |part: &str| Digest::hash_bytes(format!("{place}.{part}").as_bytes()).number().max(1);
+    let trace = TraceId(u128::from(draw("high")) << 64 | u128::from(draw("low")));
+    mocks.expect_trace(trace, request.trace);
+    let (trace, span) = (format!("{:032x}", trace.0), format!("{:016x}", draw("span")));
+    // In the forms in which the mesh begins traces itself, so that services see nothing new.
+    let headers = [
+        ("traceparent", format!("00-{trace}-{span}-01")),
+        ("x-b3-traceid", trace),
+        ("x-b3-spanid", span),
+        ("x-b3-sampled", "1".to_owned()),
+    ];
+    request.headers.extend(headers.map(|(name, value)| (name.to_owned(), value)));
 }
 
 fn lock(values: &Mutex<ValueMap>) -> std::sync::MutexGuard<'_, ValueMap> {

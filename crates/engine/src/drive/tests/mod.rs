@@ -90,7 +90,7 @@ pub(super) async fn run_tests(
     env: BTreeMap<String, String>,
     cancel: &CancellationToken,
 ) -> Result<Vec<TestResult>, EngineError> {
-    let Live { session, lease, trial } = *live;
+    let Live { session, lease, trial, .. } = *live;
     let bed = TestBed {
         application: &session.application,
         platform: &session.platform,
