@@ -231,7 +231,14 @@ tests: [ { name: home, http: { get: \"http://web/\" } } ]
 ",
     );
     let tool = tool_with(&fixture);
-    assert_snapshot!(tool.run(["check"]).exact(), @"");
+    assert_snapshot!(tool.run(["check"]).exact(), @"
+    exit code 0
+    --- stdout
+    application: 3 services, 1 test, 0 deltas between simplest and failing
+    no `failing:` circumstance yet, so there is nothing to reduce
+    warning: db: has no `command`, so it runs on Docker only
+    warning: web, worker: have only `build`, which no platform runs; add a `command` or an `image`
+    ");
     assert_snapshot!(tool.run(["test", "--platform", "docker"]).exact(), @"
     exit code 3
     --- stderr
