@@ -60,6 +60,7 @@ pub(crate) enum Command {
     /// Checks an application file and lists every delta.
     ///
     /// Example: faultscope check shop/faultscope.yaml --probe
+    ///
     /// Example: faultscope check --good v1/compose.yaml --bad v2/compose.yaml
     Check(CheckArgs),
     /// Writes an application file from Compose files, Kubernetes manifests or a Procfile.
@@ -90,11 +91,13 @@ pub(crate) enum Command {
     /// all answers could be compared, 9 that a call to a mocked service had no recorded answer.
     ///
     /// Example: faultscope replay 4f2a91
+    ///
     /// Example: faultscope replay --run last --speed max --as-test replay.yaml
     Replay(Box<crate::commands::replay::ReplayArgs>),
     /// Reduces a failing circumstance to the smallest set of deltas that makes the test fail.
     ///
     /// Example: faultscope debug cases/dd-f1.yaml --slots 4
+    ///
     /// Example: faultscope debug --good before.yaml --bad after.yaml
     Debug(DebugArgs),
     /// Perturbs passing tests (repeats requests, restarts services, loses responses) and finds every defect.
@@ -104,6 +107,7 @@ pub(crate) enum Command {
     /// found, 8 that a test fails without any perturbation.
     ///
     /// Example: faultscope resilience shop/faultscope.yaml "pay twice" --slots 2
+    ///
     /// Example: faultscope resilience --command 'cargo test -q accounts' --kinds duplicate,restart
     Resilience(Box<ResilienceArgs>),
     /// Runs the tests of an application in a fresh deployment.
@@ -405,6 +409,9 @@ pub(crate) struct RunsShowArgs {
     /// Show everything that services printed, between the calls of the same time.
     #[arg(long)]
     pub(crate) logs: bool,
+    /// Show what calls carried: the recorded beginning of each request (`>`) and answer (`<`).
+    #[arg(long)]
+    pub(crate) bodies: bool,
     #[command(flatten)]
     pub(crate) beside: BesideArgs,
 }

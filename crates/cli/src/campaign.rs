@@ -102,7 +102,7 @@ impl RunningCampaign {
     ) -> Result<Self, CommandError> {
         let platform = project.platform(opening.target).await?;
         project.warn_of_hardcoded_hosts(&*platform, printer);
-        project.say_what_trials_may(printer);
+        project.warn_of_extra_rights(printer);
         let options = opening.options(project)?;
         let session = Arc::new(Session::open(project.application.clone(), platform, options).await?);
         let progress = Some(Progress::start(&session, global, printer));

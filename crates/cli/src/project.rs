@@ -115,26 +115,42 @@ impl Project {
 
     /// Services that run and have no command, as one has after `init` from images: all of them in one message.
     fn check_commands(&self) -> Result<(), CommandError> {
-        let Application { services, simplest, failing, .. } = &self.application;
-        let runs = |name: &ServiceName| {
-            [simplest, failing].iter().any(|circumstance| circumstance.instances.get(name) != Some(&0))
-        };
-        let has_command = |service: &Service| {
-            let own = service.entrypoint.iter().flatten().chain(&service.command);
-            let of_versions = service.versions.values().flat_map(|version| &version.command).flatten();
-            own.chain(of_versions).next().is_some()
-        };
-        let lacking: Vec<&str> = services
-            .iter()
-            .filter(|(name, service)| runs(name) && !has_command(service))
-            .map(|(name, _)| name.as_str())
-            .collect();
+        let lacking = self.running_services_without(has_command);
         if lacking.is_empty() {
             return Ok(());
         }
         let message = format!("no `command` for {}, so processes cannot be started", lacking.join(", "));
         let hint = "give each the command that starts it on this machine, or use --platform docker, which runs images";
         Err(CommandError::new(Exit::Spec, message).hint(hint))
+    }
+
+    /// Services that run and have no image: `build` is not carried out, only its result can be run.
+    #[cfg(feature = "docker")]
+    fn check_images(&self) -> Result<(), CommandError> {
+        let has_image = |service: &Service| {
+            let own_program = service.entrypoint.iter().flatten().chain(&service.command).next();
+            service.image.is_some()
+                || service.versions.values().any(|version| version.image.is_some())
+                || own_program.is_some_and(|program| program.contains("${faultscope}"))
+        };
+        let lacking = self.running_services_without(has_image);
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let message = format!("no `image` for {}, so containers cannot be started", lacking.join(", "));
+        let hint = "images are not built here: build them, for example with `docker compose build`, \
+                    and give each its name under `image`";
+        Err(CommandError::new(Exit::Spec, message).hint(hint))
+    }
+
+    /// Names of the services that have an instance in some circumstance and lack something.
+    fn running_services_without(&self, has: impl Fn(&Service) -> bool) -> Vec<&str> {
+        let Application { services, simplest, failing, .. } = &self.application;
+        let runs = |name: &ServiceName| {
+            [simplest, failing].iter().any(|circumstance| circumstance.instances.get(name) != Some(&0))
+        };
+        let lacking = services.iter().filter(|(name, service)| runs(name) && !has(service));
+        lacking.map(|(name, _)| name.as_str()).collect()
     }
 
     /// The requested platform.
@@ -163,6 +179,7 @@ impl Project {
             }
             #[cfg(feature = "docker")]
             PlatformChoice::Docker => {
+                self.check_images()?;
                 let state = Some(self.root.join(".faultscope"));
                 let options = DockerOptions { state, ..DockerOptions::default() };
                 let platform = DockerPlatform::connect(options).await?;
@@ -191,20 +208,22 @@ impl Project {
         }
     }
 
-    /// What services may do and see of this machine beyond the usual, in a sentence each.
+    /// Warnings about services that are not confined to their slot.
     pub(crate) fn extra_rights(&self) -> Vec<String> {
         let services = self.application.services.iter().filter(|(_, service)| service.privileged);
         let privileged = services.map(|(name, _)| {
-            format!("{name} is `privileged`: it may do all that you may, also outside of its slot")
+            format!("{name} is `privileged`: it has all your rights, also outside of its slot")
         });
-        let shared = self.application.shared.iter().map(|path| {
-            format!("trials see and may change {path} of this machine, because the file says `shared`")
-        });
+        let shared = self
+            .application
+            .shared
+            .iter()
+            .map(|path| format!("{path} is `shared`: trials can read and change it"));
         privileged.chain(shared).collect()
     }
 
-    /// Says aloud what services may do and see of this machine beyond the usual.
-    pub(crate) fn say_what_trials_may(&self, printer: &Printer) {
+    /// Warns about services that are not confined to their slot.
+    pub(crate) fn warn_of_extra_rights(&self, printer: &Printer) {
         self.extra_rights().into_iter().for_each(|right| printer.warn(right));
     }
 
@@ -297,6 +316,12 @@ fn impose_order(space: Space, order: &Order) -> Result<Space, CommandError> {
         return Err(CommandError::usage(message).hint(format!("as {}", show_calls(&series.calls))));
     }
     Ok(space.with_request_order(index, &order.order))
+}
+
+fn has_command(service: &Service) -> bool {
+    let own = service.entrypoint.iter().flatten().chain(&service.command);
+    let of_versions = service.versions.values().flat_map(|version| &version.command).flatten();
+    own.chain(of_versions).next().is_some()
 }
 
 fn show_calls(calls: &[CallName]) -> String {

@@ -70,6 +70,8 @@ pub(crate) async fn run(args: CaptureArgs, printer: &Printer) -> Result<Exit, Co
         || (Application {
             failing: application.failing.clone(),
             services: application.services.clone(),
+            // Of the files that `protos` names, which the text does not contain.
+            descriptors: application.descriptors.clone(),
             ..read.clone()
         }) != *application
     {

@@ -14,6 +14,7 @@ use crate::printer::Printer;
 use crate::project;
 use crate::render;
 use crate::render::table::Table;
+use crate::render::timeline::Bodies;
 
 pub(crate) fn run(args: &RunsArgs, printer: &Printer) -> Result<Exit, CommandError> {
     match &args.command {
@@ -114,6 +115,10 @@ fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
             render::tree::trees(&view.spans, &view.trees, printer);
         }
         view.waterfalls.iter().for_each(|trace| render::waterfall::waterfall(trace, printer));
+        if args.bodies {
+            let first_us = view.spans.iter().map(|call| call.start_us).min().unwrap_or_default();
+            render::timeline::calls(&view.spans, first_us, printer);
+        }
         return Ok(Exit::Done);
     }
     let view = views::show_run(&archive, &args.run, &wanted)?;
@@ -133,13 +138,20 @@ fn show(args: &RunsShowArgs, printer: &Printer) -> Result<Exit, CommandError> {
     render::usage::summaries(&view.metrics, printer);
     for tree in view.trees.iter().take(args.traces) {
         match view.waterfalls.get(&tree.trace) {
-            Some(waterfall) => render::waterfall::waterfall(waterfall, printer),
+            Some(waterfall) => {
+                printer.line("");
+                render::waterfall::waterfall(waterfall, printer);
+            }
             None => render::tree::trees(&view.spans, std::slice::from_ref(tree), printer),
         }
     }
     if args.logs {
-        render::log::timeline(&view.logs, &view.spans, run.started_us, printer);
+        let bodies = if args.bodies { Bodies::Shown } else { Bodies::LeftOut };
+        render::timeline::logs_and_calls(&view.logs, &view.spans, bodies, run.started_us, printer);
     } else {
+        if args.bodies {
+            render::timeline::calls(&view.spans, run.started_us, printer);
+        }
         render::log::excerpts(&view.excerpts, &view.spans, run.started_us, printer);
         let lines: usize = view.logs.instances.iter().map(|log| log.lines.len()).sum();
         if lines > 0 {

@@ -134,7 +134,13 @@ fn not_up(run: Option<Run>, platform: &'static str) -> Result<Exit, CommandError
 fn bind(project: &Project, from: Option<u16>) -> Result<Vec<PublishedPort>, CommandError> {
     let mut sockets = Vec::new();
     let mut next = from;
-    for (name, service) in &project.application.services {
+    let services = &project.application.services;
+    let mut order: Vec<_> = services.iter().collect();
+    if from.is_none() {
+        // What the file publishes comes first, so that no service takes such a port as its own one.
+        order.sort_by_key(|(_, service)| service.publish.is_empty());
+    }
+    for (name, service) in order {
         let mut wanted: Vec<(u16, u16)> = service.publish.iter().map(|(&own, &host)| (own, host)).collect();
         if let Some(next) = &mut next {
             // The command line wins over the file: it is the way out if the file's ports are in use.
@@ -174,6 +180,7 @@ fn bind(project: &Project, from: Option<u16>) -> Result<Vec<PublishedPort>, Comm
             sockets.push(PublishedPort { service: name.clone(), port: own, socket });
         }
     }
+    sockets.sort_by_key(|published| services.get_index_of(&published.service));
     Ok(sockets)
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod run;
 pub(crate) mod spark;
 pub(crate) mod table;
 pub(crate) mod time;
+pub(crate) mod timeline;
 pub(crate) mod tree;
 pub(crate) mod usage;
 pub(crate) mod waterfall;

@@ -93,6 +93,8 @@ fn bar(from: u64, to: u64, whole: u64) -> String {
 
 fn status(span: &SpanFacts, printer: &Printer) -> String {
     let Some(reason) = &span.error else { return plain(&span.status) };
+    // The reason of a call that the mesh saw begins with its status.
+    let status = if reason.starts_with(&span.status) { "" } else { &span.status };
     let reason: String = reason.chars().take(REASON).collect();
-    printer.bad(plain(&format!("{} {reason}", span.status)).trim_start())
+    printer.bad(plain(&format!("{status} {reason}")).trim_start())
 }

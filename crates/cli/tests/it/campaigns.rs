@@ -76,7 +76,7 @@ fn sentinels_notice_a_changed_environment() {
     assert_snapshot!(shown, @"
     exit code 6
     --- stderr
-    warning: trials see and may change <marks> of this machine, because the file says `shared`
+    warning: <marks> is `shared`: trials can read and change it
     error: the environment changed: a repeated trial gave fail instead of pass
     ");
 }

@@ -37,6 +37,10 @@ services:
 fn desk() -> Faultscope {
     let tool = tool();
     tool.write("cells.yaml", CELLS);
+    tool.write(
+        "desk.proto",
+        "syntax = \"proto3\";\nservice Desk { rpc Book(Order) returns (Order); }\nmessage Order {}\n",
+    );
     let service = |name: &str, port: u16| {
         format!(
             "  {name}:\n    command: [\"${{faultscope}}\", \"cell\", \"--spec\", \"cells.yaml\", \"--service\", \"{name}\"]\n    \
@@ -46,7 +50,7 @@ fn desk() -> Faultscope {
     let services = [service("desk", 8080), service("slow", 8081), service("quick", 8082)].concat();
     let file = format!(
         "# my desk\nname: desk\nservices:\n{services}failing: {{ nodes: 2 }}   # guessed\n\n# what must work\ntests:\n  \
-         - {{ name: book, http: {{ post: \"http://desk:8080/book/17\", expect: {{ status: 200 }} }} }}\n"
+         - {{ name: book, http: {{ post: \"http://desk:8080/book/17\", expect: {{ status: 200 }} }} }}\nprotos: [desk.proto]\n"
     );
     tool.write("faultscope.yaml", &file);
     tool

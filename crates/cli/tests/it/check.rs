@@ -1,5 +1,7 @@
 //! `faultscope check`: what a file says, and what a probe finds.
 
+use std::os::unix::fs::PermissionsExt;
+
 use faultscope_testkit::{cells, python};
 use insta::assert_snapshot;
 
@@ -196,5 +198,52 @@ tests: [ { name: home, http: { get: \"http://web/\" } } ]
     error: no `command` for web, db, so processes cannot be started
 
     hint: give each the command that starts it on this machine, or use --platform docker, which runs images
+    ");
+}
+
+#[test]
+fn programs_among_temporary_files_are_not_there_in_trials() {
+    let elsewhere = tempfile::tempdir_in("/tmp").unwrap();
+    let program = elsewhere.path().join("serve");
+    std::fs::write(&program, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (program, folder) = (program.display(), elsewhere.path().display());
+    let file = format!(
+        "services: {{ web: {{ command: [\"{program}\"], ports: [80] }} }}
+tests: [ {{ name: home, http: {{ get: \"http://web/\" }} }} ]
+"
+    );
+    let tool = tool_with(&cells().application(&file));
+    let checked = tool.run(["check"]).expect(0).stdout;
+    assert!(checked.contains("warning: web: trials do not see `/tmp` of this machine"), "{checked}");
+    let refused = tool.run(["test", "--isolation", "netns"]).expect(3).stderr;
+    assert!(refused.contains("`; trials do not see `/tmp` of this machine: "), "{refused}");
+    tool.write("faultscope.yaml", &format!("shared: [\"{folder}\"]\n{file}"));
+    let shared = tool.run(["check"]).expect(0).stdout;
+    assert!(!shared.contains("do not see"), "{shared}");
+}
+
+#[test]
+fn services_that_are_only_built_run_nowhere() {
+    let fixture = cells().application(
+        "services: { web: { build: ./web, ports: [80] }, worker: { build: ./worker }, db: { image: \"b:1\" } }
+tests: [ { name: home, http: { get: \"http://web/\" } } ]
+",
+    );
+    let tool = tool_with(&fixture);
+    assert_snapshot!(tool.run(["check"]).exact(), @"
+    exit code 0
+    --- stdout
+    application: 3 services, 1 test, 0 deltas between simplest and failing
+    no `failing:` circumstance yet, so there is nothing to reduce
+    warning: db: has no `command`, so it runs on Docker only
+    warning: web, worker: have only `build`, which no platform runs; add a `command` or an `image`
+    ");
+    assert_snapshot!(tool.run(["test", "--platform", "docker"]).exact(), @"
+    exit code 3
+    --- stderr
+    error: no `image` for web, worker, so containers cannot be started
+
+    hint: images are not built here: build them, for example with `docker compose build`, and give each its name under `image`
     ");
 }

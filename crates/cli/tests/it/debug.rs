@@ -115,6 +115,18 @@ fn the_cause_and_how_to_see_it_again() {
     Elsewhere with `faultscope repro <folder>/.faultscope/campaigns/<campaign>/repro.tar.gz` (<size>, 5 files)
     "#);
     nothing_left(id, &tool.folder());
+    // What services printed is part of the evidence in every form.
+    for (format, heading) in [
+        ("md", "Printed meanwhile, and not when it passes:"),
+        ("html", "printed meanwhile, and not when it passes"),
+        ("junit", "printed: "),
+        ("json", "\"printed\""),
+    ] {
+        let report = tool.run(["report", "--format", format]).expect(0).stdout;
+        let (_, evidence) =
+            report.split_once(heading).unwrap_or_else(|| panic!("no `{heading}` in\n{report}"));
+        assert!(evidence.contains("failed with 503: no words today"), "{format}: {evidence}");
+    }
     assert!(tool.read(".faultscope/costs.json").contains("config back.env.BROKEN"), "costs are remembered");
     let listed = tool.run(["runs", "ls"]).expect(0).shown();
     let names = ["check-simplest", "check-failing", "check-failing-2", "check-failing-3", "1"];
@@ -254,7 +266,7 @@ fn the_environment_changes() {
     assert_snapshot!(tool.run(words).exact().replace(&path.to_string(), "<marks>"), @"
     exit code 6
     --- stderr
-    warning: trials see and may change <marks> of this machine, because the file says `shared`
+    warning: <marks> is `shared`: trials can read and change it
     error: the environment changed: a repeated trial gave unresolved instead of pass
     ");
     let refused = tool.run(["debug", "--flaky", "off", "--resume"]).expect(2).stderr;

@@ -67,6 +67,9 @@ tests:
     let texts: Vec<&str> =
         rows.iter().filter_map(|row| row.trim().split_once("  ").map(|(_, text)| text)).collect();
     assert_eq!(texts, ["page-1 | listening", "-> test-1 -> page-1 GET / 500", "page-1 | no column price"]);
+    let bodies = tool.run(["runs", "show", "--bodies"]).expect(0).stdout;
+    let (_, calls) = bodies.split_once("calls and bodies\n").expect("calls with their bodies");
+    assert!(calls.lines().nth(1).is_some_and(|line| line.trim() == "< Oops no such column"), "{calls}");
     let json = tool.json(["runs", "show"], 0);
     assert_eq!(json["logs"][0]["lines"][1]["text"], "no column price");
 }

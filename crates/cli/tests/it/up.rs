@@ -55,6 +55,21 @@ fn answers_until_interrupted() {
 }
 
 #[test]
+fn a_published_port_is_not_taken_by_a_service_that_has_it() {
+    let port = free_port();
+    let fixture = cells().application(&format!(
+        "services:
+  mail: {{ command: [sleep, '1000'], ports: [{port}], ready: {{ command: ['true'] }} }}
+  shop: {{ command: [sleep, '1000'], ports: [8080], publish: {{ 8080: {port} }}, ready: {{ command: ['true'] }} }}
+"
+    ));
+    let published = tool_with(&fixture).json(["up", "--for", "100ms"], 0);
+    let address = |at: usize| (published[at]["service"].clone(), published[at]["address"].clone());
+    assert_eq!(address(1), ("shop".into(), format!("127.0.0.1:{port}").into()), "{published:#}");
+    assert_eq!(address(0).0, "mail", "in the order of the file");
+}
+
+#[test]
 fn ends_by_itself() {
     let tool = tool_with(&published(free_port()));
     let output = tool.run(["up", "--for", "100ms", "--json"]).expect(0);

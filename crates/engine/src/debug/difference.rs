@@ -39,12 +39,13 @@ pub(super) async fn find_difference(
     let good_again = stories(session, &passing_again).await?;
     let at = first_difference((&bad, &bad_again), (&good, &good_again));
     let without = missing_in(passing, failing);
-    let tree = |spans: &[Span], list: &[StoryCall], at: Option<usize>| {
-        // Where one of the two has no such call, the last one says which trace to show.
-        let entry = at.and_then(|at| list.get(at));
-        let root = entry.or_else(|| list.last()).map_or(0, |entry| entry.root);
-        build_tree(spans, root, entry.map(|entry| entry.span))
-    };
+    let tree =
+        |spans: &[Span], (own, at): (&[StoryCall], Option<usize>), other: (&[StoryCall], Option<usize>)| {
+            let entry = at.and_then(|at| own.get(at));
+            // Where one of the two has no such call, the call from outside that it is missing in is shown.
+            let root = entry.map(|entry| entry.root).or_else(|| find_same_root(own, (other.0, other.1?)));
+            build_tree(spans, root.unwrap_or_default(), entry.map(|entry| entry.span))
+        };
     let failed_call = failed_call(session, failing, &bad_spans, &bad);
     let differing = at.and_then(|(in_bad, _)| bad.get(in_bad?));
     let calls: Vec<SpanId> = [differing, failed_call].into_iter().flatten().map(|entry| entry.span).collect();
@@ -81,9 +82,21 @@ pub(super) async fn find_difference(
         failing_call: differing.map(|entry| entry.show(other)),
         passing_call: other.map(|entry| entry.show(differing)),
         printed,
-        failing_tree: tree(&bad_spans, &bad, in_bad),
-        passing_tree: tree(&good_spans, &good, in_good),
+        failing_tree: tree(&bad_spans, (&bad, in_bad), (&good, in_good)),
+        passing_tree: tree(&good_spans, (&good, in_good), (&bad, in_bad)),
     }))
+}
+
+/// The call from outside that corresponds to the one which another run's call at a place belongs to; the last one if
+/// none does.
+fn find_same_root(own: &[StoryCall], (other, at): (&[StoryCall], usize)) -> Option<usize> {
+    let keys =
+        |story: &[StoryCall]| -> Vec<String> { story.iter().map(|entry| entry.call.clone()).collect() };
+    let places = noise::align(&keys(other), &keys(own));
+    let root = other.get(at)?.root;
+    // The call from outside stands behind those that were made in it, and says most about which one it is.
+    let same = (0..other.len()).rev().filter(|at| other[*at].root == root).find_map(|at| places.place(at));
+    same.and_then(|at| own.get(at)).or_else(|| own.last()).map(|entry| entry.root)
 }
 
 async fn stories(session: &Session, runs: &[&Run]) -> Result<Vec<Vec<StoryCall>>, EngineError> {
@@ -246,6 +259,22 @@ mod tests {
             "the failing side shows it, too"
         );
         assert_eq!(first_difference((&good, &[]), (&good, &[])), None);
+    }
+
+    #[test]
+    fn the_tree_of_a_missing_call_is_the_one_it_is_missing_in() {
+        let good = [
+            entry(0, "add", "OK", ""),
+            entry(1, "quote", "OK", ""),
+            entry(1, "order", "OK", ""),
+            entry(2, "list", "OK", ""),
+        ];
+        let bad =
+            [entry(0, "add", "OK", ""), entry(1, "dial", "refused", ""), entry(1, "order", "INTERNAL", "")];
+        assert_eq!(find_same_root(&good, (&bad, 1)), Some(1), "not the last one, which only this run has");
+        assert_eq!(find_same_root(&bad, (&good, 1)), Some(1));
+        assert_eq!(find_same_root(&bad, (&good, 3)), Some(1), "nothing corresponds to it");
+        assert_eq!(find_same_root(&[], (&good, 3)), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod events;
 mod numbers;
 mod options;
 mod slot;
+mod slow_start;
 mod start_limits;
 mod template;
 
@@ -12,6 +13,7 @@ pub(crate) use numbers::Numbers;
 pub use options::SessionOptions;
 pub use slot::Lease;
 pub(crate) use slot::Slot;
+pub(crate) use slow_start::SlowStart;
 pub(crate) use start_limits::StartLimits;
 
 use std::collections::BTreeMap;
@@ -49,6 +51,7 @@ pub struct Session {
     numbers: Mutex<Numbers>,
     mesh: Option<Mesh>,
     pub(crate) start_limits: StartLimits,
+    pub(crate) slow_start: SlowStart,
     pub(crate) asked: AskedServices,
 }
 
@@ -97,6 +100,7 @@ impl Session {
             numbers,
             mesh,
             start_limits,
+            slow_start: SlowStart::default(),
             asked,
         })
     }

@@ -1,5 +1,6 @@
 //! Deploys a plan in a slot, with the mesh around it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,11 +85,14 @@ impl Session {
         let apply = self.platform.apply(slot.id, &plan, cancel);
         tokio::pin!(apply);
         let mut ready = 0;
+        let mut ready_at = BTreeMap::new();
         let mut note = |event| {
             if let PlatformEvent::Ready { instance } = event {
                 ready += 1;
                 // Counted from the beginning of the deployment, so that it is never too little.
-                self.start_limits.note_ready(&instance.service, started.elapsed());
+                let after = started.elapsed();
+                self.start_limits.note_ready(&instance.service, after);
+                ready_at.insert(instance.service.clone(), after);
                 let all = plan.instances.len();
                 self.events.emit(Event::InstanceReady { trial, instance, ready, all });
             }
@@ -104,7 +108,10 @@ impl Session {
             note(event);
         }
         match applied {
-            Ok(deployment) => Ok(Deployed::Ready(deployment, started.elapsed())),
+            Ok(deployment) => {
+                self.slow_start.note(&self.application, &ready_at);
+                Ok(Deployed::Ready(deployment, started.elapsed()))
+            }
             Err(PlatformError {
                 kind: PlatformErrorKind::NotReady { instance, ending, reason, last_lines },
                 ..

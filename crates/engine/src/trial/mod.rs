@@ -26,7 +26,7 @@ use faultscope_model::event::Event;
 use faultscope_model::outcome::Signature;
 use faultscope_model::run::{Cost, Evidence, Run};
 use faultscope_model::series::{GateOutcome, GateReport};
-use faultscope_model::{Circumstance, Spoiled, Treatment, TrialId};
+use faultscope_model::{CampaignKind, Circumstance, Spoiled, Treatment, TrialId};
 use faultscope_platform::{PlatformErrorKind, PlatformEvent};
 use tokio::sync::broadcast::Receiver;
 use tokio::time::Instant;
@@ -214,6 +214,10 @@ impl Session {
         self.add_logs(lease, &mut evidence).await;
         evidence.log_lines = self.keep_logs(lease, trial, &request.circumstance, started_us).await?;
         cost.total = self.platform.virtual_time(lease.id()).unwrap_or_else(|| started.elapsed());
+        if matches!(self.purpose(), CampaignKind::Debug | CampaignKind::Resilience) {
+            let text = self.slow_start.announce(cost.total);
+            text.into_iter().for_each(|text| self.events.emit(Event::Note { text }));
+        }
         let run = Run {
             id: self.run_id(trial)?,
             trial,

@@ -80,7 +80,9 @@ fn grow(trace: TraceId, spans: &[Span], places: &[usize], metrics: &MetricsJoin)
         rows.push(row);
     }
     let failed = calls().any(Span::failed);
-    CallTree { trace, calls: places.len(), failed, start_us, duration_us: end_us - start_us, rows }
+    // Looking up a host that is not declared is recorded, but calls nobody.
+    let n_calls = calls().filter(|call| call.is_traffic()).count();
+    CallTree { trace, calls: n_calls, failed, start_us, duration_us: end_us - start_us, rows }
 }
 
 /// Pushes in reverse, since a stack returns the last one first.

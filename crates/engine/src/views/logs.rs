@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use faultscope_model::log::InstanceLog;
-use faultscope_model::{InstanceId, Run, Span, SpanId};
+use faultscope_model::{InstanceId, Run, Span, SpanId, TraceId};
 use faultscope_store::Reader;
 use serde::Serialize;
 
@@ -85,16 +85,22 @@ impl RunLogs {
         lines
     }
 
-    /// What was printed around the first failing calls. Of a failure that callers pass on, only the call where it
-    /// began is shown.
-    pub fn around_failures(&self, spans: &[Span]) -> Vec<LogExcerpt> {
+    /// What was printed around the first failing calls, each line once, beginning with those of the traces that failed
+    /// tests ended with. Of a failure that callers pass on, only the call where it began is shown.
+    pub fn around_failures(&self, spans: &[Span], failing: &BTreeSet<TraceId>) -> Vec<LogExcerpt> {
         let passed_on: BTreeSet<SpanId> =
             spans.iter().filter(|span| span.failed()).filter_map(|span| span.parent).collect();
         let began = spans.iter().filter(|span| span.failed() && !passed_on.contains(&span.id));
-        let excerpts = began
-            .take(MAX_CALLS)
-            .map(|call| LogExcerpt { span: call.id, lines: self.around_call(call, MAX_LINES) });
-        excerpts.filter(|excerpt| !excerpt.lines.is_empty()).collect()
+        let mut began: Vec<&Span> = began.collect();
+        began.sort_by_key(|call| !failing.contains(&call.trace));
+        let mut shown: BTreeSet<(u64, InstanceId, String)> = BTreeSet::new();
+        let excerpts = began.into_iter().map(|call| {
+            let mut lines = self.around_call(call, MAX_LINES);
+            // Calls of one moment have the same lines around them.
+            lines.retain(|line| shown.insert((line.at_us, line.instance.clone(), line.text.clone())));
+            LogExcerpt { span: call.id, lines }
+        });
+        excerpts.filter(|excerpt| !excerpt.lines.is_empty()).take(MAX_CALLS).collect()
     }
 }
 
@@ -104,4 +110,42 @@ fn timed(log: &InstanceLog) -> impl Iterator<Item = TimedLine> + '_ {
         instance: log.instance.clone(),
         text: line.text.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use faultscope_model::log::LogLine;
+
+    use super::*;
+    use crate::sample::span;
+
+    #[test]
+    fn a_line_between_two_failures_is_shown_once() {
+        let failing = |id: u64, start_us: u64| Span {
+            trace: TraceId(id.into()),
+            id: SpanId(id),
+            status: Some(503),
+            start_us,
+            ..span()
+        };
+        let calls = [failing(1, 1_000_000), failing(2, 1_000_100), failing(3, 9_000_000)];
+        let line = |at_us: u64, text: &str| LogLine { at_us, text: text.to_owned() };
+        let lines = vec![line(1_000_200, "no stock"), line(9_000_000, "still none")];
+        let log = InstanceLog { instance: calls[0].caller.clone(), lines, dropped: 0 };
+        let logs = RunLogs { instances: vec![log], are_lost: false };
+        let shown = |first: &BTreeSet<TraceId>| -> Vec<(u64, String)> {
+            let excerpts = logs.around_failures(&calls, first);
+            excerpts
+                .iter()
+                .map(|e| (e.span.0, e.lines.iter().map(|line| line.text.as_str()).collect()))
+                .collect()
+        };
+        let (first, second) = ((1, "no stock".to_owned()), (3, "still none".to_owned()));
+        assert_eq!(shown(&BTreeSet::new()), [first.clone(), second.clone()]);
+        assert_eq!(
+            shown(&BTreeSet::from([TraceId(3)])),
+            [second, first],
+            "what a test ended with comes first"
+        );
+    }
 }

@@ -14,6 +14,7 @@ mod command_line;
 mod debug_report;
 mod edges;
 mod error;
+mod failing_step;
 mod find;
 mod labels;
 mod logs;

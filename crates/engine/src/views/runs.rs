@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::archive::{Archive, leave_out};
 use super::call_tree::{CallTree, call_trees};
 use super::error::{Subject, ViewError};
+use super::failing_step::find_failing_traces;
 use super::find::{FoundRun, find_run};
 use super::logs::{LogExcerpt, RunLogs};
 use super::span_metrics::{MetricsJoin, MetricsWanted, Missing, SpanMetrics};
@@ -66,7 +67,7 @@ pub struct RunView {
     /// The summary of its campaign, if the campaign was named.
     #[serde(skip)]
     pub summary: Option<String>,
-    /// The calls as trees.
+    /// The calls as trees, those first that failed tests ended with.
     #[serde(skip)]
     pub trees: Vec<CallTree>,
     /// The traces of which instances reported spans of their own, joined with those.
@@ -122,12 +123,15 @@ pub fn show_run(archive: &Archive, wanted: &str, metrics: &MetricsWanted) -> Res
     hide_settings(&mut run);
     let logs = RunLogs::read(&reader, &run)?;
     let reported = joined(&[], reader.reported_in(run.trial)?);
+    let failing = find_failing_traces(&run, &spans);
+    let mut trees = nested_calls(&spans, &join);
+    trees.sort_by_key(|tree| !failing.contains(&tree.trace));
     Ok(RunView {
-        excerpts: logs.around_failures(&spans),
+        excerpts: logs.around_failures(&spans, &failing),
         logs,
         map: reader.edges(Some(run.trial))?,
         metrics: history.summaries(),
-        trees: nested_calls(&spans, &join),
+        trees,
         waterfalls: joined_traces(&spans, &reported, &join),
         reported,
         run,

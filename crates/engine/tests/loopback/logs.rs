@@ -1,5 +1,7 @@
 //! What services print is kept with the run in which they print it.
 
+use std::collections::BTreeSet;
+
 use faultscope_engine::views::RunLogs;
 use faultscope_model::Run;
 use faultscope_platform::loopback::{Call, Loopback, Reply};
@@ -52,7 +54,9 @@ async fn lines_are_kept_without_secrets_and_found_around_a_failing_call() {
     assert_eq!(lines[..2], ["front-1 asked for /fine", "front-1 asked for /broken"]);
     assert!(lines[2].starts_with("front-1 no column") && !lines[2].contains("hunter2"), "{}", lines[2]);
     assert_eq!((lines.len(), tested.run.evidence.log_lines), (3, 3));
-    let [excerpt] = &logs.around_failures(&tested.spans)[..] else { panic!("one call failed") };
+    let [excerpt] = &logs.around_failures(&tested.spans, &BTreeSet::new())[..] else {
+        panic!("one call failed")
+    };
     let failed = tested.spans.iter().find(|span| span.failed()).unwrap();
     assert_eq!(excerpt.span, failed.id);
     assert!(excerpt.lines.iter().any(|line| line.text.starts_with("no column")), "{excerpt:?}");

@@ -5,6 +5,7 @@
 
 mod alternatives;
 mod expectation;
+mod grpc_steps;
 mod hardcoded_hosts;
 mod locate;
 mod placeholders;
@@ -23,6 +24,7 @@ mod watch;
 
 pub use alternatives::{Alternative, Alternatives};
 pub use expectation::{Codes, Exclusion, Expectation, StatusPattern, Statuses};
+pub use grpc_steps::encode_messages;
 pub use hardcoded_hosts::HardcodedHost;
 pub(crate) use locate::Tree;
 pub(crate) use placeholders::{Part, parts};
@@ -31,7 +33,6 @@ pub use planning::{Expansion, PlanError, Unreachable};
 pub use protos::{OpenProtoPath, ProtoPath, ProtoPathContent, Protos};
 pub(crate) use read::nearest_hint;
 pub use read::{FilePlace, Loader, SpecError, nearest};
-pub use read_tests::encode_messages;
 pub use resilience::{Delivery, Outage, Resilience};
 pub use watch::{DetectorChoice, DetectorLimits, MARGIN, Quantity, WatchRule, WatchedMetric};
 

@@ -21,7 +21,7 @@ pub struct Protos {
 }
 
 /// A path in `protos`, and where it is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Eq)]
 pub struct ProtoPath {
     /// As it is written.
     pub path: String,
@@ -33,9 +33,15 @@ pub struct ProtoPath {
     pub key: String,
 }
 
+// Where a path is written decides nothing: a file may gain lines above it.
+impl PartialEq for ProtoPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
 impl Serialize for ProtoPath {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Where it is written decides nothing.
         serializer.serialize_str(&self.path)
     }
 }

@@ -10,7 +10,6 @@ use super::{
     Application, Expansion, Expectation, GrpcCall, ReportFormat, Step, StepBody, TestBody, TestCase,
     TestCommand, TestInput, Unreachable, fill_placeholders, placeholders,
 };
-use crate::grpc::Method;
 use crate::input::InputFormat;
 
 impl Reader<'_> {
@@ -226,7 +225,7 @@ impl Reader<'_> {
             return self.grpc_request(path, raw, target);
         }
         if !target.starts_with("http://") {
-            return Err(self.error(path, format!("`{target}` starts with `http://`")));
+            return Err(self.error(path, format!("`{target}` must start with `http://`")));
         }
         if !raw.metadata.is_empty() {
             return Err(self.error(path, "an HTTP request has `headers`; `metadata` belongs to `grpc`"));
@@ -238,12 +237,12 @@ impl Reader<'_> {
         let here = |problem: String| self.error(&[path, &["grpc"]].concat(), problem);
         let parts: Vec<&str> = target.split('/').collect();
         let [authority, service, method] = parts.as_slice() else {
-            return Err(here(format!("`{target}` is written `host:port/package.Service/Method`")));
+            return Err(here(format!("`{target}` must be written `host:port/package.Service/Method`")));
         };
         if [authority, service, method].iter().any(|part| part.is_empty())
             || target.contains(char::is_whitespace)
         {
-            return Err(here(format!("`{target}` is written `host:port/package.Service/Method`")));
+            return Err(here(format!("`{target}` must be written `host:port/package.Service/Method`")));
         }
         if [service, method].iter().any(|part| part.contains("${")) {
             return Err(here(
@@ -305,60 +304,9 @@ struct Request {
     grpc: Option<GrpcCall>,
 }
 
-impl Application {
-    /// Refuses gRPC steps that do not fit the descriptors. What these do not know may still be known to the service
-    /// itself, which is asked when the test runs.
-    pub fn check_grpc_steps(&self) -> Result<(), SpecError> {
-        for test in self.tests.iter().chain(&self.invariants) {
-            let TestBody::Steps(steps) = &test.body else { continue };
-            for step in steps {
-                let Some(GrpcCall { method, place }) = &step.grpc else { continue };
-                let Some(service) = method.rsplit_once('/').map(|(service, _)| service) else { continue };
-                if !self.descriptors.has_service(service) {
-                    continue;
-                }
-                let Some(known) = self.descriptors.method(method) else {
-                    let names = self.descriptors.method_names();
-                    let of_service =
-                        names.iter().map(String::as_str).filter(|name| name.starts_with(service));
-                    let hint = nearest_hint(method, of_service);
-                    let problem = format!("`protos` has no method `{method}`");
-                    return Err(SpecError { hint, ..place.error(problem) });
-                };
-                // Only with its values is it known what a request is.
-                if step.placeholders().is_empty() {
-                    let encoded = encode_messages(&known, step.body.as_ref(), |json| json.clone());
-                    encoded.map_err(|problem| place.error(problem))?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The messages that a gRPC step sends: one, or as many as a list has if the method takes a stream.
-pub fn encode_messages(
-    method: &Method,
-    body: Option<&StepBody>,
-    fill: impl Fn(&serde_json::Value) -> serde_json::Value,
-) -> Result<Vec<Vec<u8>>, String> {
-    let json = match body {
-        Some(StepBody::Json(json)) => fill(json),
-        Some(StepBody::Text(_)) => return Err("a gRPC call has `json` and no `body`".to_owned()),
-        None => serde_json::json!({}),
-    };
-    let messages = match json {
-        serde_json::Value::Array(list) if method.client_streaming => list,
-        one => vec![one],
-    };
-    let encode =
-        |message: &serde_json::Value| method.input.encode_from_json(message).map_err(|e| e.to_string());
-    messages.iter().map(encode).collect()
-}
-
 impl Step {
     /// The placeholders in it.
-    fn placeholders(&self) -> BTreeSet<&str> {
+    pub(super) fn placeholders(&self) -> BTreeSet<&str> {
         let headers = self.headers.iter().flat_map(|(name, value)| [name, value]);
         let texts = headers.chain([&self.url]).chain(self.save.values()).map(String::as_str);
         let mut found: BTreeSet<&str> = texts.chain(self.expect.texts()).flat_map(placeholders).collect();

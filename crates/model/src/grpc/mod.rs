@@ -9,6 +9,7 @@ mod descriptors;
 mod frames;
 mod json;
 mod message_type;
+mod path;
 mod raw;
 mod reflection;
 mod rewrite;
@@ -20,6 +21,7 @@ pub use body::{BodySide, DecodedBody, decode_body, decode_frames, is_grpc, redac
 pub use descriptors::{DescriptorError, Descriptors, Idempotency, Method};
 pub use frames::{Frame, Frames, frame_message, split_frames};
 pub use message_type::{DecodeError, EncodeError, MessageType};
+pub(crate) use path::UnknownField;
 pub use raw::decode_raw;
 pub use reflection::{REFLECTION_PATHS, Reflection};
 pub use rewrite::Hide;

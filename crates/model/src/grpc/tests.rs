@@ -55,7 +55,7 @@ fn compile(text: &str) -> Result<Descriptors, DescriptorError> {
     Descriptors::from_sources(&["shop.proto".to_owned()], &open)
 }
 
-fn shop() -> Descriptors {
+pub(super) fn shop() -> Descriptors {
     // Compiled once: properties ask for it many hundred times.
     static COMPILED: LazyLock<Descriptors> = LazyLock::new(|| compile(SHOP).unwrap());
     COMPILED.clone()

@@ -2,14 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::infer::{Clues, infer_ports};
+use super::infer::{Clues, UnknownHost, find_unknown_hosts, infer_ports};
 use super::tracing::use_own_collector;
 use super::warnings::{Warnings, list_names};
-use super::{Imported, ImportedApplication};
+use super::{Imported, ImportedApplication, ImportedService};
 
-/// Said of services that are known by their image alone.
-pub(super) const NO_COMMAND: &str =
-    "no `command` is known: use `--platform docker`, or add one to run without containers";
+/// What a service without a `command` needs. Images are run, not built, so `build` alone helps on no platform.
+pub(super) fn describe_missing_command(service: &ImportedService) -> &'static str {
+    if service.image.is_some() {
+        "no `command` is known: use `--platform docker`, or add one to run without containers"
+    } else {
+        "only `build` is known: add the `command` that starts it, or, for `--platform docker`, \
+         the `image` that you have built from it"
+    }
+}
 
 /// What a user can choose.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +39,12 @@ pub(super) fn finish(
         let needed_by = list_names(&found.needed_by);
         let message = format!("no port is known, but {needed_by} may call it; add `ports`");
         warnings.add(&found.service, message);
+    }
+    for UnknownHost { host, called_by, place } in find_unknown_hosts(&application) {
+        warnings.add_general(format!(
+            "`{host}` is not among the services, but `{called_by}` may call it ({place}); \
+             add it to `services`, or to `external` if it is outside"
+        ));
     }
     Imported { application, warnings: warnings.render() }
 }

@@ -7,7 +7,7 @@ use super::names::Names;
 use super::ports::Ports;
 use super::{clues, health, keys, limits, show_folder, volumes};
 use crate::import::dotenv::Reading;
-use crate::import::finish::NO_COMMAND;
+use crate::import::finish::describe_missing_command;
 use crate::import::infer::{Clues, PortOrigin};
 use crate::import::node::{Kind, Map, Node};
 use crate::import::shell::split_words;
@@ -253,7 +253,7 @@ impl<'p, 'a> Converter<'p, 'a> {
 
     fn warn_about_losses(&mut self, name: &str, node: &Node, service: &ImportedService) {
         if service.words().next().is_none() {
-            self.warn(name, NO_COMMAND);
+            self.warn(name, describe_missing_command(service));
         }
         match node.get_text("network_mode") {
             None | Some("bridge" | "none") => {}

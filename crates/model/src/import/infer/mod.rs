@@ -9,6 +9,7 @@ mod address;
 mod dockerfile;
 mod image;
 mod own;
+mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,6 +20,7 @@ pub(super) use address::{Address, Style, find_addresses};
 pub(super) use dockerfile::Dockerfile;
 pub(super) use image::trace_backend;
 pub(super) use own::find_port_beside;
+pub(super) use unknown::{UnknownHost, find_unknown_hosts};
 
 use super::{ImportedPort, ImportedService};
 

@@ -11,7 +11,7 @@ mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finish::{FinishOptions, NO_COMMAND, finish};
+use super::finish::{FinishOptions, describe_missing_command, finish};
 use super::infer::{Clues, Style, Text, find_addresses, find_port_beside};
 use super::mounts::{ImportedMount, ImportedSource};
 use super::node::Node;
@@ -25,7 +25,7 @@ pub use objects::looks_like_manifest;
 use objects::{Object, read_objects};
 use pods::{containers, note_limits, pod_template, put_port, read_container};
 use services::{
-    ServicePort, annotations, count_kinds, external_name, qualified_names, selects, service_ports,
+    ServicePort, annotations, count_kinds, external_name, is_public, qualified_names, selects, service_ports,
 };
 
 use volumes::Volumes;
@@ -116,7 +116,7 @@ struct Import<'o> {
     /// The service behind each Service of the cluster, by namespace and name.
     behind: BTreeMap<(String, String), String>,
     /// Ports that callers use and ports that lead there, by service.
-    redirects: BTreeMap<String, Vec<(u16, u16)>>,
+    redirects: BTreeMap<String, BTreeSet<(u16, u16)>>,
     /// Names that a service would have in the cluster.
     names: Vec<(String, String)>,
 }
@@ -169,7 +169,7 @@ impl<'o> Import<'o> {
             let mut service = read_container(&name, workload, container, &self.configs, &mut self.warnings)?;
             // Arguments alone are those of the image's own program.
             if service.entrypoint.is_none() {
-                self.warnings.add(&name, NO_COMMAND);
+                self.warnings.add(&name, describe_missing_command(&service));
             }
             let volumes = Volumes { workload, pod, configs: &self.configs, service: &name };
             service.mounts = volumes.find_mounts(container, &mut self.warnings);
@@ -245,13 +245,20 @@ impl<'o> Import<'o> {
             .chain((workload.kind == "StatefulSet").then(|| pod_name.clone()))
             .chain(qualified_names(&pod_name, &service.namespace));
         self.names.extend(names.map(|alias| (alias, main_name.to_owned())));
+        let is_public = is_public(service);
         for port in service_ports(service) {
             let Some(target) = port.find_target(containers[main]) else { continue };
+            let is_taken =
+                |known: &ImportedService| known.publish.values().any(|host| *host == target.number);
+            let is_free = !self.application.services.values().any(is_taken);
             let Some(imported) = self.application.services.get_mut(main_name) else { continue };
+            if is_public && is_free {
+                imported.publish.insert(target.number, target.number);
+            }
             put_port(imported, &target);
             imported.port_origins.retain(|(number, _)| *number != target.number);
             if port.port != target.number {
-                self.redirects.entry(main_name.to_owned()).or_default().push((port.port, target.number));
+                self.redirects.entry(main_name.to_owned()).or_default().insert((port.port, target.number));
             }
         }
     }
@@ -322,11 +329,12 @@ impl<'o> Import<'o> {
                 .chain(&service.aliases)
                 .map(|h| (h.clone(), callee.clone()))
                 .collect();
+            let pairs: Vec<(u16, u16)> = pairs.iter().copied().collect();
             let own: Vec<u16> = service.ports.iter().map(|port| port.number()).collect();
             let mut changed: BTreeSet<String> = BTreeSet::new();
             for (caller, service) in &mut self.application.services {
                 let before = service.clone();
-                change_ports(service, &hosts, pairs, &own);
+                change_ports(service, &hosts, &pairs, &own);
                 if *service != before {
                     changed.insert(caller.clone());
                 }

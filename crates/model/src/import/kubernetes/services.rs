@@ -67,6 +67,12 @@ pub(super) fn external_name(service: &Object) -> Option<&str> {
     (spec.get_text("type") == Some("ExternalName")).then(|| spec.get_text("externalName")).flatten()
 }
 
+/// Whether a cluster offers the Service to the outside.
+pub(super) fn is_public(service: &Object) -> bool {
+    let kind = service.spec().and_then(|spec| spec.get_text("type"));
+    kind.is_some_and(|kind| matches!(kind, "LoadBalancer" | "NodePort"))
+}
+
 /// All names under which a Service can be called from anywhere in its cluster, the shortest first.
 pub(super) fn qualified_names(name: &str, namespace: &str) -> [String; 3] {
     [

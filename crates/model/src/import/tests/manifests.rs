@@ -22,6 +22,7 @@ fn a_realistic_cluster() {
         command: ["--catalogue=catalogue:7070", "--name=frontend-1"]
         image: "registry.example/frontend:1.2"
         ports: [8080]
+        publish: { 8080: 8080 }
         env:
           PAYMENT: "http://pay.example.com"
           POD: "frontend-1"

@@ -88,6 +88,16 @@ fn what_is_lost_is_said() {
             "{image: i}",
             "service `a`: no `command` is known: use `--platform docker`, or add one to run without containers",
         ),
+        (
+            "{build: .}",
+            "service `a`: only `build` is known: add the `command` that starts it, or, for `--platform docker`, the \
+             `image` that you have built from it",
+        ),
+        (
+            "{command: x, environment: {CART_ADDR: 'cart:7070', SHOP_URL: 'http://shop.example.com'}}",
+            "`cart` is not among the services, but `a` may call it (CART_ADDR); add it to `services`, or to \
+             `external` if it is outside",
+        ),
         ("{command: x, restart: always, labels: [q], tty: true}", ""),
         ("{command: x, privileged: true, user: root}", "service `a`: not carried over: privileged"),
         ("{command: x, comand: y}", "service `a`: not keys of Compose: comand"),

@@ -6,6 +6,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use rustix::process::{
@@ -155,7 +156,10 @@ fn start(spec: &InitSpec) -> Result<Child, Trouble> {
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(&spec.env).env("PWD", &spec.directory).stdin(Stdio::null());
     command.spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => refuse(format!("no such program: `{program}`")),
+        io::ErrorKind::NotFound => {
+            let hint = describe_hidden(program).filter(|_| spec.view.is_some()).unwrap_or_default();
+            refuse(format!("no such program: `{program}`{hint}"))
+        }
         io::ErrorKind::PermissionDenied => refuse(format!("not allowed to run {program}: {error}")),
         io::ErrorKind::ArgumentListTooLong => refuse(format!("too many arguments for {program}")),
         _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
@@ -163,6 +167,14 @@ fn start(spec: &InitSpec) -> Result<Child, Trouble> {
         }
         _ => trouble(&format!("start {program}"), error),
     })
+}
+
+/// Says why a program that this machine has may be missing in a slot.
+fn describe_hidden(program: &str) -> Option<String> {
+    let folder = mounts::TEMPORARY.iter().find(|folder| Path::new(program).starts_with(folder))?;
+    Some(format!(
+        "; trials do not see `{folder}` of this machine: put it into the application's folder, or name it under `shared`"
+    ))
 }
 
 /// Forwards signals and reaps children, until the program ends or the tree must end.

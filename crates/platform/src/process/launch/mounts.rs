@@ -20,7 +20,7 @@ use crate::process::agent_protocol::{HomeView, View};
 use crate::process::files;
 
 /// Folders of temporary data, which no trial shares with another one or with this machine.
-const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+pub(super) const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
 /// Makes the mounts of this process private.
 pub(super) fn make_private() -> io::Result<()> {
