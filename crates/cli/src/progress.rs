@@ -72,25 +72,30 @@ impl Progress {
                         Err(RecvError::Lagged(_)) => continue,
                         Err(RecvError::Closed) => return,
                     };
-                    if let Event::Note { text } = &*event {
-                        bar.println(neutralize_lines(text));
+                    // A bar that is not on a terminal prints nothing, also not between its lines.
+                    let say = |text: &str| match moves {
+                        true => bar.println(neutralize_lines(text)),
+                        false if shown => printer.talk(neutralize_lines(text)),
+                        false => {}
+                    };
+                    match &*event {
+                        Event::Note { text } => say(text),
+                        // The report follows at once, and has it.
+                        Event::Summary { text } if moves => say(text),
+                        _ => {}
                     }
                     if let Event::SinglesDone { trials, most } = &*event {
                         let then = match most {
                             1 => String::new(),
                             most => format!("; now up to {most} together"),
                         };
-                        let done =
-                            format!("all single perturbations done after {}{then}", count(*trials, "trial"));
-                        if moves {
-                            bar.println(done);
-                        } else if shown {
-                            printer.talk(done);
-                        }
+                        say(&format!(
+                            "all single perturbations done after {}{then}",
+                            count(*trials, "trial")
+                        ));
                     }
                     if let Event::TrialInvalid { trial, reason, next_try } = &*event {
-                        let text = format!("{trial} is invalid ({reason}); starting attempt {next_try}");
-                        bar.println(neutralize_lines(&text));
+                        say(&format!("{trial} is invalid ({reason}); starting attempt {next_try}"));
                     }
                     state.apply(&event);
                     if shown && !moves && plain.wants(&state) {

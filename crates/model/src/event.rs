@@ -167,6 +167,11 @@ pub enum Event {
         /// One line.
         text: String,
     },
+    /// What a campaign found, before it is reported in full.
+    Summary {
+        /// One line.
+        text: String,
+    },
     /// The campaign ended.
     CampaignFinished {
         /// The result in a few words.

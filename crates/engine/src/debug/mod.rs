@@ -78,7 +78,7 @@ pub async fn debug(
         reduce(&mut driver, space, options, &mut report).await?;
     }
     report.took = started.elapsed();
-    session.events().emit(Event::Note { text: report.summary() });
+    session.events().emit(Event::Summary { text: report.summary() });
     Ok(report)
 }
 

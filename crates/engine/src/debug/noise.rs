@@ -37,7 +37,11 @@ impl Alignment {
 pub(super) fn align(one: &[String], other: &[String]) -> Alignment {
     let before = one.iter().zip(other).take_while(|(a, b)| a == b).count();
     let (rest, other_rest) = (&one[before..], &other[before..]);
-    let after = rest.iter().rev().zip(other_rest.iter().rev()).take_while(|(a, b)| a == b).count();
+    // Of equal calls the earlier ones correspond, since a run that fails often ends sooner. Only lists that are too long
+    // for the table are matched from their end first.
+    let fits = rest.len().saturating_mul(other_rest.len() + 1) <= MAX_CELLS;
+    let same_end = || rest.iter().rev().zip(other_rest.iter().rev()).take_while(|(a, b)| a == b).count();
+    let after = if fits { 0 } else { same_end() };
     let (rest, other_rest) = (&rest[..rest.len() - after], &other_rest[..other_rest.len() - after]);
     let mut places: Vec<Option<usize>> = (0..before).map(Some).collect();
     let width = other_rest.len() + 1;
@@ -145,6 +149,23 @@ mod tests {
         assert_eq!(
             aligned.merge(),
             [(Some(0), None), (None, Some(0)), (Some(1), Some(1)), (Some(2), None), (Some(3), Some(2)),]
+        );
+    }
+
+    #[test]
+    fn a_run_that_ends_sooner_lacks_the_later_calls() {
+        // A further connection at first, then a login, a post and a get; the other run also deletes and gets again.
+        let aligned = align(&list("clpg"), &list("lpgdg"));
+        assert_eq!(
+            aligned.merge(),
+            [
+                (Some(0), None),
+                (Some(1), Some(0)),
+                (Some(2), Some(1)),
+                (Some(3), Some(2)),
+                (None, Some(3)),
+                (None, Some(4))
+            ]
         );
     }
 

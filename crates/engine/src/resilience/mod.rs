@@ -61,7 +61,7 @@ pub async fn resilience(
         warnings,
         took: started.elapsed(),
     };
-    session.events().emit(Event::Note { text: report.summary() });
+    session.events().emit(Event::Summary { text: report.summary() });
     Ok(report)
 }
 

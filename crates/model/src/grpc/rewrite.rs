@@ -152,16 +152,38 @@ impl Rewriter<'_> {
         if content.is_empty() && missing == 0 || content == HIDDEN {
             return write_field(field, out);
         }
-        self.has_changed = true;
-        let hidden: &[u8] = match kind {
+        let hidden = match kind {
             Kind::String | Kind::Bytes => {
                 self.hide.on_secret(content);
-                HIDDEN
+                HIDDEN.to_vec()
             }
-            // Neither a message nor packed numbers hold a word.
-            _ => &[],
+            Kind::Message(inner) => self.hide_message(inner, content),
+            // Packed numbers hold no word.
+            _ => Vec::new(),
         };
-        write_bytes(field.number, hidden, missing, out);
+        self.has_changed |= hidden != content;
+        write_bytes(field.number, &hidden, missing, out);
+    }
+
+    /// A message of which every value is hidden, so that it does not look as if it had been empty. What no descriptor
+    /// knows is left out.
+    fn hide_message(&mut self, kind: &MessageDescriptor, content: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        if self.path.len() >= MAX_DEPTH {
+            return out;
+        }
+        let mut reader = WireReader::new(content);
+        while let Ok(Some(field)) = reader.next_field() {
+            if matches!(field.value, WireValue::GroupStart | WireValue::GroupEnd) {
+                break;
+            }
+            if let Some(known) = kind.get_field(field.number) {
+                self.path.push(known.json_name().to_owned());
+                self.hide_field(&known.kind(), field, &mut out);
+                self.path.pop();
+            }
+        }
+        out
     }
 
     /// A field that no descriptor knows.

@@ -311,12 +311,12 @@ fn hidden_values_leave_a_message_that_can_be_read() {
         order().decode_to_json(&frames[0].message).unwrap(),
         json!({
             "id": "a", "accessToken": "[redacted]", "note": "[redacted]", "card": "[redacted]",
-            "loginSecret": {}, "labels": { "password": "[redacted]", "x": "[redacted]" },
+            "loginSecret": { "user": "[redacted]" }, "labels": { "password": "[redacted]", "x": "[redacted]" },
             "parts": { "k": { "sku": "[redacted]" } }, "items": [{ "sku": "[redacted]", "pieces": 1 }],
         })
     );
     hide.0.sort();
-    assert_eq!(hide.0, ["private", "pw", "t0p"]);
+    assert_eq!(hide.0, ["ann", "private", "pw", "t0p"]);
     // Once is enough.
     let span = call("/shop.Orders/Get", hidden, Some("gzip"));
     assert_eq!(redact_body(&span, BodySide::Response, &shop(), &mut HideTokens::default()), None);
