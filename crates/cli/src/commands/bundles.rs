@@ -75,10 +75,9 @@ fn describe_bundle(project: &Project, file: &Path, written: &Written, kept_with:
     match kept_with {
         None => format!("Elsewhere with `faultscope repro {file}{restore}` {size}"),
         Some(campaign) => {
-            let short = campaign.split('-').next().unwrap_or(campaign);
             let at = shell::at(&project.root);
             format!(
-                "Elsewhere with `faultscope repro {file}{restore}`; `faultscope report {short} --bundle {KEPT}{at}` \
+                "Elsewhere with `faultscope repro {file}{restore}`; `faultscope report {campaign} --bundle {KEPT}{at}` \
                  writes it {size}"
             )
         }
