@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
         }
     };
     let printer = Printer::new(cli.global.json, cli.global.color, cli.global.quiet);
-    start_logging(cli.global.verbose);
+    start_logging(cli.global.verbose, printer.is_log_coloured());
     finish(run(cli, &printer), &printer)
 }
 
@@ -134,7 +134,7 @@ fn survive_file_size_limits() {
     }
 }
 
-fn start_logging(verbose: u8) {
+fn start_logging(verbose: u8, is_coloured: bool) {
     let default = match verbose {
         0 => "warn",
         1 => "warn,faultscope=info",
@@ -143,8 +143,12 @@ fn start_logging(verbose: u8) {
     };
     let filter =
         tracing_subscriber::EnvFilter::try_from_env("FAULTSCOPE_LOG").unwrap_or_else(|_| default.into());
-    let _ =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| LogOutput).without_time().try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| LogOutput)
+        .with_ansi(is_coloured)
+        .without_time()
+        .try_init();
 }
 
 /// Where log lines go: to stderr, as long as that can be written. Log lines come from threads that must go on, and a full

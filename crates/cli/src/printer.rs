@@ -42,6 +42,11 @@ impl Printer {
         }
     }
 
+    /// Whether log lines, which go to stderr, have colours.
+    pub(crate) fn is_log_coloured(&self) -> bool {
+        self.color_err
+    }
+
     /// Prints a line of the result.
     pub(crate) fn line(&self, text: impl Display) {
         self.answered.store(true, Ordering::Relaxed);

@@ -109,6 +109,10 @@ impl StoreError {
                 }
                 Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => StoreErrorKind::Damaged,
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreErrorKind::InUse,
+                // A file that was made, but not filled before a crash.
+                Some(ErrorCode::Unknown) if source.to_string().starts_with("no such table") => {
+                    StoreErrorKind::Damaged
+                }
                 Some(_) => StoreErrorKind::Other,
                 // Without a code the rows do not match the schema.
                 None => StoreErrorKind::Damaged,

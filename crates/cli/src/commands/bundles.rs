@@ -10,7 +10,8 @@ use faultscope_engine::stored;
 use faultscope_model::secrets::SecretNames;
 use faultscope_model::units::{ByteSize, count};
 use faultscope_model::{Circumstance, Run};
-use faultscope_store::Store;
+use faultscope_store::secrets::SecretOptions;
+use faultscope_store::{Store, StoredCampaign};
 
 use super::debug_args::DebugArgs;
 use crate::args::Target;
@@ -18,7 +19,13 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::project::Project;
-use crate::shell::quote;
+use crate::shell::{self, quote};
+
+/// The name of a bundle that the user gave no file for. It is kept with the campaign, sealed, because it holds the
+/// user's files as they are.
+const KEPT: &str = "repro.tar.gz";
+/// More bundles than a campaign has causes.
+const MAX_KEPT: usize = 100;
 
 /// Names in one message; more would hide the rest of the output.
 const SHOWN_NAMES: usize = 5;
@@ -53,17 +60,46 @@ pub(crate) fn write(
     if let Some((_, written)) = bundles.first() {
         describe_gaps(project, written, printer);
     }
-    Ok(bundles.iter().map(|(file, written)| describe_bundle(project, file, written)).collect())
+    let describe = |(file, written): &(PathBuf, Written)| {
+        let kept = args.bundle.is_none().then_some(report.campaign.as_str());
+        describe_bundle(project, file, written, kept)
+    };
+    Ok(bundles.iter().map(describe).collect())
 }
 
-fn describe_bundle(project: &Project, file: &Path, written: &Written) -> String {
+/// Says how a bundle is used; one that is kept with a campaign is written first.
+fn describe_bundle(project: &Project, file: &Path, written: &Written, kept_with: Option<&str>) -> String {
     let restore = if project.application.bundle.restore.is_some() { " --restore" } else { "" };
-    format!(
-        "Elsewhere with `faultscope repro {}{restore}` ({}, {})",
-        quote(&file.to_string_lossy()),
-        ByteSize(written.packed_bytes),
-        count(written.files, "file")
-    )
+    let file = quote(&file.to_string_lossy());
+    let size = format!("({}, {})", ByteSize(written.packed_bytes), count(written.files, "file"));
+    match kept_with {
+        None => format!("Elsewhere with `faultscope repro {file}{restore}` {size}"),
+        Some(campaign) => {
+            let at = shell::at(&project.root);
+            format!(
+                "Elsewhere with `faultscope repro {file}{restore}`; `faultscope report {campaign} --bundle {KEPT}{at}` \
+                 writes it {size}"
+            )
+        }
+    }
+}
+
+/// Writes the bundles that are kept with a campaign to a file of the user, and more of them beside it; returns where.
+pub(crate) fn export(campaign: &StoredCampaign, to: &Path) -> Result<Vec<PathBuf>, CommandError> {
+    let mut written = Vec::new();
+    for number in 1..=MAX_KEPT {
+        let name = numbered(Path::new(KEPT), number);
+        // A cause without a run of its own has no bundle, but the next one may have.
+        let Some(bytes) = campaign.attachment(&name.to_string_lossy())? else { continue };
+        let file = numbered(to, number);
+        super::report::write(&file, &bytes)?;
+        written.push(file);
+    }
+    if written.is_empty() {
+        let problem = format!("campaign {} has no reproduction bundle", campaign.meta.id);
+        return Err(CommandError::usage(problem).hint("`faultscope debug --bundle FILE` writes one"));
+    }
+    Ok(written)
 }
 
 /// Says what people should know before they hand a bundle on.
@@ -139,6 +175,7 @@ fn write_all(
     let Some(signature) = &report.signature else { return Ok(Vec::new()) };
     let stored = Store::open(project.root.join(".faultscope"))?.find_campaign(&report.campaign)?;
     let runs = stored::runs(&stored.reader()?)?;
+    let secrets = SecretOptions { plain: project.application.record.plain, ..SecretOptions::default() };
     let mut bundles = Vec::new();
     for (cause, number) in report.causes.iter().zip(1..) {
         let Some((failing, passing)) = both_ends(cause, &runs) else { continue };
@@ -162,14 +199,34 @@ fn write_all(
             compared,
         };
         let contents = Contents { root: &project.root, application: &project.application, reduced };
-        let default = || stored.folder().join("repro.tar.gz");
-        let to = numbered(&args.bundle.as_deref().map_or_else(default, Path::to_owned), number);
-        let written = bundle::write(&to, &manifest, &contents).map_err(|e| {
-            CommandError::new(Exit::Environment, format!("cannot write {}", to.display())).because(e)
-        })?;
+        let to = numbered(args.bundle.as_deref().unwrap_or(Path::new(KEPT)), number);
+        let write = |to: &Path| {
+            bundle::write(to, &manifest, &contents).map_err(|e| {
+                CommandError::new(Exit::Environment, format!("cannot write {}", to.display())).because(e)
+            })
+        };
+        let written = match &args.bundle {
+            Some(_) => write(&to)?,
+            None => keep(&stored, &to, &secrets, write)?,
+        };
         bundles.push((to, written));
     }
     Ok(bundles)
+}
+
+/// Keeps a bundle with its campaign. It is put together in a folder of the user's own, which is gone afterwards.
+fn keep(
+    campaign: &StoredCampaign,
+    name: &Path,
+    secrets: &SecretOptions,
+    write: impl Fn(&Path) -> Result<Written, CommandError>,
+) -> Result<Written, CommandError> {
+    let cannot = |e| CommandError::new(Exit::Environment, "cannot put the bundle together").because(e);
+    let folder = tempfile::tempdir().map_err(cannot)?;
+    let file = folder.path().join(name);
+    let written = write(&file)?;
+    campaign.attach(&name.to_string_lossy(), &std::fs::read(&file).map_err(cannot)?, secrets)?;
+    Ok(written)
 }
 
 /// The comparison part of a bundle; none if one file was debugged.

@@ -29,6 +29,9 @@ pub(crate) struct ReportArgs {
     /// File to write; its folder is created if needed. Prints to standard output by default.
     #[arg(long, short, value_name = "FILE", requires = "format")]
     pub(crate) output: Option<PathBuf>,
+    /// Write the reproduction bundle that `debug` kept with the campaign to this file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "output"])]
+    pub(crate) bundle: Option<PathBuf>,
     /// The application's folder or file.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) folder: PathBuf,
@@ -63,6 +66,12 @@ impl<F: ValueEnum> FromStr for Wanted<F> {
 pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandError> {
     let state = project::state_folder(&args.folder);
     let archive = Archive::open(&state, Subject::Report)?;
+    if let Some(file) = &args.bundle {
+        let campaign = views::find_debug_campaign(&archive.store()?, &args.campaign)?;
+        let files = super::bundles::export(&campaign, file)?;
+        files.iter().for_each(|file| printer.line(file.display()));
+        return Ok(Exit::Done);
+    }
     let found = views::find_report(&archive.store()?, &args.campaign)?;
     let Some(format) = args.format else {
         if printer.json {
@@ -130,7 +139,7 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-pub(crate) fn write(file: &Path, text: &str) -> Result<(), CommandError> {
+pub(crate) fn write(file: &Path, text: impl AsRef<[u8]>) -> Result<(), CommandError> {
     let cannot =
         |e| CommandError::new(Exit::Environment, format!("cannot write {}", file.display())).because(e);
     if let Some(parent) = file.parent().filter(|parent| !parent.as_os_str().is_empty()) {

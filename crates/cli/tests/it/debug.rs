@@ -112,7 +112,7 @@ fn the_cause_and_how_to_see_it_again() {
       passing  front-1 -> back-1 GET /word: 200 {"by":"back-1","word":"world"}
       then     test-1 -> front-1 GET /hello: 502 {"error":"back GET /word: 503 no words today","kind":"call","operation":"GET /hello","service":"front"}
     <some>, 14 confirmations, 4 start-up checks, <time>
-    Elsewhere with `faultscope repro <folder>/.faultscope/campaigns/<campaign>/repro.tar.gz` (<size>, 5 files)
+    Elsewhere with `faultscope repro repro.tar.gz`; `faultscope report <campaign> --bundle repro.tar.gz` writes it (<size>, 5 files)
     "#);
     nothing_left(id, &tool.folder());
     // What services printed is part of the evidence in every form.
@@ -127,6 +127,16 @@ fn the_cause_and_how_to_see_it_again() {
             report.split_once(heading).unwrap_or_else(|| panic!("no `{heading}` in\n{report}"));
         assert!(evidence.contains("failed with 503: no words today"), "{format}: {evidence}");
     }
+    // It holds the application's files, and a copy of `.faultscope` must not.
+    tool.run(["report", "--bundle", "out/repro.tar.gz"]).expect(0);
+    let written = std::fs::read(tool.folder().join("out/repro.tar.gz")).unwrap();
+    assert!(written.starts_with(&[0x1f, 0x8b]), "it is written as an archive");
+    let campaigns = tool.folder().join(".faultscope/campaigns");
+    let kept = std::fs::read_dir(campaigns).unwrap().map(|entry| entry.unwrap().path());
+    let kept: Vec<_> =
+        kept.map(|folder| folder.join("repro.tar.gz.sealed")).filter(|file| file.exists()).collect();
+    let [kept] = &kept[..] else { panic!("one campaign keeps a bundle: {kept:?}") };
+    assert!(!std::fs::read(kept).unwrap().windows(8).any(|bytes| bytes == &written[..8]), "it is sealed");
     assert!(tool.read(".faultscope/costs.json").contains("config back.env.BROKEN"), "costs are remembered");
     let listed = tool.run(["runs", "ls"]).expect(0).shown();
     let names = ["check-simplest", "check-failing", "check-failing-2", "check-failing-3", "1"];

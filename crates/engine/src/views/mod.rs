@@ -45,7 +45,7 @@ pub use metrics::{
     Drawn, MetricLine, MetricScope, MetricSource, Range, SeriesView, list_metrics, show_metric,
 };
 pub use recordings::{FoundRecording, find_run_to_replay, find_traces_to_replay};
-pub use report::{CampaignReport, find_report};
+pub use report::{CampaignReport, find_debug_campaign, find_report};
 pub use reproduce::{CauseTarget, DefectTarget, reproduce_cause, reproduce_defect};
 pub use resilience_report::{
     ResilienceView, TestView, describe_finding, describe_outage, describe_sets, describe_skipped,

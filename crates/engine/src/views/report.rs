@@ -36,6 +36,15 @@ pub fn find_report(store: &Store, wanted: &str) -> Result<CampaignReport, ViewEr
     CampaignReport::read(&campaign)?.ok_or(ViewError::NoReport(campaign.meta.id))
 }
 
+/// The campaign that keeps a bundle: by its name, or `last` for the newest one of `debug`.
+pub fn find_debug_campaign(store: &Store, wanted: &str) -> Result<StoredCampaign, ViewError> {
+    if wanted != "last" {
+        return find_campaign(store, wanted);
+    }
+    let is_debug = |campaign: &StoredCampaign| campaign.meta.kind == CampaignKind::Debug;
+    store.campaigns()?.into_iter().find(is_debug).ok_or(ViewError::Empty(Subject::Report))
+}
+
 impl CampaignReport {
     /// Reads the report of a campaign; none while it runs, or if its kind has none.
     pub fn read(campaign: &StoredCampaign) -> Result<Option<Self>, ViewError> {

@@ -32,6 +32,8 @@ impl Named<'_> {
         match self.text.get(gap) {
             Some(b':' | b'=') => self.assigned(gap, quote.is_some()),
             Some(b'>') if self.is_element() => self.element(gap + 1),
+            // `<name` and its `>` in the next line.
+            Some(b'\r' | b'\n') if self.is_element() => self.element_with_attributes(gap),
             // `<entry key="password">abc</entry>`.
             Some(b'>') if quote.is_some() && self.is_named_by(&[b"name=", b"key="]) => self.element(gap + 1),
             Some(b',') if quote.is_some() => self.listed(gap + 1, is_option),
@@ -228,13 +230,14 @@ impl Named<'_> {
     fn paired(&self, at: usize) -> Option<Range<usize>> {
         let rest = &self.text[at..];
         let skipped = rest.iter().take_while(|byte| b" \t\r\n\\\"',".contains(byte)).count();
-        let word = rest.get(skipped..skipped + 5)?;
-        if !word.eq_ignore_ascii_case(b"value") {
-            return None;
-        }
-        let mut at = at + skipped + 5;
+        // `content` is what attributes of HTML have; in JSON it may be anything.
+        let words: [(&[u8], &[u8]); 2] = [(b"value", b":="), (b"content", b"=")];
+        let (word, marks) = words.into_iter().find(|(word, _)| {
+            rest.get(skipped..skipped + word.len()).is_some_and(|found| found.eq_ignore_ascii_case(word))
+        })?;
+        let mut at = at + skipped + word.len();
         at += self.text[at..].iter().take(8).take_while(|byte| b"\\\"' ".contains(byte)).count();
-        if !self.text.get(at).is_some_and(|byte| b":=".contains(byte)) {
+        if !self.text.get(at).is_some_and(|byte| marks.contains(byte)) {
             return None;
         }
         let value = self.value_at(self.skip_blanks(at + 1))?;
@@ -305,7 +308,8 @@ impl Named<'_> {
             let value = self.value_at(self.skip_blanks(mark + 1)).filter(|value| value.is_quoted)?;
             return Some(value.range);
         }
-        let said = [&b"is "[..], b"was ", b"of ", b"to ", b"with "].into_iter().find(|word| starts(word));
+        let words = [&b"is "[..], b"is: ", b"was ", b"was: ", b"-> ", b"of ", b"to ", b"with "];
+        let said = words.into_iter().find(|word| starts(word));
         let value = self.value_at(self.skip_blanks(at + said.map_or(0, <[u8]>::len)))?;
         let content = &self.text[value.range.clone()];
         if is_placeholder(content) {
@@ -376,6 +380,9 @@ impl Named<'_> {
             let is_quote = place == at || inner > at + word || word == 1;
             if let (Some(quote), true) = (quote, is_quote) {
                 let start = place + n_slashes + 1;
+                if let Some(range) = block_text(text, place..start) {
+                    return Some(Value { range, is_quoted: true });
+                }
                 return Some(Value {
                     range: start..quoted_end(text, start, quote, n_slashes),
                     is_quoted: true,
@@ -421,6 +428,15 @@ impl Named<'_> {
         let is_plain = content.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b'\'');
         is_plain && (is_word(next) || is_ordinary_word(next))
     }
+}
+
+/// What is between three quotes and the next three, as GraphQL and TOML have it; none if there is one quote only.
+fn block_text(text: &[u8], quote: Range<usize>) -> Option<Range<usize>> {
+    let fence = text[quote.clone()].repeat(3);
+    let start = quote.start + fence.len();
+    let rest = text[quote.start..].strip_prefix(fence.as_slice())?;
+    let rest = &rest[..rest.len().min(MAX_QUOTED)];
+    Some(start..start + find(rest, &fence).unwrap_or(rest.len()))
 }
 
 /// Whether there is nothing but punctuation: what is between two other values, if a text ends with `token="`.

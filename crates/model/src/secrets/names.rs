@@ -161,9 +161,10 @@ impl SecretNames {
     }
 }
 
-/// `X-Auth-Key`, `X-Authentication-Token`, but not `X-Author`.
+/// `X-Auth-Key`, `X-Authentication-Token`, `X-Bearer`, but not `X-Author`.
 fn is_auth_header(lower: &str) -> bool {
-    lower.strip_prefix("x-auth").is_some_and(|rest| !rest.starts_with("or") || rest.starts_with("oriz"))
+    let is_auth = |rest: &str| !rest.starts_with("or") || rest.starts_with("oriz");
+    lower.strip_prefix("x-auth").is_some_and(is_auth) || matches!(lower, "x-bearer" | "bearer")
 }
 
 /// In `data[password]`, `user.password` and `tokens[0]` the last part counts that is no index.
@@ -270,17 +271,22 @@ impl Words {
             "sid" | "sessid" | "phpsessid" | "jsessionid" | "sessionid" => Kind::SessionId,
             "id" if matches!(before(), "session" | "sess") => Kind::SessionId,
             "sig" | "signature" => Kind::Signature,
+            "hmac" => Kind::Digest,
             "otp" | "totp" | "hotp" => Kind::OneTime,
             "cvv" | "cvc" | "ssn" | "cardnumber" | "creditcard" => Kind::Card,
             "number" if before() == "card" => Kind::Card,
             "card" if before() == "credit" => Kind::Card,
-            "assertion" if matches!(before(), "client" | "saml") => Kind::Assertion,
+            "assertion" if matches!(before(), "client" | "saml" | "jwt") => Kind::Assertion,
             "samlresponse" | "samlrequest" => Kind::Assertion,
             "response" | "request" if before() == "saml" => Kind::Assertion,
-            "verifier" if before() == "code" => Kind::Assertion,
+            "verifier" if matches!(before(), "code" | "oauth") => Kind::Assertion,
             "code" if is_code_of(before()) => Kind::OneTime,
             "code" if self.count == 1 => Kind::Bare,
             "key" if is_key_of(before()) => Kind::Key,
+            // `X-Amz-Server-Side-Encryption-Customer-Key`; a `customer_key` alone is an id.
+            "key" if before() == "customer" && index > 1 && self.get(index - 2) == "encryption" => Kind::Key,
+            "answer" if matches!(before(), "security" | "secret") => Kind::Password,
+            "phrase" if matches!(before(), "seed" | "recovery" | "secret" | "backup") => Kind::Password,
             "key" if self.count == 1 => Kind::Bare,
             _ if word.ends_with("password") || word.ends_with("passwd") || word.ends_with("passphrase") => {
                 Kind::Password
@@ -312,6 +318,9 @@ impl Words {
             Kind::Token if goes_on && !before.any(is_harmless_before_token) => certain,
             Kind::Cookie | Kind::SessionId | Kind::Card | Kind::Signature if goes_on => certain,
             Kind::Auth if is_header && goes_on => certain,
+            Kind::Digest if is_header && goes_on => certain,
+            // In a body it may be an algorithm, too: `hmac: sha256`.
+            Kind::Digest if goes_on => Suspicion::IfRandom,
             // `auth` and `proxy_authorization`, but not `needsAuth` and `oauth.authorization.endpoint`.
             Kind::Auth if goes_on && before.all(is_auth_prefix) => certain,
             Kind::OneTime if goes_on => Suspicion::IfCode,
@@ -340,6 +349,8 @@ enum Kind {
     Session,
     SessionId,
     Signature,
+    /// A keyed digest, which is the signature of a webhook.
+    Digest,
     OneTime,
     Card,
     Assertion,

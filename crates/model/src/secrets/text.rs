@@ -44,6 +44,9 @@ const NAME_STEMS: &[&str] = &[
     "saml",
     "verifier",
     "srf",
+    "hmac",
+    "answer",
+    "phrase",
 ];
 
 /// Places where a secret without a name may begin.

@@ -42,6 +42,14 @@ pub(super) fn is_key_of(word: &str) -> bool {
             | "sharedaccess"
             | "pgp"
             | "gpg"
+            | "symmetric"
+            | "stripe"
+            | "openai"
+            | "anthropic"
+            | "sendgrid"
+            | "mailgun"
+            | "twilio"
+            | "datadog"
     )
 }
 

@@ -11,7 +11,7 @@ use super::slot::Slot;
 use super::stage::Stage;
 
 /// What nobody needs for a test and nobody wants to give away: keys, tokens, passwords; also the tool's own key.
-const SECRETS: [&str; 24] = [
+const SECRETS: [&str; 39] = [
     ".ssh",
     ".gnupg",
     ".aws",
@@ -36,6 +36,22 @@ const SECRETS: [&str; 24] = [
     ".m2/settings-security.xml",
     ".gem/credentials",
     ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".config/containers/auth.json",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/op",
+    ".config/rclone",
+    ".config/sops",
+    ".mozilla",
+    ".oci",
+    ".s3cfg",
+    ".boto",
+    // What people typed, passwords among it.
+    ".bash_history",
+    ".zsh_history",
+    ".mysql_history",
+    ".psql_history",
 ];
 /// The same for names that begin like this.
 const SECRET_PREFIXES: [&str; 1] = [".cargo/credentials"];
@@ -168,17 +184,26 @@ mod tests {
         }
         fs::write(home.join(".cargo/credentials.toml"), "").unwrap();
         fs::write(home.join(".netrc"), "").unwrap();
+        fs::write(home.join(".bash_history"), "").unwrap();
         std::os::unix::fs::symlink("dots/kube", home.join(".kube")).unwrap();
         fs::create_dir(home.with_file_name("vault")).unwrap();
         std::os::unix::fs::symlink("../vault", home.join(".gnupg")).unwrap();
         let found = Home::find(&home, Path::new("/srv/app")).unwrap();
         let below: Vec<_> = found.masked.iter().map(|path| path.to_str().unwrap()).collect();
-        let expected =
-            [".cargo/credentials.toml", ".config/gcloud", ".gnupg", ".kube", ".netrc", ".ssh", "dots/kube"];
+        let expected = [
+            ".bash_history",
+            ".cargo/credentials.toml",
+            ".config/gcloud",
+            ".gnupg",
+            ".kube",
+            ".netrc",
+            ".ssh",
+            "dots/kube",
+        ];
         assert_eq!(below, expected);
         assert_eq!(found.masked_elsewhere, [home.with_file_name("vault")]);
         let inside = Home::find(&home, home.parent().unwrap()).unwrap();
-        assert_eq!((inside.masked.len(), inside.masked_elsewhere.len(), inside.view()), (0, 8, None));
+        assert_eq!((inside.masked.len(), inside.masked_elsewhere.len(), inside.view()), (0, 9, None));
         for none in ["/", "/no/such/home", "/etc/passwd"] {
             assert!(Home::find(Path::new(none), Path::new("/srv/app")).is_none(), "{none}");
         }

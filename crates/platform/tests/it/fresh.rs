@@ -116,6 +116,23 @@ async fn with_the_application_elsewhere() {
     check(folder.join("home"), folder.join("shop"), app.slot(0)).await;
 }
 
+/// They are in memory: one that writes without end gets an error, and the machine does not end.
+#[tokio::test(flavor = "multi_thread")]
+async fn temporary_folders_are_bounded() {
+    let app = App::new();
+    let platform = platform(WantedIsolation::Netns);
+    platform.open_slot(&app.slot(0)).await.unwrap();
+    let wanted = plan(vec![shell("worker-1", "exec sleep 1000", Probe::Started)], Reset::Restart);
+    platform.apply(SLOT, &wanted, &CancellationToken::new()).await.unwrap();
+    let look =
+        "df -k --output=size /tmp /var/tmp /dev/shm | tail -n 3; grep MemTotal /proc/meminfo | tr -dc 0-9";
+    let seen = inside(&platform, look).await;
+    let kib: Vec<u64> = seen.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    let [folders @ .., memory] = &kib[..] else { panic!("{seen}") };
+    assert!(folders.len() == 3 && folders.iter().all(|size| size * 9 < *memory), "{seen}");
+    platform.close_slot(SLOT).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_shared_must_exist() {
     let app = App::new();

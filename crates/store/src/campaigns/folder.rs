@@ -265,6 +265,11 @@ impl StoredCampaign {
         &self.folder
     }
 
+    /// The key of its sealed files.
+    pub(super) fn key(&self) -> &ReadKey {
+        &self.key
+    }
+
     /// A reader of its spans, runs and logs.
     pub fn reader(&self) -> Result<Reader, StoreError> {
         self.upgrade()?;

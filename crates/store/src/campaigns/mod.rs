@@ -15,6 +15,7 @@
 //! Each campaign has one writer; any number of processes may read it meanwhile. Recording a span never
 //! blocks: what the disk cannot keep up with is dropped and counted.
 
+mod attachment;
 mod call_row;
 mod campaign;
 mod campaign_upkeep;

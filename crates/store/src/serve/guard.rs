@@ -28,9 +28,7 @@ pub struct Access {
 pub(super) async fn guard(State(served): State<Arc<Served>>, request: Request, next: Next) -> Response {
     let access = &served.options.access;
     let origin = request.headers().get(ORIGIN).cloned();
-    if let Some(origin) = &origin
-        && !access.knows_origin(origin)
-    {
+    if !access.knows_origins(request.headers()) {
         return Failure::new(StatusCode::FORBIDDEN, "pages of this origin may not send requests here")
             .into_response();
     }
@@ -73,6 +71,11 @@ impl Access {
             .and_then(|given| given.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         credential.is_some_and(|(_, given)| is_equal(given.trim_start_matches(' '), token))
+    }
+
+    /// Whether requests may come from all origins that this one names. Browsers name one.
+    fn knows_origins(&self, headers: &HeaderMap) -> bool {
+        headers.get_all(ORIGIN).iter().all(|origin| self.knows_origin(origin))
     }
 
     fn knows_origin(&self, origin: &HeaderValue) -> bool {
@@ -172,6 +175,16 @@ mod tests {
         ] {
             assert_eq!(access.knows_origin(&HeaderValue::from_static(origin)), may, "{origin}");
         }
+    }
+
+    #[test]
+    fn every_origin_of_a_request_counts() {
+        let mut headers = HeaderMap::new();
+        assert!(Access::default().knows_origins(&headers), "programs name none");
+        headers.append(ORIGIN, HeaderValue::from_static("http://localhost"));
+        assert!(Access::default().knows_origins(&headers));
+        headers.append(ORIGIN, HeaderValue::from_static("https://evil.example"));
+        assert!(!Access::default().knows_origins(&headers));
     }
 
     #[test]

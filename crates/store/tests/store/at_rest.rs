@@ -290,3 +290,26 @@ fn plain_recording_is_a_choice_and_needs_no_key() {
     assert_eq!(reader.trace(TraceId(1000)).unwrap().len(), 4);
     assert_eq!(reader.slices().unwrap().len(), 2);
 }
+
+/// Bundles hold the user's files, whatever is in them.
+#[test]
+fn what_is_attached_to_a_campaign_is_sealed_unless_it_is_plain() {
+    for plain in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join(".faultscope")).unwrap().with_key(key(folder.path()));
+        let options =
+            CampaignOptions { secrets: secrets(folder.path(), plain), ..CampaignOptions::default() };
+        drop(store.campaign_with(meta("aa11-1", 1), options).unwrap());
+        let campaign = store.find_campaign("aa11").unwrap();
+        let words = values("body").join(" ");
+        assert_eq!(campaign.attachment("repro.tar.gz").unwrap(), None);
+        campaign.attach("repro.tar.gz", words.as_bytes(), &secrets(folder.path(), plain)).unwrap();
+        assert_eq!(campaign.attachment("repro.tar.gz").unwrap().as_deref(), Some(words.as_bytes()));
+        assert_eq!(campaign.folder().join("repro.tar.gz").exists(), plain);
+        let files = std::fs::read_dir(campaign.folder()).unwrap().map(|entry| entry.unwrap().path());
+        let tells = |path: &std::path::PathBuf| {
+            std::fs::read(path).unwrap().windows(words.len()).any(|part| part == words.as_bytes())
+        };
+        assert_eq!(files.filter(|path| path.is_file()).filter(tells).count(), usize::from(plain));
+    }
+}

@@ -186,6 +186,18 @@ fn slices_that_are_no_databases_or_newer_are_left_out() {
     assert_eq!(bed.found(), SLICE);
 }
 
+/// A crash can leave a file that nothing was written to.
+#[test]
+fn an_empty_slice_is_set_aside() {
+    let bed = Bed::new();
+    fs::write(bed.state().join("spans/000900.sqlite"), "").unwrap();
+    assert_eq!(bed.found(), 3 * SLICE);
+    assert_eq!(bed.bad(), ["000900.sqlite"]);
+    let repaired = bed.repair();
+    assert!(matches!(&repaired[..], [RepairAction::SetAside { .. }]), "{repaired:?}");
+    assert_eq!(bed.bad(), [""; 0]);
+}
+
 #[test]
 fn a_writer_goes_on_beside_a_damaged_last_slice_and_catalogue() {
     let bed = Bed::new();

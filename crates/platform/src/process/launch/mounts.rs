@@ -1,7 +1,7 @@
 //! The file system of an instance: the application folder with a layer of its own on top, its own
 //! hosts file, its own temporary folders, its own `/proc`, and the user's home behind the layer of the trial.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -21,6 +21,10 @@ use crate::process::files;
 
 /// Folders of temporary data, which no trial shares with another one or with this machine.
 pub(super) const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+
+/// How they are mounted. They are in memory, and the kernel's default of half of it for each would let one service that
+/// writes without end take the whole machine.
+const TEMPORARY_OPTIONS: &CStr = c"mode=1777,size=10%,nr_inodes=500k";
 
 /// Makes the mounts of this process private.
 pub(super) fn make_private() -> io::Result<()> {
@@ -198,7 +202,7 @@ fn replace_temporary(view: &View) -> io::Result<()> {
             .collect();
         let kept = open_all(&kept).map_err(|(_, e)| e)?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        mount("none", &folder, "tmpfs", flags, c"mode=1777")?;
+        mount("none", &folder, "tmpfs", flags, TEMPORARY_OPTIONS)?;
         for (path, source) in &kept {
             show_again(source, path)?;
         }
