@@ -17,6 +17,7 @@ pub(crate) mod fetch;
 pub(crate) mod init;
 pub(crate) mod metrics;
 pub(crate) mod record;
+mod record_files;
 mod record_targets;
 pub(crate) mod replay;
 pub(crate) mod report;
