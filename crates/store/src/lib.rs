@@ -30,6 +30,7 @@ mod writer;
 
 pub mod campaigns;
 pub mod interop;
+pub mod recording_file;
 pub mod secrets;
 pub mod serve;
 pub mod spans;

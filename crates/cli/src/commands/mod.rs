@@ -23,6 +23,7 @@ pub(crate) mod metrics;
 #[cfg(feature = "mutate")]
 pub(crate) mod mutate;
 pub(crate) mod record;
+mod record_files;
 mod record_targets;
 pub(crate) mod replay;
 pub(crate) mod report;

@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 
+use super::record_files::{self, RecordCommand};
 use super::record_targets::{
     RecordTarget, ServiceArg, check_targets, default_name, read_listen, read_name, read_target,
 };
@@ -29,7 +30,10 @@ use crate::render::table::Table;
 use crate::shell;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct RecordArgs {
+    #[command(subcommand)]
+    command: Option<RecordCommand>,
     /// Where callers connect: a port of the loopback interface, or an address such as `0.0.0.0:8080`.
     #[arg(long, value_name = "PORT", value_parser = read_listen, requires = "to")]
     listen: Option<SocketAddr>,
@@ -84,7 +88,14 @@ struct Listening {
     to: String,
 }
 
-pub(crate) async fn run(args: RecordArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
+pub(crate) async fn run(
+    mut args: RecordArgs,
+    global: &Global,
+    printer: &Printer,
+) -> Result<Exit, CommandError> {
+    if let Some(command) = args.command.take() {
+        return record_files::run(command, printer).await;
+    }
     let within = args.duration.as_deref().map(units::parse_duration).transpose();
     let within = within.map_err(|e| CommandError::usage(e.to_string()))?;
     let level = level(&args)?;

@@ -181,7 +181,7 @@ fn in_use(error: StoreError) -> CommandError {
     if running { error.hint("end `faultscope serve` first, or send the file to it") } else { error }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, CommandError> {
+pub(super) fn read(file: &Path) -> Result<Vec<u8>, CommandError> {
     let limit = limits().body_bytes as u64;
     let mut bytes = Vec::new();
     let outcome = if file.as_os_str() == "-" {
@@ -199,7 +199,7 @@ fn limits() -> Limits {
 }
 
 /// Detects the format by content; file names are not reliable.
-fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let limits = limits();
     let encoding = bytes.starts_with(&[0x1f, 0x8b]).then_some("gzip");
     let bytes = inflate(bytes, encoding, &limits)?;

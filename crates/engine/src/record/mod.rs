@@ -4,8 +4,10 @@
 //! named and to nothing else: redirects go back to the caller, and names are resolved by the system.
 
 mod counts;
+mod files;
 
 pub use counts::{RecordCounts, ServiceCounts};
+pub use files::import_calls;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -127,7 +129,7 @@ impl LiveRecording {
         }));
         let run = begun_run(run_id(campaign.id(), trial)?, trial, started_us, options.seed);
         let recording = Self { campaign, events, mesh, slot, recorder, run, began: Instant::now() };
-        recording.put_run().await?;
+        put_run(&recording.campaign, &recording.run).await?;
         Ok(recording)
     }
 
@@ -156,7 +158,7 @@ impl LiveRecording {
             ..Evidence::default()
         };
         (self.run.cost.tests, self.run.cost.total) = (self.began.elapsed(), self.began.elapsed());
-        self.put_run().await?;
+        put_run(&self.campaign, &self.run).await?;
         // Connections that outlive the recording end here.
         self.slot.reset_connections().await;
         drop(self.mesh);
@@ -165,20 +167,19 @@ impl LiveRecording {
         self.campaign.flush().await?;
         Ok((self.run, counts))
     }
+}
 
-    async fn put_run(&self) -> Result<(), EngineError> {
-        let run = &self.run;
-        let json = serde_json::to_string(run).map_err(|e| EngineError::Internal(e.to_string()))?;
-        let record = RunRecord {
-            trial: run.trial,
-            id: &run.id,
-            outcome: run.outcome.word(),
-            started_us: run.started_us,
-            duration_us: u64::try_from(run.cost.total.as_micros()).unwrap_or(u64::MAX),
-            json: &json,
-        };
-        Ok(self.campaign.put_run(record).await?)
-    }
+async fn put_run(campaign: &Campaign, run: &Run) -> Result<(), EngineError> {
+    let json = serde_json::to_string(run).map_err(|e| EngineError::Internal(e.to_string()))?;
+    let record = RunRecord {
+        trial: run.trial,
+        id: &run.id,
+        outcome: run.outcome.word(),
+        started_us: run.started_us,
+        duration_us: u64::try_from(run.cost.total.as_micros()).unwrap_or(u64::MAX),
+        json: &json,
+    };
+    Ok(campaign.put_run(record).await?)
 }
 
 fn open_campaign(options: &RecordOptions, started_us: u64) -> Result<Campaign, EngineError> {

@@ -44,7 +44,10 @@ pub use logs::{LogExcerpt, RunLogs, TimedLine};
 pub use metrics::{
     Drawn, MetricLine, MetricScope, MetricSource, Range, SeriesView, list_metrics, show_metric,
 };
-pub use recordings::{FoundRecording, find_run_to_replay, find_traces_to_replay};
+pub use recordings::{
+    FoundCalls, FoundRecording, find_calls_of_run, find_calls_of_traces, find_run_to_replay,
+    find_traces_to_replay,
+};
 pub use report::{CampaignReport, find_debug_campaign, find_report};
 pub use reproduce::{CauseTarget, DefectTarget, reproduce_cause, reproduce_defect};
 pub use resilience_report::{

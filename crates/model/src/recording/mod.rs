@@ -3,6 +3,7 @@
 //! It is computed from the calls of a trace or of a run. What callers outside sent can be sent again; what services
 //! called in turn follows from it.
 
+mod from_reports;
 mod mapping;
 mod mocks;
 mod outcome_sampler;
@@ -11,6 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use from_reports::calls_from_reports;
 pub use mapping::ValueMap;
 pub use mocks::{
     AskedCall, MatchedAnswer, MatchedBy, MissReason, MockBook, MockMiss, NearestCall, RecordedCall,
