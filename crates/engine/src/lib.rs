@@ -6,6 +6,7 @@
 //! Each capability is a module beside them.
 
 mod bounded_file;
+pub mod clone;
 pub mod debug;
 mod drive;
 mod driver;

@@ -12,6 +12,8 @@ use faultscope_model::CampaignKind;
 use faultscope_model::secrets::SecretNames;
 use faultscope_model::units::{self, count};
 
+use super::clone::open_shelf;
+use super::debugging::{Debugging, PEOPLE_WITHIN};
 use super::report::write;
 use crate::args::{Global, IsolationArg, PlatformChoice, Target};
 use crate::campaign::{Opening, RunningCampaign, interrupted};
@@ -42,6 +44,13 @@ pub(crate) struct ReplayArgs {
     /// What may differ: `$.took`, `header etag`, `$.id ~ ^[0-9a-f-]+$`, `$.price +- 10%`, `$.items present`.
     #[arg(long = "ignore", value_name = "RULE")]
     rules: Vec<FieldRule>,
+    /// Start the services from this clone instead of fresh data: its id, its name, or `last`.
+    #[arg(long, value_name = "CLONE")]
+    on: Option<String>,
+    /// Start a service with another command, such as a debugger, and wait for people: `order='python -m debugpy --listen
+    /// 5678 --wait-for-client app.py'`. Its port is forwarded to this machine.
+    #[arg(long, value_name = "SERVICE=COMMAND")]
+    debug: Vec<String>,
     /// How long an answer may take.
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     within: String,
@@ -81,13 +90,24 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
         Pace::Factor(factor) => Duration::from_micros((length as f64 / factor) as u64) + within,
         Pace::AsFastAsPossible => Duration::from_micros(length).saturating_mul(4) + within,
     };
-    let opening =
-        Opening::new(CampaignKind::Replay, &target, args.seed).slots(args.slots).longest_test(longest);
+    let debugging = Debugging::parse(&args.debug, &project.application)?;
+    let clone = args.on.as_ref().map(|wanted| open_shelf(&args.folder).find(wanted)).transpose()?;
+    let start = debugging.start_point(clone.clone());
+    // People look at one deployment at a time, and take as long as they like.
+    let (times, slots, longest, within) = match debugging.is_empty() {
+        true => (args.times, args.slots, longest, within),
+        false => (1, 1, longest + PEOPLE_WITHIN, within.max(PEOPLE_WITHIN)),
+    };
+    let opening = Opening::new(CampaignKind::Replay, &target, args.seed).slots(slots).longest_test(longest);
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
+    let _forwarded = debugging.forward(&campaign.session, printer).await?;
     let stop = interrupted();
-    let options =
-        ReplayOptions { pace, within, times: args.times, rules: FieldRules::new(args.rules.clone()) };
-    let given = (run.treatment.clone(), run.circumstance.clone());
+    let options = ReplayOptions { pace, within, times, rules: FieldRules::new(args.rules.clone()), start };
+    let given = match &clone {
+        // The data belongs to the instances that the clone had.
+        Some(clone) => (clone.manifest.treatment.clone(), clone.manifest.circumstance.clone()),
+        None => (run.treatment.clone(), run.circumstance.clone()),
+    };
     let original = Original { run: &run, reader: &reader };
     let work = async |session: &_| replay(session, &recording, &original, given, &options, &stop).await;
     let summarize = |done: &Option<ReplayDone>| match done {

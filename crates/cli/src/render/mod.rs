@@ -1,6 +1,7 @@
 //! Terminal output. No meaning depends on colour alone.
 
 mod branches;
+pub(crate) mod clone;
 pub(crate) mod deeper;
 pub(crate) mod log;
 pub(crate) mod map;

@@ -11,6 +11,7 @@ mod check;
 mod check_errors;
 mod circumstances;
 mod clients;
+mod clones;
 mod compare;
 mod debug;
 mod deeper;

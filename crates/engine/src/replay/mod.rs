@@ -22,6 +22,7 @@ use faultscope_model::{Circumstance, Run, Treatment, TrialRole};
 use faultscope_store::Reader;
 use tokio_util::sync::CancellationToken;
 
+use crate::clone::StartPoint;
 use crate::drive::{Pace, Replay, ReplayedAnswer};
 use crate::driver::{Budget, Driver, Ended, TrialList};
 use crate::error::EngineError;
@@ -40,6 +41,8 @@ pub struct ReplayOptions {
     pub times: u32,
     /// What the user says about fields.
     pub rules: FieldRules,
+    /// What the deployments start from; fresh data if none.
+    pub start: Option<StartPoint>,
 }
 
 /// The origin of a recording.
@@ -69,7 +72,8 @@ pub async fn replay(
     options: &ReplayOptions,
     stop: &CancellationToken,
 ) -> Result<Option<ReplayDone>, EngineError> {
-    let drive = Arc::new(Replay::new(recording.requests.clone(), options.pace, options.within));
+    let drive = Replay::new(recording.requests.clone(), options.pace, options.within);
+    let drive = Arc::new(drive.starting_from(options.start.clone()));
     let request = TrialRequest { treatment, circumstance, drive, wanted: None };
     let trials = (0..options.times.max(1)).map(|_| (TrialRole::Search, request.clone()));
     let mut list = TrialList::new(trials);

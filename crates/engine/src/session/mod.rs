@@ -13,6 +13,7 @@ pub use options::SessionOptions;
 pub use slot::Lease;
 pub(crate) use slot::Slot;
 pub(crate) use start_limits::StartLimits;
+pub(crate) use template::files_digest;
 
 use std::collections::BTreeMap;
 use std::fmt;

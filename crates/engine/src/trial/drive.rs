@@ -9,6 +9,7 @@ use faultscope_model::run::{InstanceExit, Perturbed};
 use faultscope_model::{Application, Circumstance, Outcome, TrialId};
 use tokio_util::sync::CancellationToken;
 
+use crate::clone::StartPoint;
 use crate::drive::{ReplayedAnswer, TrialTrace};
 use crate::error::EngineError;
 use crate::session::{Lease, Session};
@@ -38,6 +39,11 @@ pub trait Drive: fmt::Debug + Send + Sync {
     /// Whether a trial of it has a time limit and is repeated if the infrastructure spoils it.
     fn is_repeatable(&self) -> bool {
         true
+    }
+
+    /// What the deployment starts from; fresh data and the commands of the file if none.
+    fn starts_from(&self) -> Option<&StartPoint> {
+        None
     }
 
     /// Drives the application until it is done, or `cancel` fires.

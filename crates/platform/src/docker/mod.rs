@@ -16,7 +16,7 @@ mod sidecar;
 mod slot;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -177,17 +177,12 @@ impl Platform for DockerPlatform {
         Ok(self.life(slot, instance)?.1.log.of_instance(instance))
     }
 
-    async fn snapshot(&self, _slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
-        Err(unsupported(format!("take a snapshot of {instance}"), "not yet"))
+    async fn snapshot(&self, _slot: SlotId, _into: &Path) -> Result<Snapshot, PlatformError> {
+        Err(unsupported("take a snapshot", "not yet"))
     }
 
-    async fn restore(
-        &self,
-        _slot: SlotId,
-        instance: &InstanceId,
-        _snapshot: &Snapshot,
-    ) -> Result<(), PlatformError> {
-        Err(unsupported(format!("restore the data of {instance}"), "not yet"))
+    async fn restore(&self, _slot: SlotId, _from: &Path, _snapshot: &Snapshot) -> Result<(), PlatformError> {
+        Err(unsupported("start from a snapshot", "not yet"))
     }
 
     async fn intact(&self, slot: SlotId) -> Result<(), PlatformError> {

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::clone::StartPoint;
 use crate::error::EngineError;
 use crate::trial::{Drive, Driven, Live};
 use pacer::Pacer;
@@ -55,6 +56,7 @@ pub struct Replay {
     by_end: Vec<usize>,
     pace: Pace,
     within: Duration,
+    start: Option<StartPoint>,
 }
 
 impl Replay {
@@ -66,7 +68,12 @@ impl Replay {
         let awaited = requests
             .iter()
             .map(|request| by_end.partition_point(|&index| requests[index].end_us() < request.start_us));
-        Self { awaited: awaited.collect(), by_end, requests: requests.into(), pace, within }
+        Self { awaited: awaited.collect(), by_end, requests: requests.into(), pace, within, start: None }
+    }
+
+    /// Sends them to a deployment that starts from a clone, or with other commands.
+    pub fn starting_from(self, start: Option<StartPoint>) -> Self {
+        Self { start, ..self }
     }
 
     /// The intended times after the start.
@@ -111,7 +118,12 @@ impl Progress {
 impl Drive for Replay {
     fn question(&self) -> serde_json::Value {
         let spans: Vec<String> = self.requests.iter().map(|request| request.span.to_string()).collect();
-        serde_json::json!({ "replay": spans, "pace": format!("{:?}", self.pace) })
+        let start = self.start.as_ref().map(StartPoint::question);
+        serde_json::json!({ "replay": spans, "pace": format!("{:?}", self.pace), "start": start })
+    }
+
+    fn starts_from(&self) -> Option<&StartPoint> {
+        self.start.as_ref()
     }
 
     fn n_tests(&self) -> usize {
