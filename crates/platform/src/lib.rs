@@ -115,6 +115,11 @@ pub trait Platform: fmt::Debug + Send + Sync {
     /// those that the snapshot does not have start with fresh data. The folder is only read.
     async fn restore(&self, slot: SlotId, from: &Path, snapshot: &Snapshot) -> Result<(), PlatformError>;
 
+    /// Puts everything of a snapshot into its folder, so that it can be carried to another machine.
+    async fn pack_snapshot(&self, _from: &Path, _snapshot: &Snapshot) -> Result<(), PlatformError> {
+        Ok(())
+    }
+
     /// Removes what a snapshot has outside of its folder.
     async fn forget_snapshot(&self, _snapshot: &Snapshot) -> Result<(), PlatformError> {
         Ok(())

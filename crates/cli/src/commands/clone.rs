@@ -8,7 +8,8 @@ use faultscope_engine::clone::{
 };
 use faultscope_model::secrets::SecretNames;
 use faultscope_model::units::{ByteSize, count};
-use faultscope_platform::DataForm;
+#[cfg(feature = "docker")]
+use faultscope_platform::{DataForm, DockerOptions, DockerPlatform, Platform};
 use faultscope_store::secrets::SecretOptions;
 
 use super::clone_shell::ShellArgs;
@@ -116,7 +117,7 @@ pub(crate) async fn run(args: CloneArgs, global: &Global, printer: &Printer) -> 
         }
         Some(CloneCommand::Rm { clones, folder }) => remove(&clones, &folder, printer).await,
         Some(CloneCommand::Export { clone, file, with_secrets, folder }) => {
-            export(&open_shelf(&folder).find(&clone)?, &file, with_secrets, &folder, printer)
+            export(&open_shelf(&folder).find(&clone)?, &file, with_secrets, &folder, printer).await
         }
         Some(CloneCommand::Import { file, folder }) => {
             let clone = import_clone(&open_shelf(&folder), &file)?;
@@ -179,7 +180,10 @@ async fn remove(
     for wanted in wanted {
         match shelf.find(wanted) {
             Ok(clone) => {
-                forget_images(&clone).await?;
+                #[cfg(feature = "docker")]
+                if let Some(engine) = find_engine(&clone).await? {
+                    engine.forget_snapshot(&clone.manifest.snapshot).await?;
+                }
                 shelf.remove(&clone.manifest.id)?;
                 printer.line(format!("removed {}", clone.manifest.id));
             }
@@ -196,32 +200,25 @@ async fn remove(
     Ok(Exit::Done)
 }
 
-/// Removes the images of a clone of containers.
-async fn forget_images(clone: &StoredClone) -> Result<(), CommandError> {
-    if clone.manifest.snapshot.form != DataForm::Images {
-        return Ok(());
+/// The engine that has the images of a clone; none if it has no images.
+#[cfg(feature = "docker")]
+async fn find_engine(clone: &StoredClone) -> Result<Option<DockerPlatform>, CommandError> {
+    match clone.manifest.snapshot.form {
+        DataForm::Images => Ok(Some(DockerPlatform::connect(DockerOptions::default()).await?)),
+        _ => Ok(None),
     }
-    #[cfg(feature = "docker")]
-    {
-        use faultscope_platform::Platform;
-        use faultscope_platform::docker::{DockerOptions, DockerPlatform};
-        let platform = DockerPlatform::connect(DockerOptions::default()).await?;
-        platform.forget_snapshot(&clone.manifest.snapshot).await?;
-    }
-    Ok(())
 }
 
-fn export(
+async fn export(
     clone: &StoredClone,
     file: &std::path::Path,
     with_secrets: bool,
     folder: &std::path::Path,
     printer: &Printer,
 ) -> Result<Exit, CommandError> {
-    if clone.manifest.snapshot.form == DataForm::Images {
-        let images = clone.manifest.snapshot.instances.iter().filter_map(|instance| instance.image.clone());
-        let images = images.collect::<Vec<_>>().join(" ");
-        printer.warn(format!("its images are not in the file; carry them along with `docker save {images}`"));
+    #[cfg(feature = "docker")]
+    if let Some(engine) = find_engine(clone).await? {
+        engine.pack_snapshot(&clone.data, &clone.manifest.snapshot).await?;
     }
     let rules = Project::read(folder).map(|project| project.application.record.secrets).unwrap_or_default();
     let names = SecretNames::new(&rules);

@@ -33,6 +33,7 @@ pub(crate) mod parts {
     //! What the docker back end shares with this one.
     pub(crate) use super::agent_protocol::{ListenAt, MAX_FDS, Request};
     pub(crate) use super::apply::drain;
+    pub(crate) use super::copy::copy_layer;
     pub(crate) use super::files::{copy_tree, remove_tree};
     pub(crate) use super::link::Link;
     pub(crate) use super::ports::name_own;
