@@ -30,6 +30,8 @@ const MAX_ANSWER: u64 = 64 << 20;
 const REQUEST_WITHIN: Duration = Duration::from_secs(5);
 /// Hooks take up to ten minutes, and data has to be copied.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1800);
+/// The pause after a connection that could not be accepted.
+const RETRY: Duration = Duration::from_millis(100);
 /// Clients at the same time.
 const MAX_CLIENTS: usize = 16;
 
@@ -89,6 +91,8 @@ impl ControlServer {
                     clients.spawn(answer(stream, desk.clone(), reports.clone()));
                 }
                 Some(_) = clients.join_next() => {}
+                // This process has no descriptor for another connection.
+                else => tokio::time::sleep(RETRY).await,
             }
         }
     }

@@ -34,7 +34,7 @@ pub enum CloneError {
         reason: &'static str,
     },
     /// A file or folder cannot be used.
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}", .path.display())]
     File {
         /// An infinitive.
         action: &'static str,
@@ -45,7 +45,7 @@ pub enum CloneError {
         source: io::Error,
     },
     /// What is stored is no clone, or is cut off.
-    #[error("{} is damaged: {reason}", path.display())]
+    #[error("{} is damaged: {reason}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -53,7 +53,7 @@ pub enum CloneError {
         reason: String,
     },
     /// A newer version wrote it.
-    #[error("{} has format {found}, and this version of faultscope reads up to {known}", path.display())]
+    #[error("{} has format {found}, and this version of faultscope reads up to {known}", .path.display())]
     Newer {
         /// The file.
         path: PathBuf,

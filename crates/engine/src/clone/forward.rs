@@ -50,6 +50,8 @@ pub async fn forward_port(
                     open.spawn(carry(Arc::clone(&platform), slot, instance.clone(), port, stream));
                 }
                 Some(_) = open.join_next() => {}
+                // This process has no descriptor for another connection.
+                else => tokio::time::sleep(TRY_EVERY).await,
             }
         }
     });

@@ -78,7 +78,7 @@ impl StartPoint {
 
 fn replace_program(instance: &mut InstancePlan, old: &str, new: &str) {
     let words = instance.command.iter_mut().chain(instance.entrypoint.iter_mut().flatten());
-    for word in words.chain(instance.env.values_mut()).filter(|word| *word == old) {
+    for word in words.chain(instance.env.values_mut()).filter(|word| word.as_str() == old) {
         new.clone_into(word);
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn files_digest(root: &Path) -> String {
             }
         }
     }
-    files.sort();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
     Digest::hash_json(&files).to_string()
 }
 

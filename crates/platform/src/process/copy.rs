@@ -66,8 +66,8 @@ impl Copy<'_> {
                 // What a service made unreadable for its own user, or named too long, cannot be had.
                 Err(error)
                     if matches!(
-                        error.raw_os_error().map(Errno::from_raw_os_error),
-                        Some(Errno::ACCESS | Errno::NAMETOOLONG)
+                        error.kind(),
+                        io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidFilename
                     ) =>
                 {
                     self.size.left_out += 1;
@@ -198,7 +198,7 @@ fn copy_attributes(from: &Path, to: &Path) -> io::Result<()> {
         let copied = copy_attribute(from, to, &name);
         // Others may belong to the security policy of the machine.
         if overlay.is_some() {
-            copied?;
+            copied.map_err(io::Error::other)?;
         }
     }
     Ok(())

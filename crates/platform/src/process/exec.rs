@@ -68,7 +68,7 @@ impl Slot {
         let mut spec = self.joined_spec(&stage, &life, run);
         // The first descriptor of a tree is the socket of its init, so that the terminal comes as the second and third.
         let words = ["sh", "-c", ON_A_TERMINAL, "sh"].map(str::to_owned);
-        spec.command = words.into_iter().chain(spec.command).collect();
+        spec.command = words.into_iter().chain(std::mem::take(&mut spec.command)).collect();
         let started_tree = async {
             let outputs = (terminal.try_clone()?, terminal);
             Tree::start(&stage.agent, self.next_key(), self.inside(&life), &spec, outputs).await
