@@ -93,7 +93,7 @@ fn clones_are_found_by_id_beginning_name_and_age() {
     assert_eq!(fs::read_to_string(new.data.join("file")).unwrap(), "content");
     // Names are kept, others beyond the limit go.
     let newest = store(&shelf, 3, None);
-    assert_eq!(shelf.beyond(1).unwrap(), [second.clone()]);
+    assert_eq!(shelf.beyond(1).unwrap(), std::slice::from_ref(&second));
     shelf.remove(&second).unwrap();
     let (left, unreadable) = shelf.list().unwrap();
     let left: Vec<&CloneId> = left.iter().map(|clone| &clone.manifest.id).collect();

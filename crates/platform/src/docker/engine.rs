@@ -10,8 +10,8 @@ use std::time::Duration;
 use bollard::container::LogOutput;
 use bollard::errors::Error;
 use bollard::models::{
-    ContainerConfig, ContainerCreateBody, ContainerStatsResponse, Ipam, IpamConfig, MountPointType,
-    NetworkCreateRequest, VolumeCreateRequest,
+    ContainerConfig, ContainerCreateBody, ContainerStatsResponse, Ipam, IpamConfig, NetworkCreateRequest,
+    VolumeCreateRequest,
 };
 use bollard::query_parameters::{
     AttachContainerOptions, CommitContainerOptions, CreateContainerOptions, CreateImageOptions,
@@ -291,7 +291,7 @@ impl Engine {
         let mounts = self.docker.inspect_container(container, None).await?.mounts.unwrap_or_default();
         let volumes = mounts
             .into_iter()
-            .filter(|mount| mount.typ == Some(MountPointType::VOLUME) && mount.rw.unwrap_or(true));
+            .filter(|mount| mount.typ.as_deref() == Some("volume") && mount.rw.unwrap_or(true));
         Ok(volumes.filter_map(|mount| mount.destination).collect())
     }
 

@@ -167,8 +167,8 @@ async fn services_stand_still_for_milliseconds() {
         Reset::Restart,
     );
     platform.apply(SLOT, &wanted, &CancellationToken::new()).await.unwrap();
-    let mut mib = 0;
-    for grown in [0, 1, 7] {
+    let mut mib = 0_u32;
+    for grown in [0_u32, 1, 7] {
         mib += grown;
         for name in &names {
             let script = format!("head -c {} /dev/urandom > data.{mib}", u64::from(grown) << 20);
