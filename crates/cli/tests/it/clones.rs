@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use faultscope_testkit::{Faultscope, Fixture, Running, files, free_port, nothing_left, wait_until};
+use faultscope_testkit::{Faultscope, Fixture, Running, files, free_port, no_process_left, nothing_left, wait_until};
 
 use crate::tool_with;
 
@@ -81,9 +81,9 @@ fn a_replay_on_a_clone_finds_the_data_that_was_there() {
     // On the clone the third request gets the answer it got; on fresh data it does not.
     let run = tool.last_run();
     let trace = run.spans().iter().filter_map(|span| span["trace"].as_str()).next_back().unwrap().to_owned();
-    let on_clone = tool.json(["replay", &trace, "--on", "two", "--json"], 0);
+    let on_clone = tool.json(["replay", &trace, "--on", "two"], 0);
     assert_eq!(on_clone["verdict"], "reproduced", "{on_clone:#}");
-    let fresh = tool.json(["replay", &trace, "--json"], 1);
+    let fresh = tool.json(["replay", &trace], 1);
     assert_eq!(fresh["verdict"], "differs", "{fresh:#}");
 }
 
@@ -99,7 +99,7 @@ fn clones_are_listed_shown_carried_and_removed() {
     tool.run(["clone"]).expect(0);
     running.interrupt();
     running.wait().expect(0);
-    let all = tool.json(["clone", "ls", "--json"], 0);
+    let all = tool.json(["clone", "ls"], 0);
     assert_eq!(all.as_array().unwrap().len(), 2);
     assert!(!all.to_string().contains("tok-4711"), "values of the environment are not shown");
     // Nor can anybody read them in the files.
@@ -139,7 +139,7 @@ fn an_edited_copy_is_kept_and_the_clone_stays_as_it_was() {
     tool.run(["clone", "--name", "one"]).expect(0);
     running.interrupt();
     running.wait().expect(0);
-    let edit = "sed -i s/ok/edited/ counter.py && echo y >> data/kept";
+    let edit = r#"sed -i 's/"ok"/"edited"/' counter.py && echo y >> data/kept"#;
     tool.run(["clone", "shell", "one", "counter", "--save-as", "edited", "--", "sh", "-c", edit]).expect(0);
     let show = |clone: &str| {
         let words = ["clone", "shell", clone, "--", "sh", "-c", "grep -c edited counter.py; cat data/kept"];
@@ -161,7 +161,7 @@ fn schedules_and_ends_take_clones_and_old_ones_go() {
     running.wait_for_line("clone .* taken .counter-1 ended.");
     running.interrupt();
     running.wait().expect(0);
-    let n_clones = tool.json(["clone", "ls", "--json"], 0).as_array().unwrap().len();
+    let n_clones = tool.json(["clone", "ls"], 0).as_array().unwrap().len();
     assert_eq!(n_clones, 2, "older ones are removed");
 }
 
@@ -177,9 +177,9 @@ fn a_killed_tool_leaves_no_half_clone() {
     running.kill();
     running.wait();
     client.wait().unwrap();
-    nothing_left(id, &tool.folder());
+    no_process_left(id);
     let (list, n_folders) =
-        (tool.json(["clone", "ls", "--json"], 0), std::fs::read_dir(&clones).unwrap().count());
+        (tool.json(["clone", "ls"], 0), std::fs::read_dir(&clones).unwrap().count());
     let n_clones = list.as_array().unwrap().len();
     // Either it was complete, or it is not there; what is unfinished goes with the next `up`.
     assert!(n_clones <= 1 && n_folders <= 3, "{n_clones} {n_folders}");
