@@ -85,6 +85,13 @@ pub(crate) enum Command {
     /// Example: faultscope record --listen 8080 --to http://staging:9000 --as order
     /// Example: faultscope record --service order=8080:http://a:80 --service stock=8081:http://b:80
     Record(Box<crate::commands::record::RecordArgs>),
+    /// Copies the data, commands and settings of a running application, without stopping it for long.
+    ///
+    /// `faultscope up` must run in this folder. `faultscope replay --on CLONE` sends requests to services that start from
+    /// the copy.
+    ///
+    /// Example: faultscope clone --name before-the-fix
+    Clone(Box<crate::commands::clone::CloneArgs>),
     /// Sends recorded requests to fresh copies of the same services, and compares the answers.
     ///
     /// The services run in the circumstance that was recorded. Exit code 1 means that an answer differs, 5 that not
@@ -330,6 +337,22 @@ pub(crate) struct UpArgs {
     /// Stop after this time.
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) duration: Option<String>,
+    /// Take a clone this often: `10m`.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) clone_every: Option<String>,
+    /// Take a clone when this happens.
+    #[arg(long, value_enum, value_name = "EVENT")]
+    pub(crate) clone_on: Option<CloneOn>,
+    /// The most clones without a name to keep; older ones are removed.
+    #[arg(long, default_value_t = 10, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) keep: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CloneOn {
+    /// An instance ends by itself, as one does that is about to be restarted.
+    #[value(alias = "restart")]
+    Exit,
 }
 
 #[derive(Debug, Args)]

@@ -14,6 +14,7 @@ mod project;
 mod render;
 mod sample_apps;
 mod shell;
+mod terminal;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -94,6 +95,7 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Capture(args) => commands::capture::run(args, printer).await,
         Command::Up(args) => commands::up::run(args, global, printer).await,
         Command::Record(args) => commands::record::run(*args, global, printer).await,
+        Command::Clone(args) => commands::clone::run(*args, global, printer).await,
         Command::Replay(args) => commands::replay::run(*args, global, printer).await,
         Command::Debug(args) => commands::debug::run(args, global, printer).await,
         Command::Resilience(args) => commands::resilience::run(*args, global, printer).await,

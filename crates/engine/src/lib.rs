@@ -7,6 +7,7 @@
 
 mod bounded_file;
 pub mod causal;
+pub mod clone;
 pub mod debug;
 mod drive;
 mod driver;

@@ -19,6 +19,7 @@ pub mod memory;
 mod probe;
 pub mod process;
 mod readiness;
+mod snapshot;
 mod starting;
 mod types;
 
@@ -28,13 +29,15 @@ pub use error::{PlatformError, PlatformErrorKind};
 pub use memory::{MemoryPlatform, Simulation};
 pub use probe::is_ready;
 pub use process::{ProcessOptions, ProcessPlatform, WantedIsolation};
+pub use snapshot::{DataForm, DataSize, InstanceSnapshot, SharedData, SharedSnapshot, Snapshot};
 pub use types::{
     Action, Capabilities, ConnectionWatch, Deployed, Deployment, Execution, Exit, Isolation, LimitsBy,
-    MeshPlace, Place, PlatformEvent, Reaped, Reservation, ReservedListener, Rights, SlotSpec, Snapshot,
+    MeshPlace, Place, PlatformEvent, Reaped, Reservation, ReservedListener, Rights, SlotSpec,
 };
 
 use std::fmt;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -104,16 +107,34 @@ pub trait Platform: fmt::Debug + Send + Sync {
     /// The last lines an instance printed, with the times at which they arrived; bounded. A restart keeps them.
     async fn log(&self, slot: SlotId, instance: &InstanceId) -> Result<InstanceLog, PlatformError>;
 
-    /// Takes a snapshot of an instance's durable data.
-    async fn snapshot(&self, slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError>;
+    /// Copies the data of all instances into an empty folder, as it is at one moment: they are frozen together, and each
+    /// goes on as soon as its own data is copied. They go on even if this future is dropped.
+    async fn snapshot(&self, slot: SlotId, into: &Path) -> Result<Snapshot, PlatformError>;
 
-    /// Restores durable data before the next `apply` of the slot starts the instance.
-    async fn restore(
+    /// Lets the next `reserve` and `apply` of the slot start from this data, once. None of its instances is kept, and
+    /// those that the snapshot does not have start with fresh data. The folder is only read.
+    async fn restore(&self, slot: SlotId, from: &Path, snapshot: &Snapshot) -> Result<(), PlatformError>;
+
+    /// Puts everything of a snapshot into its folder, so that it can be carried to another machine.
+    async fn pack_snapshot(&self, _from: &Path, _snapshot: &Snapshot) -> Result<(), PlatformError> {
+        Ok(())
+    }
+
+    /// Removes what a snapshot has outside of its folder.
+    async fn forget_snapshot(&self, _snapshot: &Snapshot) -> Result<(), PlatformError> {
+        Ok(())
+    }
+
+    /// Runs a command like [`Platform::exec`], with this terminal as its input and output.
+    async fn attach(
         &self,
-        slot: SlotId,
-        instance: &InstanceId,
-        snapshot: &Snapshot,
-    ) -> Result<(), PlatformError>;
+        _slot: SlotId,
+        _run: &Execution,
+        _terminal: OwnedFd,
+        _cancel: &CancellationToken,
+    ) -> Result<Exit, PlatformError> {
+        Err(PlatformError::new(PlatformErrorKind::Unsupported, self.name(), "open a terminal in an instance"))
+    }
 
     /// Checks that what the slot itself needs (agents, sidecars) is still there; otherwise whatever was observed
     /// in the slot is no evidence. When it returns, everything that has happened was reported as an event.

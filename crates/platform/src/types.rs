@@ -19,7 +19,7 @@ pub struct Capabilities {
     pub limits: LimitsBy,
     /// Where the mesh runs.
     pub mesh: MeshPlace,
-    /// Whether snapshots of durable data are supported.
+    /// Whether snapshots of the data of instances are supported.
     pub snapshots: bool,
     /// Whether instances can be frozen.
     pub pause: bool,
@@ -255,13 +255,6 @@ pub struct Exit {
     /// From its start to its end.
     #[serde(with = "faultscope_model::units::duration")]
     pub took: Duration,
-}
-
-/// A snapshot of durable data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Snapshot {
-    /// Its location; only the platform that took it can interpret this.
-    pub location: PathBuf,
 }
 
 /// What was removed of a dead tool.

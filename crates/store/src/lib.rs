@@ -22,6 +22,7 @@ mod format;
 mod lock;
 mod numbered_names;
 mod sealed;
+mod sealed_file;
 mod series_table;
 mod sqlite;
 mod upkeep;
@@ -42,6 +43,7 @@ pub use campaigns::{
     new_campaign_id,
 };
 pub use error::{StoreError, StoreErrorKind};
+pub use sealed_file::{read_sealed, write_sealed};
 pub use upkeep::{PartKind, PartState, Repair, RepairAction, StorePart, check_store, repair_store};
 
 /// The format version of every file of a campaign.

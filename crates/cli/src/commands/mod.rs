@@ -10,9 +10,12 @@ pub(crate) mod cell;
 pub(crate) mod check;
 mod check_programs;
 pub(crate) mod clean;
+pub(crate) mod clone;
+mod clone_shell;
 pub(crate) mod completions;
 pub(crate) mod debug;
 pub(crate) mod debug_args;
+mod debugging;
 pub(crate) mod demo;
 pub(crate) mod deps;
 #[cfg(feature = "mutate")]

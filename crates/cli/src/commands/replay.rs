@@ -16,6 +16,8 @@ use faultscope_model::secrets::SecretNames;
 use faultscope_model::units::{self, count};
 use faultscope_model::{CampaignKind, ServiceName, Treatment};
 
+use super::clone::open_shelf;
+use super::debugging::{Debugging, PEOPLE_WITHIN};
 use super::report::write;
 use crate::args::{Global, IsolationArg, PlatformChoice, Target};
 use crate::campaign::{Opening, RunningCampaign, interrupted};
@@ -56,6 +58,13 @@ pub(crate) struct ReplayArgs {
     /// services that are not in the application file are always answered for.
     #[arg(long = "mock", value_name = "SERVICE")]
     mocked: Vec<ServiceName>,
+    /// Start the services from this clone instead of fresh data: its id, its name, or `last`.
+    #[arg(long, value_name = "CLONE")]
+    on: Option<String>,
+    /// Start a service with another command, such as a debugger, and wait for people: `order='python -m debugpy --listen
+    /// 5678 --wait-for-client app.py'`. Its port is forwarded to this machine.
+    #[arg(long, value_name = "SERVICE=COMMAND")]
+    debug: Vec<String>,
     /// How long an answer may take.
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     within: String,
@@ -101,9 +110,12 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
     }
     let FoundRecording { recording, kind, run, reader, calls, orders } = found;
     // Of a system that somebody else started, no circumstance is known: it is replayed in the file's own.
-    let (treatment, mut circumstance) = match kind {
-        CampaignKind::Record => (Treatment::Nothing, project.application.simplest.clone()),
-        _ => (run.treatment.clone(), run.circumstance.clone()),
+    let clone = args.on.as_ref().map(|wanted| open_shelf(&args.folder).find(wanted)).transpose()?;
+    let (treatment, mut circumstance) = match (&clone, kind) {
+        // The data belongs to the instances that the clone had.
+        (Some(clone), _) => (clone.manifest.treatment.clone(), clone.manifest.circumstance.clone()),
+        (None, CampaignKind::Record) => (Treatment::Nothing, project.application.simplest.clone()),
+        (None, _) => (run.treatment.clone(), run.circumstance.clone()),
     };
     if args.order == ReplayOrder::Recorded {
         for (from, handling) in &orders.ambiguous {
@@ -119,13 +131,20 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
         Pace::Factor(factor) => Duration::from_micros((length as f64 / factor) as u64) + within,
         Pace::AsFastAsPossible => Duration::from_micros(length).saturating_mul(4) + within,
     };
-    let opening =
-        Opening::new(CampaignKind::Replay, &target, args.seed).slots(args.slots).longest_test(longest);
+    let debugging = Debugging::parse(&args.debug, &project.application)?;
+    let start = debugging.start_point(clone);
+    // People look at one deployment at a time, and take as long as they like.
+    let (times, slots, longest, within) = match debugging.is_empty() {
+        true => (args.times, args.slots, longest, within),
+        false => (1, 1, longest + PEOPLE_WITHIN, within.max(PEOPLE_WITHIN)),
+    };
+    let opening = Opening::new(CampaignKind::Replay, &target, args.seed).slots(slots).longest_test(longest);
     let campaign = RunningCampaign::open(&project, opening, global, printer).await?;
+    let _forwarded = debugging.forward(&campaign.session, printer).await?;
     let stop = interrupted();
     let rules = FieldRules::new(args.rules.clone());
     let hook = args.hook.as_ref().map(|command| ["sh", "-c", command].map(str::to_owned).to_vec());
-    let options = ReplayOptions { pace, within, times: args.times, rules, hook, mocked };
+    let options = ReplayOptions { pace, within, times, rules, hook, mocked, start };
     let given = (treatment, circumstance);
     let original = Original { run: &run, reader: &reader, calls: &calls };
     let work = async |session: &_| replay(session, &recording, &original, given, &options, &stop).await;

@@ -2,18 +2,24 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
+use faultscope_engine::clone::{
+    CloneDesk, CloneError, CloneReport, CloneShelf, CloneSource, Cloner, ControlServer, EveryInterval, OnExit,
+};
 use faultscope_engine::testing::keep_up;
 use faultscope_engine::views::plain;
 use faultscope_engine::{EngineError, People, Published, PublishedPort, Session, TrialRequest};
 use faultscope_model::event::Event;
 use faultscope_model::outcome::StartEnding;
-use faultscope_model::{CampaignKind, Run, ServiceName, SlotId, units};
+use faultscope_model::{CampaignKind, Circumstance, Run, ServiceName, SlotId, Treatment, units};
 use faultscope_platform::{PlatformError, PlatformErrorKind};
-use tokio::sync::oneshot;
+use faultscope_store::secrets::SecretOptions;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Global, UpArgs};
+use crate::args::{CloneOn, Global, UpArgs};
 use crate::campaign::{Opening, RunningCampaign, interrupted};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -21,6 +27,9 @@ use crate::printer::Printer;
 use crate::project::Project;
 use crate::render;
 use crate::render::table::Table;
+
+/// Shorter intervals would keep services frozen for a good part of the time.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Result<Exit, CommandError> {
     let project = Project::open(&args.target, printer)?;
@@ -34,9 +43,11 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     let mut campaign = RunningCampaign::open(&project, opening, global, printer).await?;
     let (stop, until, cancel) = (interrupted(), CancellationToken::new(), CancellationToken::new());
     let (opened, mut is_open) = oneshot::channel();
-    let people = People::new(ports, opened, until.clone())
-        .map_err(|e| CommandError::internal("a socket has no address").because(e))?;
     let treatment = space.treatment(&set);
+    let clones = Clones::open(&args, &project, &campaign.session, (treatment.clone(), circumstance.clone()))?;
+    let people = People::new(ports, opened, until.clone())
+        .map_err(|e| CommandError::internal("a socket has no address").because(e))?
+        .with_clones(clones.cloner);
     let request = TrialRequest { treatment, circumstance, drive: Arc::new(people), wanted: None };
     // Before the trial starts: a service may end before everything is up.
     let mut events = campaign.session.events().subscribe();
@@ -63,6 +74,7 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
     };
     campaign.end_progress().await;
     show(&published, &campaign.session, printer)?;
+    let mut clones = clones.desk.start();
     let time_is_up = async {
         match within {
             Some(within) => tokio::time::sleep(within).await,
@@ -75,6 +87,7 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
             ended = &mut trial => break ended,
             () = stop.cancelled(), if !until.is_cancelled() => until.cancel(),
             () = &mut time_is_up, if !until.is_cancelled() => until.cancel(),
+            Some(taken) = clones.reports.recv() => say_taken(&taken, printer),
             Ok(event) = events.recv() => {
                 if let Event::InstanceExited { instance, reason, .. } = &*event {
                     let lines = campaign.session.last_lines(SlotId(0), instance).await;
@@ -85,6 +98,7 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
             }
         }
     };
+    drop(clones);
     let (id, at) = (campaign.session.id().to_string(), crate::shell::at(&project.root));
     campaign.close(&"ended").await?;
     let calls = joined(ended)?.map_or(0, |run| run.evidence.spans);
@@ -93,6 +107,82 @@ pub(crate) async fn run(args: UpArgs, global: &Global, printer: &Printer) -> Res
         units::count(calls, "call")
     ));
     Ok(Exit::Done)
+}
+
+/// Whoever orders clones while the application is up.
+struct Clones {
+    cloner: Cloner,
+    desk: ClosedDesk,
+}
+
+/// A desk that opens when the application is up.
+struct ClosedDesk {
+    desk: CloneDesk,
+    server: ControlServer,
+    sources: Vec<Box<dyn CloneSource>>,
+}
+
+/// Tasks that order clones, until they are dropped.
+struct OpenDesk {
+    reports: mpsc::Receiver<Result<CloneReport, CloneError>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Clones {
+    fn open(
+        args: &UpArgs,
+        project: &Project,
+        session: &Session,
+        given: (Treatment, Circumstance),
+    ) -> Result<Self, CommandError> {
+        let state = project.root.join(".faultscope");
+        let secrets = SecretOptions { plain: project.application.record.plain, ..SecretOptions::default() };
+        let shelf = CloneShelf::open(&state, secrets);
+        shelf.sweep();
+        let mut sources: Vec<Box<dyn CloneSource>> = Vec::new();
+        if let Some(text) = &args.clone_every {
+            let every = units::parse_duration(text).map_err(|e| CommandError::usage(e.to_string()))?;
+            if every < SHORTEST_INTERVAL {
+                return Err(CommandError::usage(format!("`{text}` is too short to clone an application")));
+            }
+            sources.push(Box::new(EveryInterval::new(every)));
+        }
+        if args.clone_on == Some(CloneOn::Exit) {
+            sources.push(Box::new(OnExit::new(session.events().subscribe())));
+        }
+        let (desk, cloner) = CloneDesk::open(shelf, given, args.keep as usize);
+        let server = ControlServer::open(&state, session.id())?;
+        Ok(Self { cloner, desk: ClosedDesk { desk, server, sources } })
+    }
+}
+
+impl ClosedDesk {
+    fn start(self) -> OpenDesk {
+        let (sender, reports) = mpsc::channel(16);
+        let mut tasks = JoinSet::new();
+        for source in self.sources {
+            tasks.spawn(self.desk.clone().serve(source, sender.clone()));
+        }
+        tasks.spawn(self.server.serve(self.desk, sender));
+        OpenDesk { reports, _tasks: tasks }
+    }
+}
+
+fn say_taken(taken: &Result<CloneReport, CloneError>, printer: &Printer) {
+    match taken {
+        Ok(CloneReport { manifest, .. }) => printer.talk(format!(
+            "clone {} taken ({}): {} of data, longest pause {}",
+            manifest.id,
+            manifest.trigger,
+            units::ByteSize(manifest.bytes()),
+            units::show_duration(manifest.longest_pause())
+        )),
+        Err(error) => {
+            let error = std::iter::successors(Some(error as &dyn std::error::Error), |e| e.source());
+            let text = error.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+            printer.warn(format!("no clone: {text}"));
+        }
+    }
 }
 
 type Kept = Result<Option<Run>, EngineError>;

@@ -2,6 +2,7 @@
 
 mod branches;
 pub(crate) mod causal;
+pub(crate) mod clone;
 pub(crate) mod deeper;
 pub(crate) mod log;
 pub(crate) mod map;

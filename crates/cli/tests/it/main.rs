@@ -12,6 +12,7 @@ mod check;
 mod check_errors;
 mod circumstances;
 mod clients;
+mod clones;
 mod compare;
 mod debug;
 mod deeper;

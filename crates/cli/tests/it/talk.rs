@@ -26,6 +26,10 @@ fn help() {
       init         Writes an application file from Compose files, Kubernetes manifests or a Procfile
       capture      Fills the failing circumstance from a running or recorded system
       up           Starts an application and keeps it running, recording every call, until Ctrl-C
+      clone        Copies the data, commands and settings of a running application, without stopping it
+                   for long
+      replay       Sends recorded requests to fresh copies of the same services, and compares the
+                   answers
       debug        Reduces a failing circumstance to the smallest set of deltas that makes the test fail
       resilience   Perturbs passing tests (repeats requests, restarts services, loses responses) and
                    finds every defect

@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::clone::{Cloner, StartPoint};
 use crate::error::EngineError;
 use crate::trial::{Drive, Driven, Live};
 
@@ -44,6 +45,9 @@ pub struct Published {
 pub struct People {
     opening: Mutex<Option<Opening>>,
     until: CancellationToken,
+    /// Takes clones while people use the application.
+    cloner: tokio::sync::Mutex<Option<Cloner>>,
+    start: Option<StartPoint>,
 }
 
 #[derive(Debug)]
@@ -64,7 +68,18 @@ impl People {
             Ok((Published { service: port.service, port: port.port, address }, port.socket))
         };
         let ports = ports.into_iter().map(named).collect::<io::Result<_>>()?;
-        Ok(Self { opening: Mutex::new(Some(Opening { ports, opened })), until })
+        let opening = Mutex::new(Some(Opening { ports, opened }));
+        Ok(Self { opening, until, cloner: tokio::sync::Mutex::default(), start: None })
+    }
+
+    /// Takes clones that are ordered meanwhile.
+    pub fn with_clones(self, cloner: Cloner) -> Self {
+        Self { cloner: tokio::sync::Mutex::new(Some(cloner)), ..self }
+    }
+
+    /// Starts from a clone, or with other commands.
+    pub fn starting_from(self, start: StartPoint) -> Self {
+        Self { start: Some(start), ..self }
     }
 
     fn open(&self, live: &Live<'_>) {
@@ -97,6 +112,10 @@ impl Drive for People {
         serde_json::json!("people")
     }
 
+    fn starts_from(&self) -> Option<&StartPoint> {
+        self.start.as_ref()
+    }
+
     /// People take as long as they like, and cannot be asked to repeat what they did.
     fn is_repeatable(&self) -> bool {
         false
@@ -104,7 +123,15 @@ impl Drive for People {
 
     async fn drive(&self, live: &Live<'_>, cancel: &CancellationToken) -> Result<Driven, EngineError> {
         self.open(live);
+        let mut cloner = self.cloner.lock().await;
+        let taking_clones = async {
+            match &mut *cloner {
+                Some(cloner) => cloner.work(live).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            () = taking_clones => {}
             () = self.until.cancelled() => {}
             () = cancel.cancelled() => {}
         }

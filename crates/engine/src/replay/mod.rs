@@ -28,6 +28,7 @@ use faultscope_model::{Circumstance, Run, ServiceName, Span, Treatment, TrialRol
 use faultscope_store::Reader;
 use tokio_util::sync::CancellationToken;
 
+use crate::clone::StartPoint;
 use crate::drive::{Pace, Replay, ReplayedAnswer};
 use crate::driver::{Budget, Driver, Ended, TrialList};
 use crate::error::EngineError;
@@ -50,6 +51,8 @@ pub struct ReplayOptions {
     pub hook: Option<Vec<String>>,
     /// Services of the application that are answered for from the recording; see [`mock_services`].
     pub mocked: BTreeSet<ServiceName>,
+    /// What the deployments start from; fresh data if none.
+    pub start: Option<StartPoint>,
 }
 
 /// The origin of a recording.
@@ -82,8 +85,11 @@ pub async fn replay(
     stop: &CancellationToken,
 ) -> Result<Option<ReplayDone>, EngineError> {
     let mocks = MockPlan::new(recording, session.application(), &options.mocked, options.pace);
-    let drive = Replay::new(recording.requests.clone(), options.pace, options.within);
-    let drive = Arc::new(drive.with_hook(options.hook.clone()).with_mocks(mocks));
+    let drive = Replay::new(recording.requests.clone(), options.pace, options.within)
+        .with_hook(options.hook.clone())
+        .with_mocks(mocks)
+        .starting_from(options.start.clone());
+    let drive = Arc::new(drive);
     let request = TrialRequest { treatment, circumstance, drive, wanted: None };
     let trials = (0..options.times.max(1)).map(|_| (TrialRole::Search, request.clone()));
     let mut list = TrialList::new(trials);

@@ -15,6 +15,7 @@ pub use slot::Lease;
 pub(crate) use slot::Slot;
 pub(crate) use slow_start::SlowStart;
 pub(crate) use start_limits::StartLimits;
+pub(crate) use template::files_digest;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -37,6 +37,40 @@ pub(super) fn template_name(application: &Application, root: &Path) -> String {
     Digest::hash_json(&(setup, files)).to_string()
 }
 
+/// Folders that builds and installations fill; they follow from the other files.
+const DERIVED: [&str; 5] = ["node_modules", "target", "__pycache__", ".venv", "vendor"];
+/// Of larger files only the size counts, and of more files only the first ones.
+const MAX_READ: u64 = 1 << 20;
+const MAX_FILES: usize = 20_000;
+
+/// Stands for the content of the application's folder, on any machine.
+pub(crate) fn files_digest(root: &Path) -> String {
+    let mut files: Vec<(String, u64, Option<Digest>)> = Vec::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(folder) = open.pop() {
+        let mut entries: Vec<_> = fs::read_dir(&folder).into_iter().flatten().flatten().collect();
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let name = entry.file_name();
+            let is_named = |names: &[&str]| names.iter().any(|other| name == *other);
+            let Ok(meta) = entry.metadata() else { continue };
+            if is_named(&LEFT_OUT) || is_named(&DERIVED) || files.len() >= MAX_FILES {
+                continue;
+            }
+            let path = entry.path();
+            if meta.is_dir() {
+                open.push(path);
+            } else if meta.is_file() {
+                let content = (meta.len() <= MAX_READ).then(|| fs::read(&path).ok()).flatten();
+                let inside = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+                files.push((inside, meta.len(), content.map(|bytes| Digest::hash_bytes(&bytes))));
+            }
+        }
+    }
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    Digest::hash_json(&files).to_string()
+}
+
 fn stamp(meta: &Metadata) -> [i64; 6] {
     let mode = i64::from(meta.mode());
     if meta.is_dir() {

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{TrialRequest, collector, wire};
+use crate::clone::StartPoint;
 use crate::error::EngineError;
 use crate::replay::ReplayMocks;
 use crate::session::{Lease, Session};
@@ -40,6 +41,10 @@ impl Session {
         cancel: &CancellationToken,
     ) -> Result<Deployed, EngineError> {
         let mut plan = self.application.plan(&request.circumstance, &slot.expansion)?;
+        let start = request.drive.starts_from();
+        if let Some(start) = start {
+            start.adapt(&mut plan, &slot.expansion.program);
+        }
         if slot.collector.is_some() {
             collector::announce(&mut plan, self.measured_every());
         }
@@ -52,6 +57,9 @@ impl Session {
             // Before their instances end: those that wait for open connections would take as long as they may.
             let may_stay = plan.instances.iter().filter(|instance| instance.reset == Reset::Keep);
             mesh.reset_connections_except(&may_stay.map(|instance| instance.id.clone()).collect()).await;
+        }
+        if let Some((folder, snapshot)) = start.and_then(StartPoint::data) {
+            self.platform.restore(slot.id, folder, snapshot).await?;
         }
         let reservation = self.platform.reserve(slot.id, &plan).await?;
         if let Some(mesh) = &slot.mesh {

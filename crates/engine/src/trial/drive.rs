@@ -10,6 +10,7 @@ use faultscope_model::run::{InstanceExit, Perturbed};
 use faultscope_model::{Application, Circumstance, Outcome, TrialId};
 use tokio_util::sync::CancellationToken;
 
+use crate::clone::StartPoint;
 use crate::drive::{ReplayedAnswer, TrialTrace};
 use crate::error::EngineError;
 use crate::replay::ReplayMocks;
@@ -44,6 +45,11 @@ pub trait Drive: fmt::Debug + Send + Sync {
 
     /// What stands for services that are not deployed, anew for each attempt.
     fn mocks(&self) -> Option<Arc<ReplayMocks>> {
+        None
+    }
+
+    /// What the deployment starts from; fresh data and the commands of the file if none.
+    fn starts_from(&self) -> Option<&StartPoint> {
         None
     }
 

@@ -65,6 +65,7 @@ fn options() -> ReplayOptions {
         rules: FieldRules::new(Vec::new()),
         hook: None,
         mocked: Default::default(),
+        start: None,
     }
 }
 

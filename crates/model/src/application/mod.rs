@@ -192,6 +192,18 @@ pub struct Service {
     /// Whether it may do what whoever runs the tool may do, rather than what a container may do.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub privileged: bool,
+    /// What it does before it is cloned. Trials do not depend on it, so digests leave it out.
+    #[serde(skip)]
+    pub before_clone: Option<CloneHook>,
+}
+
+/// A command that makes a service write what it has in memory to its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CloneHook {
+    /// Program and arguments; runs in each instance.
+    pub command: Vec<String>,
+    /// The command is killed if it takes longer.
+    pub within: Duration,
 }
 
 /// Where a service exposes its own metrics.

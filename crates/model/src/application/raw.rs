@@ -95,6 +95,16 @@ pub(super) struct RawService {
     pub(super) mounts: Vec<RawMount>,
     pub(super) reset: Option<Reset>,
     pub(super) privileged: Option<bool>,
+    pub(super) clone: Option<RawCloneHook>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawCloneHook {
+    #[serde(default, deserialize_with = "words")]
+    pub(super) before: Vec<String>,
+    #[serde(default, with = "units::duration::option")]
+    pub(super) within: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

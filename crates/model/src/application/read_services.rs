@@ -5,17 +5,23 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::raw::{self, RawMetrics, RawReadiness, RawService, Scalar};
+use super::raw::{self, RawCloneHook, RawMetrics, RawReadiness, RawService, Scalar};
 use super::read::{Names, Reader, SpecError, one_line_regex};
-use super::{MetricsEndpoint, Service, Version};
+use super::{CloneHook, MetricsEndpoint, Service, Version};
 use crate::ids::ServiceName;
 use crate::mount::MountSource;
 use crate::plan::{PortPlan, Probe, Readiness};
 use crate::protocol::Protocol;
+use crate::units::show_duration;
 use crate::wiring::{Balance, ExternalHost};
 
 /// The longest name of a gRPC service whose health can be asked for; real ones are shorter.
 const MAX_GRPC_NAME: usize = 127;
+
+/// Writing a few hundred megabytes of memory to a disk takes seconds.
+const DEFAULT_HOOK_WITHIN: Duration = Duration::from_secs(10);
+/// A clone that waits longer shows another moment than the one it was asked for.
+const MAX_HOOK_WITHIN: Duration = Duration::from_secs(600);
 
 impl Reader<'_> {
     pub(super) fn externals(
@@ -146,7 +152,21 @@ impl Reader<'_> {
             mounts,
             reset: raw.reset,
             privileged: raw.privileged.unwrap_or_default(),
+            before_clone: raw.clone.as_ref().map(|raw| self.clone_hook(name, raw)).transpose()?,
         })
+    }
+
+    fn clone_hook(&self, name: &str, raw: &RawCloneHook) -> Result<CloneHook, SpecError> {
+        if raw.before.is_empty() {
+            return Err(self.error(&["services", name, "clone"], "`before` needs a command"));
+        }
+        let within = raw.within.unwrap_or(DEFAULT_HOOK_WITHIN);
+        if within.is_zero() || within > MAX_HOOK_WITHIN {
+            let problem =
+                format!("`within` must be more than zero and at most {}", show_duration(MAX_HOOK_WITHIN));
+            return Err(self.error(&["services", name, "clone"], problem));
+        }
+        Ok(CloneHook { command: raw.before.clone(), within })
     }
 
     fn metrics(

@@ -11,8 +11,9 @@ use faultscope_model::{InstanceId, NodeId, ServiceName};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::life::Life;
+use super::life::{Life, Origin};
 use super::slot::Slot;
+use super::snapshot::Restore;
 use super::{NAME, bad_plan, trouble};
 use crate::process::parts::drain;
 use crate::starting::{check_order, start_in_order};
@@ -96,12 +97,14 @@ impl Slot {
         let destroyed = self.end_others(plan).await? + self.destroyed.swap(0, Ordering::AcqRel);
         let kept: BTreeSet<InstanceId> = self.lives().keys().cloned().collect();
         let create: Vec<&InstancePlan> = plan.instances.iter().filter(|i| !kept.contains(&i.id)).collect();
+        // Once only: the next deployment is fresh again, however this one ends.
+        let restore = self.set_restore(None);
         tokio::select! {
             biased;
             () = cancel.cancelled() => {
                 return Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, "apply the plan"));
             }
-            started = self.start_all(&create) => started?,
+            started = self.start_all(&create, restore.as_ref()) => started?,
         }
         let lives = self.lives();
         let instances = plan.instances.iter().map(|i| Deployed {
@@ -113,11 +116,15 @@ impl Slot {
     }
 
     /// Starts instances, each when the services it waits for are ready.
-    async fn start_all(self: &Arc<Self>, create: &[&InstancePlan]) -> Result<(), PlatformError> {
+    async fn start_all(
+        self: &Arc<Self>,
+        create: &[&InstancePlan],
+        restore: Option<&Arc<Restore>>,
+    ) -> Result<(), PlatformError> {
         let room = &Semaphore::new(STARTS_AT_ONCE);
         start_in_order(create, |instance| async move {
             let permit = room.acquire().await;
-            let life = Life::start(self, instance, None).await?;
+            let life = Life::start(self, instance, Origin::Fresh(restore)).await?;
             drop(permit);
             life.ready(self).await
         })

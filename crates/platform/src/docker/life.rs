@@ -23,6 +23,7 @@ use super::engine::{Ended, Output, as_io, fault, labels};
 use super::mounts::{BAD_PLAN, OwnMounts};
 use super::sidecar::{endpoint, no_log};
 use super::slot::Slot;
+use super::snapshot::{Restore, Restored};
 use super::{NAME, bad_plan, image, trouble};
 use crate::log::{Log, LogFile};
 use crate::process::parts::name_own;
@@ -40,6 +41,8 @@ pub(super) struct Life {
     pub(super) plan: InstancePlan,
     pub(super) container: String,
     pub(super) log: Arc<Log>,
+    /// The image of a snapshot that it was started from.
+    image: Option<String>,
     process: Option<OwnedFd>,
     volumes: Vec<(String, String)>,
     mounts: OwnMounts,
@@ -57,16 +60,37 @@ pub(super) struct Life {
     ended: watch::Sender<Option<Ended>>,
 }
 
+/// What an instance starts from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Origin<'a> {
+    /// Fresh data, or that of a snapshot.
+    Fresh(Option<&'a Arc<Restore>>),
+    /// The data and the log of the life before.
+    Restart(&'a Life),
+}
+
 impl Life {
-    /// Starts an instance; a restart passes on the data and the log of the life before.
+    /// Starts an instance.
     pub(super) async fn start(
         slot: &Arc<Slot>,
         plan: InstancePlan,
-        before: Option<&Self>,
+        origin: Origin<'_>,
     ) -> Result<Arc<Self>, PlatformError> {
         let (started, started_us, name) = (Instant::now(), now_us(), plan.id.to_string());
         let action = format!("start {name}");
+        let (before, restored) = match origin {
+            Origin::Restart(life) => {
+                (Some(life), Restored { image: life.image.clone(), ..Restored::default() })
+            }
+            Origin::Fresh(restore) => {
+                let found = restore.map(|restore| restore.find(&plan)).transpose();
+                (None, found.map_err(|e| trouble(action.as_str(), e))?.unwrap_or_default())
+            }
+        };
         let (mut body, directory) = base(slot, &plan).await?;
+        if restored.image.is_some() {
+            body.image.clone_from(&restored.image);
+        }
         let volumes = match before {
             Some(life) => life.volumes.clone(),
             None => {
@@ -81,8 +105,10 @@ impl Life {
         let mounts = match before {
             Some(life) => life.mounts.clone(),
             None => {
-                let (slot, plan) = (Arc::clone(slot), plan.clone());
-                let preparing = tokio::task::spawn_blocking(move || OwnMounts::prepare(&slot, &plan));
+                let (slot, plan, restored) = (Arc::clone(slot), plan.clone(), restored.mounts.clone());
+                let preparing = tokio::task::spawn_blocking(move || {
+                    OwnMounts::prepare(&slot, &plan, restored.as_deref())
+                });
                 let prepared = preparing.await.map_err(|e| trouble(action.as_str(), e))?;
                 prepared.map_err(|e| match e.kind() {
                     BAD_PLAN => bad_plan(action.as_str(), e),
@@ -99,6 +125,7 @@ impl Life {
         let own = volumes.iter().map(|(name, _)| name);
         let names: Vec<String> = own.chain(&mounts.shared).cloned().collect();
         let is_new = before.is_none();
+        let (image, archives) = (restored.image, restored.archives);
         let container_name = format!("faultscope-{label}-{name}-{}", slot.next_key());
         // A task of its own: dropping this future half-way must not leave an unknown container.
         let made = tokio::spawn(async move {
@@ -109,6 +136,13 @@ impl Life {
                 }
             }
             let container = engine.create(&container_name, body).await?;
+            for (folder, archive) in &archives {
+                let filled = engine.upload(&container, folder, archive).await;
+                if filled.is_err() {
+                    engine.remove(&container).await?;
+                }
+                filled?;
+            }
             let output = engine.attach(&container).await?;
             let started = engine.start(&container).await;
             if started.is_err() {
@@ -126,6 +160,7 @@ impl Life {
         let life = Arc::new(Self {
             plan,
             container,
+            image,
             process,
             log,
             volumes,
@@ -147,6 +182,11 @@ impl Life {
             watched.bury(&slot, ended).await;
         });
         Ok(life)
+    }
+
+    /// Copies of files that it may change.
+    pub(super) fn mounts_folder(&self) -> Option<&Path> {
+        self.mounts.folder()
     }
 
     fn ran_out_of_memory(&self) -> bool {

@@ -14,9 +14,10 @@ mod mounts;
 mod project;
 mod sidecar;
 mod slot;
+mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use self::engine::{Engine, OWNER, fault};
-use self::life::Life;
+use self::life::{Life, Origin};
 use self::slot::Slot;
 use crate::process::parts::{is_dead, reap};
 use crate::{
@@ -97,10 +98,10 @@ impl Platform for DockerPlatform {
             isolation: Isolation::Containers,
             limits: LimitsBy::Engine,
             mesh: MeshPlace::Local,
-            snapshots: false,
+            snapshots: true,
             pause: true,
             most_slots: None,
-            notes: vec!["snapshots of durable data are not supported for containers yet".into()],
+            notes: Vec::new(),
         }
     }
 
@@ -148,7 +149,7 @@ impl Platform for DockerPlatform {
             Action::Restart => {
                 let _turn = slot.turn.lock().await;
                 life.stop(&slot, Duration::ZERO).await?;
-                let next = Life::start(&slot, life.plan.clone(), Some(&life)).await?;
+                let next = Life::start(&slot, life.plan.clone(), Origin::Restart(&life)).await?;
                 next.ready(&slot).await
             }
             Action::Pause | Action::Resume if life.is_over() => Err(down()),
@@ -177,17 +178,22 @@ impl Platform for DockerPlatform {
         Ok(self.life(slot, instance)?.1.log.of_instance(instance))
     }
 
-    async fn snapshot(&self, _slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
-        Err(unsupported(format!("take a snapshot of {instance}"), "not yet"))
+    async fn snapshot(&self, slot: SlotId, into: &Path) -> Result<Snapshot, PlatformError> {
+        // A task of its own: whoever waits for it may give up, and everything must go on nevertheless.
+        let taking = tokio::spawn(self.slot(slot)?.snapshot(into.to_owned()));
+        taking.await.map_err(|e| trouble("take a snapshot", e))?
     }
 
-    async fn restore(
-        &self,
-        _slot: SlotId,
-        instance: &InstanceId,
-        _snapshot: &Snapshot,
-    ) -> Result<(), PlatformError> {
-        Err(unsupported(format!("restore the data of {instance}"), "not yet"))
+    async fn restore(&self, slot: SlotId, from: &Path, snapshot: &Snapshot) -> Result<(), PlatformError> {
+        self.slot(slot)?.restore(from, snapshot).await
+    }
+
+    async fn pack_snapshot(&self, from: &Path, snapshot: &Snapshot) -> Result<(), PlatformError> {
+        snapshot::save_images(&self.engine, from, snapshot).await.map_err(|e| trouble("save images", e))
+    }
+
+    async fn forget_snapshot(&self, snapshot: &Snapshot) -> Result<(), PlatformError> {
+        snapshot::remove_images(&self.engine, snapshot).await.map_err(|e| fault("remove images", e))
     }
 
     async fn intact(&self, slot: SlotId) -> Result<(), PlatformError> {

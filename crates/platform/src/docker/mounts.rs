@@ -28,7 +28,8 @@ pub(super) struct OwnMounts {
 
 impl OwnMounts {
     /// Prepares what a plan asks for. It works on files, so call it from a thread that may block.
-    pub(super) fn prepare(slot: &Slot, plan: &InstancePlan) -> io::Result<Self> {
+    /// A snapshot's copies take the place of the application's files.
+    pub(super) fn prepare(slot: &Slot, plan: &InstancePlan, restored: Option<&Path>) -> io::Result<Self> {
         let mut own = Self::default();
         let application = slot.spec.application.canonicalize()?;
         for (number, mount) in plan.mounts.iter().enumerate() {
@@ -40,14 +41,15 @@ impl OwnMounts {
                     let source = if mount.readonly {
                         source
                     } else {
-                        let copy = own.folder(slot, plan)?.join(number.to_string());
-                        copy_tree(&source, &copy)?;
+                        let copy = own.make_folder(slot, plan)?.join(number.to_string());
+                        let kept = restored.map(|folder| folder.join(number.to_string()));
+                        copy_tree(kept.as_deref().filter(|kept| kept.exists()).unwrap_or(&source), &copy)?;
                         copy
                     };
                     image::bind(&source, target, mount.readonly)
                 }
                 MountSource::Content(text) => {
-                    let file = own.folder(slot, plan)?.join(number.to_string());
+                    let file = own.make_folder(slot, plan)?.join(number.to_string());
                     fs::write(&file, text)?;
                     if let Some(mode) = mount.mode {
                         fs::set_permissions(&file, fs::Permissions::from_mode(mode))?;
@@ -93,7 +95,12 @@ impl OwnMounts {
         }
     }
 
-    fn folder(&mut self, slot: &Slot, plan: &InstancePlan) -> io::Result<PathBuf> {
+    /// Copies and texts, for this instance alone.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    fn make_folder(&mut self, slot: &Slot, plan: &InstancePlan) -> io::Result<PathBuf> {
         if let Some(folder) = &self.folder {
             return Ok(folder.clone());
         }

@@ -21,6 +21,7 @@ use super::addresses::{Addresses, Subnet};
 use super::engine::{Engine, SLOT, fault};
 use super::life::Life;
 use super::sidecar::Sidecar;
+use super::snapshot::Restore;
 use super::{DockerOptions, bad_plan, image, trouble, unsupported};
 use crate::process::parts::{claim, remove_slot_folder};
 use crate::{PlatformError, PlatformEvent, SlotSpec};
@@ -56,6 +57,8 @@ pub(super) struct Slot {
     pub(super) destroyed: AtomicUsize,
     /// Serializes changes of what runs.
     pub(super) turn: tokio::sync::Mutex<()>,
+    /// What the next deployment starts from, instead of fresh data.
+    restore: Mutex<Option<Arc<Restore>>>,
     /// The default image for tests: one of the plan's own.
     pub(super) test_image: Mutex<Option<String>>,
 }
@@ -106,6 +109,7 @@ impl Slot {
             keys: AtomicU64::new(1),
             destroyed: AtomicUsize::new(0),
             turn: tokio::sync::Mutex::new(()),
+            restore: Mutex::default(),
             test_image: Mutex::default(),
             spec,
         });
@@ -131,6 +135,11 @@ impl Slot {
     /// One instance.
     pub(super) fn life(&self, instance: &InstanceId) -> Option<Arc<Life>> {
         self.lives().get(instance).cloned()
+    }
+
+    /// Sets what the next deployment starts from; returns what it would have started from.
+    pub(super) fn set_restore(&self, restore: Option<Arc<Restore>>) -> Option<Arc<Restore>> {
+        std::mem::replace(&mut *lock(&self.restore), restore)
     }
 
     /// Cancelled when everything of the trial must end.
@@ -236,7 +245,9 @@ impl Slot {
         let lives: Vec<Arc<Life>> = self.lives().values().cloned().collect();
         let running: Vec<_> =
             lives.iter().filter(|life| life.ready_after().is_some()).map(|life| life.plan.clone()).collect();
-        let kept = plan.actions_from(&running).keep;
+        // What runs has other data than the snapshot, so that nothing of it is kept.
+        let is_restored = lock(&self.restore).is_some();
+        let kept = if is_restored { Default::default() } else { plan.actions_from(&running).keep };
         let ended: Vec<_> = lives.into_iter().filter(|life| !kept.contains(&life.plan.id)).collect();
         let destroyed = ended.iter().filter(|life| !life.is_over()).count();
         let end = |life: &Arc<Life>| {
@@ -307,6 +318,7 @@ impl Slot {
             return Err(fault(action(), error));
         }
         self.lives().clear();
+        self.set_restore(None);
         self.exhausted.send_replace(BTreeSet::new());
         self.destroyed.store(0, Ordering::Release);
         Ok(())

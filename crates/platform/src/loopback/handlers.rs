@@ -119,7 +119,15 @@ impl Data {
     }
 
     pub(super) fn copy(&self) -> Self {
-        Self(Mutex::new(lock(&self.0).clone()))
+        Self::from_values(self.values())
+    }
+
+    pub(super) fn values(&self) -> BTreeMap<String, String> {
+        lock(&self.0).clone()
+    }
+
+    pub(super) fn from_values(values: BTreeMap<String, String>) -> Self {
+        Self(Mutex::new(values))
     }
 
     pub(super) fn size(&self) -> usize {

@@ -41,7 +41,7 @@ pub(super) struct Life {
     /// Its real addresses, by declared port.
     addresses: OnceLock<BTreeMap<u16, SocketAddr>>,
     started: Instant,
-    started_us: u64,
+    pub(super) started_us: u64,
     /// The number of earlier lives, and how many lives ended because memory ran out.
     restarts: u32,
     kills: AtomicU64,

@@ -59,7 +59,7 @@ mod slot;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -80,8 +80,9 @@ use self::life::Life;
 use self::slot::Slot;
 use crate::types::LimitsBy;
 use crate::{
-    Action, Capabilities, Deployment, Execution, Exit, Isolation, MeshPlace, Place, Platform, PlatformError,
-    PlatformErrorKind, PlatformEvent, Reaped, Reservation, Rights, SlotSpec, Snapshot,
+    Action, Capabilities, DataForm, DataSize, Deployment, Execution, Exit, InstanceSnapshot, Isolation,
+    MeshPlace, Place, Platform, PlatformError, PlatformErrorKind, PlatformEvent, Reaped, Reservation, Rights,
+    SlotSpec, Snapshot,
 };
 
 const NAME: &str = "loopback";
@@ -91,7 +92,6 @@ const NAME: &str = "loopback";
 pub struct Loopback {
     handlers: Handlers,
     slots: Mutex<BTreeMap<SlotId, Arc<Slot>>>,
-    snapshots: Mutex<Vec<Data>>,
 }
 
 impl fmt::Debug for Loopback {
@@ -322,23 +322,40 @@ impl Platform for Loopback {
         Ok(self.life(slot, instance)?.log.of_instance(instance))
     }
 
-    async fn snapshot(&self, slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
-        let data = self.life(slot, instance)?.durable.copy();
-        let mut snapshots = lock(&self.snapshots);
-        snapshots.push(data);
-        Ok(Snapshot { location: PathBuf::from((snapshots.len() - 1).to_string()) })
+    async fn snapshot(&self, slot: SlotId, into: &Path) -> Result<Snapshot, PlatformError> {
+        let mut instances = Vec::new();
+        // Closures need not stand still: a copy of their values is taken under a lock.
+        for life in self.slot(slot)?.lives() {
+            let values = life.durable.values();
+            let bytes = values.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() as u64;
+            let data = DataSize { files: values.len() as u64, bytes, left_out: 0 };
+            let text = serde_json::to_vec(&values).map_err(|e| bad_plan("take a snapshot", e))?;
+            std::fs::write(values_file(into, &life.plan.id), text)
+                .map_err(|e| bad_plan("take a snapshot", e))?;
+            instances.push(InstanceSnapshot {
+                id: life.plan.id.clone(),
+                ran: !life.is_over(),
+                started_us: life.started_us,
+                at_us: crate::now_us(),
+                pause: Duration::ZERO,
+                data,
+                image: None,
+            });
+        }
+        Ok(Snapshot { platform: NAME.into(), form: DataForm::Values, instances, shared: Vec::new() })
     }
 
-    async fn restore(
-        &self,
-        slot: SlotId,
-        instance: &InstanceId,
-        snapshot: &Snapshot,
-    ) -> Result<(), PlatformError> {
-        let number = snapshot.location.to_str().and_then(|text| text.parse::<usize>().ok());
-        let data = number.and_then(|number| lock(&self.snapshots).get(number).map(Data::copy));
-        let data = data.ok_or_else(|| bad_plan(format!("restore {instance}"), "no such snapshot"))?;
-        self.slot(slot)?.restore(instance, data);
+    async fn restore(&self, slot: SlotId, from: &Path, snapshot: &Snapshot) -> Result<(), PlatformError> {
+        snapshot.check(NAME, DataForm::Values)?;
+        let slot = self.slot(slot)?;
+        let mut restored = BTreeMap::new();
+        for InstanceSnapshot { id, .. } in &snapshot.instances {
+            let gone = |e: std::io::Error| bad_plan(format!("restore {id}"), e);
+            let text = std::fs::read(values_file(from, id)).map_err(gone)?;
+            let values = serde_json::from_slice(&text).map_err(|e| bad_plan(format!("restore {id}"), e))?;
+            restored.insert(id.clone(), Data::from_values(values));
+        }
+        slot.set_restore(restored);
         Ok(())
     }
 
@@ -363,6 +380,10 @@ impl Platform for Loopback {
     async fn reap_orphans(&self) -> Result<Reaped, PlatformError> {
         Ok(Reaped::default())
     }
+}
+
+fn values_file(folder: &Path, instance: &InstanceId) -> PathBuf {
+    folder.join(format!("{instance}.json"))
 }
 
 fn trouble(action: impl Into<String>, why: &'static str) -> PlatformError {

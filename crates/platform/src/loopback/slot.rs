@@ -34,7 +34,8 @@ pub(super) struct Slot {
     pub(super) events: broadcast::Sender<PlatformEvent>,
     lives: Mutex<BTreeMap<InstanceId, Arc<Life>>>,
     ways: Arc<Ways>,
-    restores: Mutex<BTreeMap<InstanceId, Data>>,
+    /// What the next deployment starts from, instead of fresh data.
+    restore: Mutex<Option<BTreeMap<InstanceId, Data>>>,
     agent: Mutex<Arc<Agent>>,
     /// Instances that `reserve` stopped; the next `apply` reports them.
     destroyed: Mutex<usize>,
@@ -74,7 +75,7 @@ impl Slot {
             events: broadcast::Sender::new(MAX_EVENTS),
             lives: Mutex::default(),
             ways: Arc::default(),
-            restores: Mutex::default(),
+            restore: Mutex::default(),
             agent: Mutex::default(),
             destroyed: Mutex::default(),
             clearing: tokio::sync::Mutex::default(),
@@ -89,8 +90,8 @@ impl Slot {
         lock(&self.lives).values().cloned().collect()
     }
 
-    pub(super) fn restore(&self, instance: &InstanceId, data: Data) {
-        lock(&self.restores).insert(instance.clone(), data);
+    pub(super) fn set_restore(&self, data: BTreeMap<InstanceId, Data>) {
+        *lock(&self.restore) = Some(data);
     }
 
     pub(super) fn has_agent(&self) -> bool {
@@ -116,6 +117,7 @@ impl Slot {
         lock(&self.lives).clear();
         lock(&self.ways).clear();
         *lock(&self.destroyed) = 0;
+        *lock(&self.restore) = None;
         *lock(&self.agent) = Arc::default();
     }
 
@@ -167,8 +169,9 @@ impl Slot {
         let destroyed = self.end_others(plan).await + std::mem::take(&mut *lock(&self.destroyed));
         let kept: BTreeSet<InstanceId> = lock(&self.lives).keys().cloned().collect();
         let create: Vec<&InstancePlan> = plan.instances.iter().filter(|i| !kept.contains(&i.id)).collect();
+        let restored = Mutex::new(lock(&self.restore).take().unwrap_or_default());
         let starting = start_in_order(&create, |instance| async {
-            let durable = lock(&self.restores).remove(&instance.id).unwrap_or_default();
+            let durable = lock(&restored).remove(&instance.id).unwrap_or_default();
             self.start(handlers, instance, durable, None).await
         });
         tokio::select! {
@@ -257,7 +260,9 @@ impl Slot {
         let lives = self.lives();
         let running: Vec<_> =
             lives.iter().filter(|life| life.ready_after().is_some()).map(|life| life.plan.clone()).collect();
-        let kept = plan.actions_from(&running).keep;
+        // What runs has other data than the snapshot, so that nothing of it is kept.
+        let is_restored = lock(&self.restore).is_some();
+        let kept = if is_restored { Default::default() } else { plan.actions_from(&running).keep };
         let ended: Vec<_> = lives.into_iter().filter(|life| !kept.contains(&life.plan.id)).collect();
         let destroyed = ended.iter().filter(|life| !life.is_over()).count();
         join_all(ended.iter().map(|life| life.stop())).await;

@@ -4,6 +4,7 @@
 mod simulation;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -320,12 +321,12 @@ impl Platform for MemoryPlatform {
         self.with(slot, |_| InstanceLog { instance: instance.clone(), lines: Vec::new(), dropped: 0 })
     }
 
-    async fn snapshot(&self, _: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
-        Err(error(PlatformErrorKind::Unsupported, format!("take a snapshot of {instance}")))
+    async fn snapshot(&self, _: SlotId, _: &Path) -> Result<Snapshot, PlatformError> {
+        Err(error(PlatformErrorKind::Unsupported, "take a snapshot of what is simulated"))
     }
 
-    async fn restore(&self, _: SlotId, instance: &InstanceId, _: &Snapshot) -> Result<(), PlatformError> {
-        Err(error(PlatformErrorKind::Unsupported, format!("restore the data of {instance}")))
+    async fn restore(&self, _: SlotId, _: &Path, _: &Snapshot) -> Result<(), PlatformError> {
+        Err(error(PlatformErrorKind::Unsupported, "start from a snapshot"))
     }
 
     async fn clear_slot(&self, slot: SlotId) -> Result<(), PlatformError> {

@@ -136,6 +136,8 @@ pub(crate) struct View {
     pub(crate) own: PathBuf,
     /// Paths of the layer, relative to `target`, that survive a restart; others are removed.
     pub(crate) durable: Vec<PathBuf>,
+    /// Whether the layer comes from a snapshot, of which everything is kept.
+    pub(crate) is_restored: bool,
     /// The tool's folder, which instances must not see.
     pub(crate) hide: PathBuf,
     /// Folders in it that this instance sees nevertheless, under the same paths.

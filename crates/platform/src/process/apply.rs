@@ -13,9 +13,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::agent_protocol::{ListenAt, MAX_FDS, PlaceSpec, Request};
-use super::life::Life;
+use super::life::{Life, Origin};
 use super::ports::Layout;
 use super::slot::Slot;
+use super::snapshot::Restore;
 use super::stage::Stage;
 use super::{NAME, bad_plan, trouble};
 use crate::starting::{check_order, start_in_order};
@@ -94,12 +95,17 @@ impl Slot {
         let destroyed = self.end_others(&stage, plan).await + self.destroyed.swap(0, Ordering::AcqRel);
         let kept: BTreeSet<InstanceId> = stage.lives().keys().cloned().collect();
         let create: Vec<&InstancePlan> = plan.instances.iter().filter(|i| !kept.contains(&i.id)).collect();
+        // Once only: the next deployment is fresh again, however this one ends.
+        let restore = self.set_restore(None);
+        if let Some(restore) = &restore {
+            self.fill_volumes(restore, plan).await.map_err(|e| trouble("restore volumes", e))?;
+        }
         tokio::select! {
             biased;
             () = cancel.cancelled() => {
                 return Err(PlatformError::new(PlatformErrorKind::Cancelled, NAME, "apply the plan"));
             }
-            started = self.start_all(&stage, &create) => started?,
+            started = self.start_all(&stage, &create, restore.as_ref()) => started?,
         }
         let lives = stage.lives();
         let instances = plan.instances.iter().map(|i| Deployed {
@@ -115,11 +121,12 @@ impl Slot {
         self: &Arc<Self>,
         stage: &Arc<Stage>,
         create: &[&InstancePlan],
+        restore: Option<&Arc<Restore>>,
     ) -> Result<(), PlatformError> {
         let room = &Semaphore::new(STARTS_AT_ONCE);
         start_in_order(create, |instance| async move {
             let permit = room.acquire().await;
-            let life = Life::start(self, stage, instance, None).await?;
+            let life = Life::start(self, stage, instance, Origin::Fresh(restore)).await?;
             drop(permit);
             life.ready(self, stage).await
         })

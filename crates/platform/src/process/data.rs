@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use faultscope_model::InstanceId;
 use rustix::fs::FlockOperation;
 
 use super::agent_protocol::Request;
 use super::slot::Slot;
 use super::stage::Stage;
 use super::{bad_plan, farm, files, trouble};
-use crate::{Execution, Place, PlatformError, Rights, Snapshot};
+use crate::{Execution, Place, PlatformError, Rights};
 
 /// How long `setup` may take.
 const SETUP_WITHIN: Duration = Duration::from_secs(600);
@@ -125,70 +124,6 @@ impl Slot {
         };
         self.set_layers(layers);
         Ok(())
-    }
-
-    /// Takes a snapshot of durable data.
-    pub(crate) async fn snapshot(&self, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
-        let action = || format!("take a snapshot of {instance}");
-        let stage = self.stage();
-        let life = stage.life(instance).ok_or_else(|| bad_plan(action(), "it does not run"))?;
-        let from = match self.layers() {
-            Layers::Memory { .. } => {
-                let kind = crate::PlatformErrorKind::Unsupported;
-                return Err(
-                    PlatformError::new(kind, super::NAME, action()).because("data layers are in memory")
-                );
-            }
-            Layers::Disk { .. } => life.own.join("upper"),
-            Layers::Copies { .. } => farm::root(&life.own),
-        };
-        let location = self.spec.state.join("snapshots").join(format!(
-            "{}-{instance}-{}",
-            self.spec.label,
-            self.next_key()
-        ));
-        let frozen = !life.is_over() && life.pause(&self.spec.label).await.is_ok();
-        let (plan, to) = (life.plan.clone(), location.clone());
-        let copied = tokio::task::spawn_blocking(move || -> io::Result<()> {
-            fs::create_dir_all(&to)?;
-            for durable in &plan.durable {
-                let path = Path::new(&plan.directory).join(durable);
-                let path: PathBuf =
-                    path.components().filter(|c| matches!(c, std::path::Component::Normal(_))).collect();
-                if !from.join(&path).exists() {
-                    continue;
-                }
-                if let Some(parent) = path.parent() {
-                    fs::create_dir_all(to.join(parent))?;
-                }
-                files::copy_tree(&from.join(&path), &to.join(&path))?;
-            }
-            Ok(())
-        });
-        let copied = copied.await.map_err(io::Error::other).and_then(|done| done);
-        if frozen {
-            life.resume().await.map_err(|e| trouble(action(), e))?;
-        }
-        copied.map_err(|e| trouble(action(), e))?;
-        Ok(Snapshot { location })
-    }
-
-    /// A fresh folder for one start of an instance, with restored data if a restore was requested.
-    pub(crate) async fn new_folder(&self, instance: &InstanceId, key: u64) -> io::Result<PathBuf> {
-        let own = self.lives_folder().join(format!("{instance}.{key}"));
-        let Some(snapshot) = self.take_restore(instance) else {
-            return Ok(own);
-        };
-        let to = match self.layers() {
-            Layers::Copies { .. } => farm::root(&own),
-            _ => own.join("upper"),
-        };
-        let copy = move || -> io::Result<()> {
-            fs::create_dir_all(&to)?;
-            files::copy_tree(&snapshot.location, &to)
-        };
-        tokio::task::spawn_blocking(copy).await.map_err(io::Error::other)??;
-        Ok(own)
     }
 
     /// Deletes an unused folder in the background.

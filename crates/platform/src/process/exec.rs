@@ -1,6 +1,7 @@
 //! Runs a test's command in a slot, bounded in time and output, with nothing left behind.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,11 @@ use super::tree::{End, Into, Tree};
 use super::{NAME, bad_plan, trouble};
 use crate::log::capture;
 use crate::{Execution, Exit, Place, PlatformError, PlatformErrorKind, Rights};
+
+/// Runs its arguments with the terminal as input, and in a session of its own where that is possible, so that keys like
+/// Ctrl-C reach them.
+const ON_A_TERMINAL: &str =
+    r#"if command -v setsid >/dev/null; then exec setsid --ctty --wait "$@" <&1; else exec "$@" <&1; fi"#;
 
 impl Slot {
     /// Runs a command and returns how it ended.
@@ -44,6 +50,38 @@ impl Slot {
                 self.exec_as(&stage, run, &spec, into, cancel).await
             }
         }
+    }
+
+    /// Runs a command in an instance with a terminal.
+    pub(crate) async fn attach(
+        self: &Arc<Self>,
+        run: &Execution,
+        terminal: OwnedFd,
+        cancel: &CancellationToken,
+    ) -> Result<Exit, PlatformError> {
+        let Place::Instance(instance) = &run.place else {
+            return Err(bad_plan(action(run), "a terminal needs an instance"));
+        };
+        let (stage, started) = (self.stage(), Instant::now());
+        let down = || bad_plan(action(run), format!("{instance} does not run"));
+        let life = stage.life(instance).filter(|life| !life.is_over()).ok_or_else(down)?;
+        let mut spec = self.joined_spec(&stage, &life, run);
+        // The first descriptor of a tree is the socket of its init, so that the terminal comes as the second and third.
+        let words = ["sh", "-c", ON_A_TERMINAL, "sh"].map(str::to_owned);
+        spec.command = words.into_iter().chain(std::mem::take(&mut spec.command)).collect();
+        let started_tree = async {
+            let outputs = (terminal.try_clone()?, terminal);
+            Tree::start(&stage.agent, self.next_key(), self.inside(&life), &spec, outputs).await
+        };
+        let tree = started_tree.await.map_err(|e| trouble(action(run), e))?;
+        let (end, stop) = watched(tree, run.within, cancel).await;
+        if let Some((_, reason)) = end.refused {
+            return Err(bad_plan(action(run), reason));
+        }
+        let End { code, signal, .. } = end;
+        let (stdout, stderr) = (String::new(), String::new());
+        let timed_out = stop == Stop::TimedOut;
+        Ok(Exit { code, signal, timed_out, stdout, stderr, took: started.elapsed() })
     }
 
     /// Runs a command beside the instances and keeps the files it wrote in `own`.

@@ -91,6 +91,13 @@ impl Home {
         (!self.in_application).then(|| HomeView { path: self.path.clone(), layer })
     }
 
+    /// The files of the current trial's layer, and where in it the masks are; none without a layer.
+    pub(crate) fn current_layer(&self) -> Option<(PathBuf, Vec<PathBuf>)> {
+        let upper = self.layer.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.join("upper");
+        let masks = self.masked.iter().map(|path| upper.join(path)).collect();
+        Some((upper, masks))
+    }
+
     /// Secrets that no layer masks.
     pub(crate) fn masked_by_mounts(&self) -> Vec<PathBuf> {
         let below = self.masked.iter().map(|path| self.path.join(path));
@@ -113,6 +120,9 @@ impl Slot {
         };
         let layer = base.join(format!("home.{}", self.next_key()));
         let old = home.layer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Err(error) = self.fill_home(&layer).await {
+            self.shared.note(&format!("what was restored of {} is incomplete: {error}", home.path.display()));
+        }
         let request = Request::Home {
             home: home.path.clone(),
             layer: layer.clone(),

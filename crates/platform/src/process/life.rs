@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::cgroup::Group;
 use super::slot::{GROUP_PAUSE, GROUP_TRIES, Slot};
+use super::snapshot::Restore;
 use super::stage::Stage;
 use super::tree::{End, Tree};
 use super::{bad_plan, trouble, usage};
@@ -63,25 +64,38 @@ pub(crate) struct LifeEnd {
     pub(crate) out_of_memory: bool,
 }
 
+/// What an instance starts from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// Fresh data, or that of a snapshot.
+    Fresh(Option<&'a Arc<Restore>>),
+    /// The folder and the log of the life before.
+    Restart(&'a Life),
+}
+
 impl Life {
-    /// Starts an instance; a restart passes on the folder and the log of the life before.
+    /// Starts an instance.
     pub(crate) async fn start(
         slot: &Arc<Slot>,
         stage: &Arc<Stage>,
         plan: InstancePlan,
-        before: Option<&Self>,
+        origin: Origin<'_>,
     ) -> Result<Arc<Self>, PlatformError> {
         let (started, started_us) = (Instant::now(), now_us());
         let name = plan.id.to_string();
         let key = slot.next_key();
         let action = || format!("start {name}");
-        let own = match before {
-            Some(life) => life.own.clone(),
-            None => slot.new_folder(&plan.id, key).await.map_err(|e| trouble(action(), e))?,
+        let (before, (own, is_restored)) = match origin {
+            Origin::Restart(life) => (Some(life), (life.own.clone(), false)),
+            Origin::Fresh(restore) => {
+                let folder = slot.new_folder(&plan.id, key, restore).await;
+                (None, folder.map_err(|e| trouble(action(), e))?)
+            }
         };
         let group = slot.group(&format!("{name}.{key}"), &plan.limits).map_err(|e| trouble(action(), e))?;
-        let spec =
-            slot.instance_spec(stage, &plan, &own, group.as_ref()).map_err(|e| bad_plan(action(), e))?;
+        let spec = slot
+            .instance_spec(stage, &plan, (&own, is_restored), group.as_ref())
+            .map_err(|e| bad_plan(action(), e))?;
         let (output, outputs) = pipes().map_err(|e| trouble(action(), e))?;
         let place = slot.isolated.then_some(name.as_str());
         let into = super::tree::Into::Place(place);
@@ -180,6 +194,11 @@ impl Life {
         self.thaw().await;
         killing.await;
         let _ = self.ended.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Whether somebody has frozen it.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
     }
 
     /// Freezes all its processes, in the slot with this label; none of them runs any more when this returns.

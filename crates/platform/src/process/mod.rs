@@ -8,6 +8,7 @@ mod agent;
 mod agent_protocol;
 mod apply;
 mod cgroup;
+mod copy;
 mod data;
 mod exec;
 mod farm;
@@ -21,6 +22,7 @@ mod ports;
 mod readable;
 mod reap;
 mod slot;
+mod snapshot;
 mod specs;
 mod stage;
 mod tree;
@@ -31,6 +33,7 @@ pub(crate) mod parts {
     //! What the docker back end shares with this one.
     pub(crate) use super::agent_protocol::{ListenAt, MAX_FDS, Request};
     pub(crate) use super::apply::drain;
+    pub(crate) use super::copy::copy_layer;
     pub(crate) use super::files::{copy_tree, remove_tree};
     pub(crate) use super::link::Link;
     pub(crate) use super::ports::name_own;
@@ -38,8 +41,11 @@ pub(crate) mod parts {
     pub(crate) use super::reap::{claim, is_dead, reap, remove_slot_folder, this_owner};
 }
 
+pub use files::remove_tree;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -55,7 +61,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::cgroup::Limiter;
 use self::launch::Probed;
-use self::life::Life;
+use self::life::{Life, Origin};
 use self::slot::Slot;
 use crate::{
     Action, Capabilities, Deployment, Execution, Exit, Isolation, MeshPlace, Platform, PlatformError,
@@ -225,7 +231,7 @@ impl Platform for ProcessPlatform {
                 let _turn = slot.turn.lock().await;
                 life.stop(Duration::ZERO).await;
                 let stage = slot.stage();
-                let next = Life::start(&slot, &stage, life.plan.clone(), Some(&life)).await?;
+                let next = Life::start(&slot, &stage, life.plan.clone(), Origin::Restart(&life)).await?;
                 next.ready(&slot, &stage).await?;
             }
             Action::Pause | Action::Resume if life.is_over() => {
@@ -265,18 +271,24 @@ impl Platform for ProcessPlatform {
         Ok(self.life(slot, instance)?.1.log.of_instance(instance))
     }
 
-    async fn snapshot(&self, slot: SlotId, instance: &InstanceId) -> Result<Snapshot, PlatformError> {
-        self.slot(slot)?.snapshot(instance).await
+    async fn snapshot(&self, slot: SlotId, into: &Path) -> Result<Snapshot, PlatformError> {
+        // A task of its own: whoever waits for it may give up, and everything must go on nevertheless.
+        let taking = tokio::spawn(self.slot(slot)?.snapshot(into.to_owned()));
+        taking.await.map_err(|e| trouble("take a snapshot", e))?
     }
 
-    async fn restore(
+    async fn restore(&self, slot: SlotId, from: &Path, snapshot: &Snapshot) -> Result<(), PlatformError> {
+        self.slot(slot)?.restore(from, snapshot)
+    }
+
+    async fn attach(
         &self,
         slot: SlotId,
-        instance: &InstanceId,
-        snapshot: &Snapshot,
-    ) -> Result<(), PlatformError> {
-        self.slot(slot)?.restore(instance, snapshot);
-        Ok(())
+        run: &Execution,
+        terminal: OwnedFd,
+        cancel: &CancellationToken,
+    ) -> Result<Exit, PlatformError> {
+        self.slot(slot)?.attach(run, terminal, cancel).await
     }
 
     async fn intact(&self, slot: SlotId) -> Result<(), PlatformError> {

@@ -20,10 +20,11 @@ use super::cgroup::Group;
 use super::data::Layers;
 use super::home::Home;
 use super::life::Life;
+use super::snapshot::Restore;
 use super::specs::AUTHORITY;
 use super::stage::Stage;
 use super::{Shared, files, open_files, reap, trouble};
-use crate::{PlatformError, PlatformEvent, SlotSpec, Snapshot};
+use crate::{PlatformError, PlatformEvent, SlotSpec};
 
 /// Events buffered for a slow receiver.
 const MAX_EVENTS: usize = 1024;
@@ -49,7 +50,8 @@ pub(crate) struct Slot {
     pub(crate) home: Option<Home>,
     stage: Mutex<Arc<Stage>>,
     layers: Mutex<Layers>,
-    restores: Mutex<BTreeMap<InstanceId, Snapshot>>,
+    /// What the next deployment starts from, instead of fresh data.
+    restore: Mutex<Option<Arc<Restore>>>,
     keys: AtomicU64,
     /// Open files that the plans of this slot were found to need.
     files_counted: AtomicU64,
@@ -94,7 +96,7 @@ impl Slot {
                 .and_then(|home| Home::find(home, &spec.application)),
             stage: Mutex::new(Arc::new(Stage::new(agent))),
             layers: Mutex::new(Layers::Copies { template: None }),
-            restores: Mutex::default(),
+            restore: Mutex::default(),
             keys: AtomicU64::new(1),
             files_counted: AtomicU64::new(0),
             destroyed: AtomicUsize::new(0),
@@ -154,14 +156,14 @@ impl Slot {
         self.folder.join("logs").join(format!("{instance}.log"))
     }
 
-    /// Records data to restore at the instance's next fresh start.
-    pub(crate) fn restore(&self, instance: &InstanceId, snapshot: &Snapshot) {
-        lock(&self.restores).insert(instance.clone(), snapshot.clone());
+    /// Sets what the next deployment starts from; returns what it would have started from.
+    pub(crate) fn set_restore(&self, restore: Option<Arc<Restore>>) -> Option<Arc<Restore>> {
+        std::mem::replace(&mut *lock(&self.restore), restore)
     }
 
-    /// The data to restore now, if any.
-    pub(crate) fn take_restore(&self, instance: &InstanceId) -> Option<Snapshot> {
-        lock(&self.restores).remove(instance)
+    /// What the next deployment starts from.
+    pub(crate) fn pending_restore(&self) -> Option<Arc<Restore>> {
+        lock(&self.restore).clone()
     }
 
     /// The control group of one start of an instance.
@@ -198,7 +200,13 @@ impl Slot {
         let lives: Vec<Arc<Life>> = stage.lives().values().cloned().collect();
         let running: Vec<_> =
             lives.iter().filter(|l| l.ready_after().is_some()).map(|l| l.plan.clone()).collect();
-        let kept = plan.actions_from(&running).keep;
+        // What runs has other data than the snapshot, so that nothing of it is kept.
+        let is_restored = self.pending_restore().is_some();
+        let kept = if is_restored {
+            BTreeSet::new()
+        } else {
+            plan.actions_from(&running).keep.into_iter().collect()
+        };
         let ended: Vec<_> = lives.into_iter().filter(|life| !kept.contains(&life.plan.id)).collect();
         let destroyed = ended.iter().filter(|life| !life.is_over()).count();
         join_all(ended.iter().map(|life| life.stop(life.plan.stop_within))).await;
@@ -238,6 +246,7 @@ impl Slot {
         let old = self.end_stage().await.map_err(|e| trouble(action(), e))?;
         let _turn = self.turn.lock().await;
         self.destroyed.store(0, Ordering::Release);
+        self.set_restore(None);
         for life in old.lives().values() {
             self.discard(life.own.clone());
         }

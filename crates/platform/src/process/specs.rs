@@ -32,7 +32,7 @@ impl Slot {
         &self,
         stage: &Stage,
         plan: &InstancePlan,
-        own: &Path,
+        (own, is_restored): (&Path, bool),
         group: Option<&Group>,
     ) -> io::Result<InitSpec> {
         let (mut command, mut env) = (plan.words(), self.environment(&plan.id, &plan.env));
@@ -46,7 +46,7 @@ impl Slot {
             plan.durable.iter().map(|d| relative(&plan.directory, d)).collect::<io::Result<Vec<_>>>()?;
         let within = relative(&plan.directory, "")?;
         let mounts = self.mount_specs(plan)?;
-        let (mut view, directory) = self.place_data(stage, &plan.id, own, &within, durable)?;
+        let (mut view, directory) = self.place_data(stage, &plan.id, (own, is_restored), &within, durable)?;
         if let Some(view) = &mut view {
             view.mounts = mounts;
             view.privileged = plan.privileged;
@@ -77,7 +77,7 @@ impl Slot {
             layout.rewrite(&test, &mut command, &mut env);
         }
         let within = relative(&run.directory, "")?;
-        let (mut view, directory) = self.place_data(stage, &test, own, &within, Vec::new())?;
+        let (mut view, directory) = self.place_data(stage, &test, (own, false), &within, Vec::new())?;
         if let Some(view) = &mut view {
             let exchange = self.exchange_folder();
             std::fs::create_dir_all(&exchange)?;
@@ -175,12 +175,13 @@ impl Slot {
         }
     }
 
-    /// The view of the disk for a place, and its working directory there.
+    /// The view of the disk for a place, and its working directory there. Restored data is kept whole, as nothing of it
+    /// is from a life before.
     pub(crate) fn place_data(
         &self,
         stage: &Stage,
         id: &InstanceId,
-        own: &Path,
+        (own, is_restored): (&Path, bool),
         within: &Path,
         durable: Vec<PathBuf>,
     ) -> io::Result<(Option<View>, PathBuf)> {
@@ -188,7 +189,7 @@ impl Slot {
         let layers = self.layers();
         let (lower, directory, seen) = if let Layers::Copies { template } = &layers {
             let root = farm::root(own);
-            if root.exists() {
+            if root.exists() && !is_restored {
                 files::keep_only(&root, &durable)?;
             }
             farm::plant(application, &root, &self.spec.state, within, &durable, template.as_deref())?;
@@ -208,6 +209,7 @@ impl Slot {
             target: application.clone(),
             own: own.to_owned(),
             durable,
+            is_restored,
             hide: self.spec.state.clone(),
             seen,
             authority: self.spec.authority.clone().map(|text| (self.folder.join(AUTHORITY), text)),

@@ -11,5 +11,6 @@ mod netns;
 mod ports;
 mod profilers;
 mod rights;
+mod snapshots;
 mod support;
 mod timing;

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::clone::StartPoint;
 use crate::error::EngineError;
 use crate::replay::{MockPlan, ReplayMocks};
 use crate::trial::{Drive, Driven, Live};
@@ -62,6 +63,7 @@ pub struct Replay {
     within: Duration,
     hook: Option<Vec<String>>,
     mocks: Option<MockPlan>,
+    start: Option<StartPoint>,
 }
 
 impl Replay {
@@ -73,8 +75,16 @@ impl Replay {
         let awaited = requests
             .iter()
             .map(|request| by_end.partition_point(|&index| requests[index].end_us() < request.start_us));
-        let awaited = awaited.collect();
-        Self { awaited, by_end, requests: requests.into(), pace, within, hook: None, mocks: None }
+        Self {
+            awaited: awaited.collect(),
+            by_end,
+            requests: requests.into(),
+            pace,
+            within,
+            hook: None,
+            mocks: None,
+            start: None,
+        }
     }
 
     /// The same with a program that changes requests before they are sent.
@@ -85,6 +95,11 @@ impl Replay {
     /// The same, with recorded answers in the place of services that are not deployed.
     pub fn with_mocks(self, mocks: MockPlan) -> Self {
         Self { mocks: Some(mocks), ..self }
+    }
+
+    /// Sends them to a deployment that starts from a clone, or with other commands.
+    pub fn starting_from(self, start: Option<StartPoint>) -> Self {
+        Self { start, ..self }
     }
 
     /// The caller in the spans of a request, so that its calls are found in the run.
@@ -135,7 +150,17 @@ impl Progress {
 impl Drive for Replay {
     fn question(&self) -> serde_json::Value {
         let spans: Vec<String> = self.requests.iter().map(|request| request.span.to_string()).collect();
-        serde_json::json!({ "replay": spans, "pace": format!("{:?}", self.pace), "hook": self.hook })
+        let start = self.start.as_ref().map(StartPoint::question);
+        serde_json::json!({
+            "replay": spans,
+            "pace": format!("{:?}", self.pace),
+            "hook": self.hook,
+            "start": start,
+        })
+    }
+
+    fn starts_from(&self) -> Option<&StartPoint> {
+        self.start.as_ref()
     }
 
     fn n_tests(&self) -> usize {

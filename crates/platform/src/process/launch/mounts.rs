@@ -108,10 +108,25 @@ pub(super) fn lay_home(
     for path in masked {
         // In the layer a file with these numbers means that there is none.
         make_parents(home, &upper, path)?;
-        rustix::fs::mknodat(CWD, upper.join(path), FileType::CharacterDevice, Mode::empty(), 0)?;
+        let mask = upper.join(path);
+        match rustix::fs::mknodat(CWD, &mask, FileType::CharacterDevice, Mode::empty(), 0) {
+            // A restored layer has what a service put there itself.
+            Err(rustix::io::Errno::EXIST) if covers_all(&mask, user) => {}
+            made => made?,
+        }
     }
     let lay = |mode| overlay(std::slice::from_ref(&home.to_owned()), &upper, &work, &target, user, mode);
     lay(",volatile").or_else(|_| lay(""))
+}
+
+/// Whether an entry of a layer hides everything below it: a file does, and a folder that is marked so.
+fn covers_all(path: &Path, user: bool) -> bool {
+    if !fs::symlink_metadata(path).is_ok_and(|about| about.is_dir()) {
+        return true;
+    }
+    let name = if user { c"user.overlay.opaque" } else { c"trusted.overlay.opaque" };
+    let mut value = [0_u8; 8];
+    rustix::fs::lgetxattr(path, name, &mut value[..]).is_ok_and(|length| &value[..length] == b"y")
 }
 
 /// Makes the parents of a path in a layer as they are below it.
@@ -245,7 +260,7 @@ impl DataLayers {
     /// Prepares the instance's own layer.
     fn open(view: &View) -> io::Result<Self> {
         let (upper, work) = (view.own.join("upper"), view.own.join("work"));
-        if upper.exists() {
+        if upper.exists() && !view.is_restored {
             let kept = [view.durable.clone(), places::written_sources(view)].concat();
             files::keep_only(&upper, &kept).map_err(|e| named("drop data that is not durable", &e))?;
         }
