@@ -161,7 +161,7 @@ fn write_pictures(
     let files = [(&args.svg, draw_svg as fn(&CausalGraph, &[Arrow]) -> String), (&args.dot, draw_dot)];
     for (file, draw) in files {
         if let Some(file) = file {
-            write(file, &draw(graph, arrows))?;
+            write(file, draw(graph, arrows))?;
             printer.talk(format!("written: {}", file.display()));
         }
     }

@@ -156,10 +156,10 @@ pub(crate) async fn run(args: ReplayArgs, global: &Global, printer: &Printer) ->
     if let Some(file) = &args.as_test {
         let names = SecretNames::new(&project.application.record.secrets);
         let name = format!("replay of {}", args.run.clone().unwrap_or_else(|| args.traces.join(", ")));
-        write(file, &write_test(&name, &recording, &done.answers, &names))?;
+        write(file, write_test(&name, &recording, &done.answers, &names))?;
     }
     if let Some(file) = &args.html {
-        write(file, &faultscope_console::replay_report(&done.report))?;
+        write(file, faultscope_console::replay_report(&done.report))?;
     }
     if printer.json {
         printer.result(&done.report)?;
@@ -193,7 +193,7 @@ fn read_pace(text: &str) -> Result<Pace, CommandError> {
 /// The services that are not to be started, if the application has them.
 fn check_mocked(mocked: &[ServiceName], project: &Project) -> Result<BTreeSet<ServiceName>, CommandError> {
     let services = &project.application.services;
-    for name in mocked.iter().filter(|name| !services.contains_key(*name)) {
+    if let Some(name) = mocked.iter().find(|name| !services.contains_key(*name)) {
         let names: Vec<_> = services.keys().map(ServiceName::as_str).collect();
         let hint = nearest(name.as_str(), names.iter().copied()).map_or_else(
             || format!("services: {}", names.join(", ")),

@@ -43,13 +43,15 @@ pub(crate) async fn replay_mocked(
     mock_services(&mut application, &mut circumstance, &recording, &names(mocked));
     let session = bed.open_for(application, CampaignKind::Replay, None).await;
     let options = ReplayOptions {
+        hook: None,
+        start: None,
         pace: Pace::AsFastAsPossible,
         within: Duration::from_secs(10),
         times,
         rules: FieldRules::default(),
         mocked: names(mocked),
     };
-    let original = Original { run: &run, reader: &reader };
+    let original = Original { run: &run, reader: &reader, calls: &[] };
     let given = (run.treatment.clone(), circumstance);
     let never = CancellationToken::new();
     let done = replay(&session, &recording, &original, given, &options, &never).await.unwrap();

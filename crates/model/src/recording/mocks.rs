@@ -257,15 +257,12 @@ impl MockBook {
     }
 
     /// Finds the answer to a call, and gives it away.
-    pub fn take_answer(&mut self, asked: &AskedCall<'_>) -> Result<MatchedAnswer, MockMiss> {
+    pub fn take_answer(&mut self, asked: &AskedCall<'_>) -> Result<MatchedAnswer, Box<MockMiss>> {
         let trace = self.replayed.get(&asked.trace).copied();
         let rooted = &self.rooted;
-        let missed = |reason, nearest| MockMiss {
-            callee: asked.callee.clone(),
-            operation: operation_of(asked.method, asked.path),
-            trace,
-            reason,
-            nearest,
+        let missed = |reason, nearest| {
+            let operation = operation_of(asked.method, asked.path);
+            Box::new(MockMiss { callee: asked.callee.clone(), operation, trace, reason, nearest })
         };
         let Some(shelf) = self.services.get_mut(asked.callee) else {
             return Err(missed(MissReason::NothingRecorded, None));

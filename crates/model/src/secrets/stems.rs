@@ -34,8 +34,8 @@ impl StemFinder {
             // Whatever follows a pattern of one or two letters.
             let open = BITS * 3usize.saturating_sub(pattern.len());
             let first = place(pattern, 0);
-            for index in first..first + (1 << open) {
-                lists[index].push(number as u16);
+            for list in &mut lists[first..first + (1 << open)] {
+                list.push(number as u16);
             }
         }
         let mut buckets = vec![Vec::new()];

@@ -168,7 +168,6 @@ impl Problem {
     }
 
     /// The objective and its gradient, without decay; none outside the region of acyclic graphs.
-    #[expect(clippy::needless_range_loop, reason = "four arrays are walked together")]
     fn objective(&self, parameters: &[f64], fit: f64) -> Option<(f64, Vec<f64>)> {
         let (size, rows) = (self.size(), self.rows.rows());
         let parts = self.parts();

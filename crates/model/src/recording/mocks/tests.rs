@@ -25,7 +25,7 @@ fn call(trace: u128, start_us: u64, path: &str, (body, answer): (&str, &str)) ->
     }
 }
 
-fn ask(book: &mut MockBook, trace: u128, path: &str, body: &str) -> Result<String, MockMiss> {
+fn ask(book: &mut MockBook, trace: u128, path: &str, body: &str) -> Result<String, Box<MockMiss>> {
     let callee = service("pay");
     let asked =
         AskedCall { trace: TraceId(trace), callee: &callee, method: "POST", path, body: body.as_bytes() };
@@ -104,7 +104,7 @@ fn misses_show_what_is_nearest() {
     let asked = AskedCall { trace: TraceId(101), callee: &callee, method: "GET", path: "/", body: b"" };
     let miss = book.take_answer(&asked).unwrap_err();
     assert_eq!((miss.reason, miss.nearest), (MissReason::NothingRecorded, None));
-    let json = serde_json::to_value(&ask(&mut book, 101, "/x", "").unwrap_err()).unwrap();
+    let json = serde_json::to_value(ask(&mut book, 101, "/x", "").unwrap_err()).unwrap();
     assert_eq!((&json["reason"], &json["callee"]), (&"other_operation".into(), &"pay".into()));
 }
 
