@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use faultscope_testkit::{Faultscope, Fixture, Running, files, free_port, no_process_left, nothing_left, wait_until};
+use faultscope_testkit::{
+    Faultscope, Fixture, Running, files, free_port, no_process_left, nothing_left, wait_until,
+};
 
 use crate::tool_with;
 
@@ -178,8 +180,7 @@ fn a_killed_tool_leaves_no_half_clone() {
     running.wait();
     client.wait().unwrap();
     no_process_left(id);
-    let (list, n_folders) =
-        (tool.json(["clone", "ls"], 0), std::fs::read_dir(&clones).unwrap().count());
+    let (list, n_folders) = (tool.json(["clone", "ls"], 0), std::fs::read_dir(&clones).unwrap().count());
     let n_clones = list.as_array().unwrap().len();
     // Either it was complete, or it is not there; what is unfinished goes with the next `up`.
     assert!(n_clones <= 1 && n_folders <= 3, "{n_clones} {n_folders}");
