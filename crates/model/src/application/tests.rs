@@ -335,6 +335,19 @@ resilience: { delay: 10ms, blame: "at <(.*)>", code: RESOURCE_EXHAUSTED }
 }
 
 #[test]
+fn a_service_may_write_its_memory_before_it_is_cloned() {
+    let text = "services: { redis: { command: [redis], clone: { before: redis-cli SAVE, within: 2s } } }";
+    let hook = |text: &str| read(text).unwrap().services["redis"].before_clone.clone();
+    let command = ["redis-cli", "SAVE"].map(String::from).to_vec();
+    assert_eq!(hook(text), Some(CloneHook { command: command.clone(), within: Duration::from_secs(2) }));
+    let by_default = hook(&text.replace(", within: 2s", "")).unwrap();
+    assert_eq!(by_default, CloneHook { command, within: Duration::from_secs(10) });
+    for (from, to) in [("redis-cli SAVE", "[]"), ("2s", "0s"), ("2s", "2h"), ("before", "after")] {
+        assert!(read(&text.replace(from, to)).is_err(), "{to}");
+    }
+}
+
+#[test]
 fn a_command_may_be_one_line() {
     let text = "name: a\nservices:\n  a: { command: python3 'my file.py' 80 }\n  b: { command: \"a | b\" }\ntests: [ { name: t, run: curl -f x } ]\n";
     let application = Application::read_alone(text, "f").unwrap();

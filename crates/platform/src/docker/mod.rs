@@ -15,6 +15,7 @@ mod project;
 mod sidecar;
 mod slot;
 mod snapshot;
+mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
