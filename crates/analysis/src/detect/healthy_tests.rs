@@ -109,7 +109,8 @@ fn delay_of(
 #[test]
 fn planted_faults_are_found_soon() {
     // The most values until the alarm, by fault.
-    let faults: [(&str, Behaviour, fn(usize, f64) -> f64, u64); 4] = [
+    type Fault = fn(usize, f64) -> f64;
+    let faults: [(&str, Behaviour, Fault, u64); 4] = [
         ("a constant delay of five times the median", HEALTHY[0], |_, value| value + 0.1, 40),
         ("a spike of one value", HEALTHY[0], |place, value| if place == 7 { 120.0 } else { value }, 7),
         (

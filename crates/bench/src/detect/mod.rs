@@ -171,7 +171,8 @@ fn measure_speed(seed: u64) -> Vec<Figure> {
     let mut random = Random::new(seed);
     let season = |place: usize| (place as f64 / 500.0).sin();
     let values: Vec<f64> = (0..SPEED_VALUES).map(|place| 10.0 + season(place) + random.normal()).collect();
-    let detectors: [(&str, fn() -> Monitor); 5] = [
+    type Make = fn() -> Monitor;
+    let detectors: [(&str, Make); 5] = [
         ("adaptive", || adaptive(None)),
         ("adaptive, with new patterns", || adaptive(Some(EXPLORING_RISK))),
         ("sigma limit", || sigma(MonitorOptions::default())),

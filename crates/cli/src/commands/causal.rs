@@ -193,7 +193,7 @@ fn list_columns(names: &[String]) -> String {
 
 impl From<FileError> for CommandError {
     fn from(error: FileError) -> Self {
-        let hint = match &error.problem {
+        let hint = match &*error.problem {
             FileProblem::MissingValue { .. } => Some("--missing skip leaves such rows out"),
             FileProblem::NotANumber { .. } => Some("--without NAME leaves a column out"),
             FileProblem::NotJson { expected: "model", .. } => {

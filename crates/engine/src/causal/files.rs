@@ -22,7 +22,7 @@ pub struct FileError {
     pub path: PathBuf,
     /// What is wrong with it.
     #[source]
-    pub problem: FileProblem,
+    pub problem: Box<FileProblem>,
 }
 
 /// What is wrong with a file.
@@ -93,7 +93,7 @@ pub enum FileProblem {
 impl FileProblem {
     /// Names the file.
     pub(super) fn of(self, path: &Path) -> FileError {
-        FileError { path: path.to_owned(), problem: self }
+        FileError { path: path.to_owned(), problem: Box::new(self) }
     }
 }
 

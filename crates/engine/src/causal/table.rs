@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(small.observations.rows(), 1);
         let bomb = write("bomb.csv.gz", 129, &vec![b'1'; 1 << 20]);
         let error = read_table(&bomb, &TableOptions::default()).unwrap_err();
-        assert!(matches!(error.problem, FileProblem::TooLarge), "{error:?}");
+        assert!(matches!(*error.problem, FileProblem::TooLarge), "{error:?}");
     }
 
     proptest::proptest! {

@@ -260,7 +260,7 @@ impl Mocks for ReplayMocks {
             }
             Err(miss) => {
                 let answer = explain_miss(request, &miss.reason.to_string());
-                state.log.note_miss(miss);
+                state.log.note_miss(*miss);
                 MockReply::Miss(answer)
             }
         }

@@ -120,7 +120,9 @@ fn faulty(seed: u64, fault: fn(&mut ObservedCall), usage: fn(u64) -> (f64, f64))
 #[test]
 fn faults_are_found_in_the_right_service_with_their_traces() {
     let none = |_: u64| (0.0, 0.0);
-    let cases: [(&str, Vec<Quantity>, fn(&mut ObservedCall), fn(u64) -> (f64, f64)); 6] = [
+    type Change = fn(&mut ObservedCall);
+    type Usage = fn(u64) -> (f64, f64);
+    let cases: [(&str, Vec<Quantity>, Change, Usage); 6] = [
         ("delay", vec![Quantity::Latency], |call| call.duration_us += 300_000, none),
         (
             "timeout",

@@ -31,8 +31,8 @@ impl Pacer {
         let (schedule, is_over) = (Arc::clone(&pacer.schedule), Arc::clone(&pacer.is_over));
         let run = move || {
             for (index, after) in schedule.iter().enumerate() {
-                let due = start.into_std() + *after;
-                while let left = due.saturating_duration_since(std::time::Instant::now())
+                let due = start + *after;
+                while let left = due.saturating_duration_since(Instant::now())
                     && !left.is_zero()
                 {
                     if is_over.load(Ordering::Relaxed) {
