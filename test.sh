@@ -15,6 +15,7 @@ echo "property tests draw from seed $PROPTEST_RNG_SEED (PROPTEST_RNG_SEED)"
 
 # Tests that need these say it too, but cargo hides what a passing test says.
 [ -d ../shared/data/zipkin ] || echo "LEFT OUT: the ten real traces; ../shared/data/zipkin is not here"
+[ -d ../shared/data/causal ] || echo "LEFT OUT: the larger causal sets; ../shared/data/causal is not here"
 [ -f ../shared/data/actor-topologies.json ] ||
   echo "LEFT OUT: the paper's actor systems; ../shared/data/actor-topologies.json is not here"
 
