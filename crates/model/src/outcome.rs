@@ -9,6 +9,8 @@ use std::time::Duration;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
+use crate::span::Span;
+
 pub use signature::{Ending, Signature, StartEnding};
 pub use unresolved::Unresolved;
 
@@ -70,6 +72,9 @@ pub struct Failure {
     /// The gRPC status of the response, if that is what the step did not expect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc_status: Option<u16>,
+    /// When the failing step was sent, in microseconds since 1970, so that its call is found in the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_us: Option<u64>,
     /// The message with `${name}` in place of the values that steps saved, if it contains any. The signature is made
     /// of it, because such a value may be a new id in every run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,7 +84,21 @@ pub struct Failure {
 impl Failure {
     /// A failure without a status.
     pub fn new(ending: Ending, message: impl Into<String>) -> Self {
-        Self { ending, message: message.into(), status: None, grpc_status: None, unfilled: None }
+        Self {
+            ending,
+            message: message.into(),
+            status: None,
+            grpc_status: None,
+            since_us: None,
+            unfilled: None,
+        }
+    }
+
+    /// The call that the failing step made, among the calls of a test in the order of their start.
+    pub fn find_call<'s>(&self, calls: impl IntoIterator<Item = &'s Span>) -> Option<&'s Span> {
+        let since_us = self.since_us?;
+        // Steps follow each other, so every earlier call had ended by then.
+        calls.into_iter().find(|call| call.start_us.saturating_add(call.duration_us) >= since_us)
     }
 
     /// The message that is the same in every run of this failure.
@@ -254,6 +273,23 @@ mod tests {
         assert_eq!(judge(&[signature("a")], Some(&wanted)).word(), "unresolved");
         let written = serde_json::to_string(&wanted).unwrap();
         assert_eq!(written, r#"{"test":"back","ending":{"start":{"code":3}},"message":""}"#);
+    }
+
+    #[test]
+    fn the_call_of_a_failing_step_is_found_by_its_time() {
+        let call = |id: u64, start_us: u64| -> Span {
+            let json = serde_json::json!({
+                "trace": "1", "id": format!("{id:x}"), "caller": "test-1", "callee": "shop", "port": 80,
+                "wire": "http1", "method": "GET", "path": "/same", "start_us": start_us, "duration_us": 10,
+                "request_bytes": 0, "response_bytes": 0, "status": 404,
+            });
+            serde_json::from_value(json).unwrap()
+        };
+        // Another test had made the same call before, and a later one makes it again.
+        let calls = [call(1, 100), call(2, 205), call(3, 300)];
+        let failed = Failure { since_us: Some(200), ..Failure::new(Ending::Step(2), "GET /same: 404") };
+        assert_eq!(failed.find_call(&calls).map(|call| call.id.0), Some(2));
+        assert!(Failure::new(Ending::Step(2), "").find_call(&calls).is_none(), "of an earlier version");
     }
 
     #[test]

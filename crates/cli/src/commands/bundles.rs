@@ -77,8 +77,8 @@ fn describe_bundle(project: &Project, file: &Path, written: &Written, kept_with:
         Some(campaign) => {
             let at = shell::at(&project.root);
             format!(
-                "Elsewhere with `faultscope repro {file}{restore}`; `faultscope report {campaign} --bundle {KEPT}{at}` \
-                 writes it {size}"
+                "For another machine: `faultscope report {campaign} --bundle {KEPT}{at}` {size}, there \
+                 `faultscope repro {file}{restore}`"
             )
         }
     }

@@ -112,7 +112,7 @@ fn the_cause_and_how_to_see_it_again() {
       passing  front-1 -> back-1 GET /word: 200 {"by":"back-1","word":"world"}
       then     test-1 -> front-1 GET /hello: 502 {"error":"back GET /word: 503 no words today","kind":"call","operation":"GET /hello","service":"front"}
     <some>, 14 confirmations, 4 start-up checks, <time>
-    Elsewhere with `faultscope repro repro.tar.gz`; `faultscope report <campaign> --bundle repro.tar.gz` writes it (<size>, 5 files)
+    For another machine: `faultscope report <campaign> --bundle repro.tar.gz` (<size>, 5 files), there `faultscope repro repro.tar.gz`
     "#);
     nothing_left(id, &tool.folder());
     // What services printed is part of the evidence in every form.

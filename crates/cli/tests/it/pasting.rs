@@ -51,7 +51,7 @@ fn commands_of_debug_and_its_report() {
     for (tool, file) in placed(&cells().replace("name: hello", name)) {
         let words = ["debug", &file, "--quiet", "--flaky", "off", "--only"];
         let output = tool.run(words).expect(1);
-        assert_eq!(paste_all(&tool, &output.stdout), ["runs", "test", "repro"], "{file}");
+        assert_eq!(paste_all(&tool, &output.stdout), ["runs", "test", "report", "repro"], "{file}");
         let report = tool.run(["report", "--folder", &file]).expect(0).stdout;
         assert_eq!(paste_all(&tool, &report), ["runs", "test"], "{file}\n{report}");
         // The folder of the file leads there, too.

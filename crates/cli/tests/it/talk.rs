@@ -26,6 +26,8 @@ fn help() {
       init         Writes an application file from Compose files, Kubernetes manifests or a Procfile
       capture      Fills the failing circumstance from a running or recorded system
       up           Starts an application and keeps it running, recording every call, until Ctrl-C
+      record       Records the calls to services that are already running, through proxies in front of
+                   them, until Ctrl-C
       clone        Copies the data, commands and settings of a running application, without stopping it
                    for long
       replay       Sends recorded requests to fresh copies of the same services, and compares the
@@ -45,8 +47,14 @@ fn help() {
       deps         Shows which services call each other, how often and with how many errors, from
                    reported spans
       metrics      Lists and draws metrics of instances and services over time
+      causal       Finds causes in tables of measurements, and predicts what happens if a column is set
+      watch        Finds anomalies in latency, errors, CPU, memory and network of services, and the
+                   traces that led to them
       clean        Removes what a killed faultscope left behind, and old campaigns
       store        Checks and repairs what is stored
+      mutate       Makes services faulty on purpose: lists, shows, applies and scores mutants
+      faults       Lists and shows known faults of microservice systems, and the operators that imitate
+                   them
       bench        Measures the tool against named peers and goals
       fetch        Sends one HTTP request and prints the response; fails if the status is 400 or above
       completions  Prints a completion script for a shell

@@ -1,7 +1,6 @@
 //! Evidence for a cause: the call that made the test fail, and the first call in which the failing run differs from
 //! the nearest passing one. What differs between runs of one circumstance is chance, and no evidence.
 
-use faultscope_model::application::{TestBody, test_named};
 use faultscope_model::outcome::Ending;
 use faultscope_model::{Outcome, Run, ServiceName, Span, SpanId};
 
@@ -46,7 +45,7 @@ pub(super) async fn find_difference(
             let root = entry.map(|entry| entry.root).or_else(|| find_same_root(own, (other.0, other.1?)));
             build_tree(spans, root.unwrap_or_default(), entry.map(|entry| entry.span))
         };
-    let failed_call = failed_call(session, failing, &bad_spans, &bad);
+    let failed_call = failed_call(failing, &bad_spans, &bad);
     let differing = at.and_then(|(in_bad, _)| bad.get(in_bad?));
     let calls: Vec<SpanId> = [differing, failed_call].into_iter().flatten().map(|entry| entry.span).collect();
     let compared = printed::Compared {
@@ -109,25 +108,17 @@ async fn stories(session: &Session, runs: &[&Run]) -> Result<Vec<Vec<StoryCall>>
 
 /// The call from outside that made the test fail: that of the failing step, or the last one that went wrong where a
 /// command looks at the answers.
-fn failed_call<'t>(
-    session: &Session,
-    run: &Run,
-    spans: &[Span],
-    story: &'t [StoryCall],
-) -> Option<&'t StoryCall> {
+fn failed_call<'t>(run: &Run, spans: &[Span], story: &'t [StoryCall]) -> Option<&'t StoryCall> {
     let Outcome::Fail { signature } = &run.outcome else { return None };
     let is_test = |span: &&Span| span.caller.service.as_str() == ServiceName::TEST;
     let outside: Vec<&Span> = roots(spans).into_iter().filter(is_test).collect();
     let span = match signature.ending {
-        Ending::Step(number) => {
-            let test = test_named(&session.application().tests, &signature.test)?;
-            let TestBody::Steps(steps) = &test.body else { return None };
-            let step = steps.iter().find(|step| step.number == number)?;
-            let is_step = |span: &&&Span| span.method == step.method && step.url.ends_with(&span.path);
-            // A variable in the URL hides its path; the test ended with its last call then.
-            outside.iter().rev().find(is_step).or_else(|| outside.iter().rev().find(|span| is_bad(span)))
+        Ending::Step(_) => {
+            let results = run.evidence.tests.iter().filter(|result| result.test == signature.test);
+            let failure = results.filter_map(|result| result.failure.as_ref()).next()?;
+            failure.find_call(outside.iter().copied())
         }
-        _ => outside.iter().rev().find(|span| is_bad(span)),
+        _ => outside.iter().rev().find(|span| is_bad(span)).copied(),
     }?;
     story.iter().find(|entry| entry.span == span.id)
 }

@@ -116,6 +116,10 @@ fn add_story(span: &Span, spans: &[Span], (root, depth): (usize, usize), calls: 
     for child in in_order(children) {
         add_story(child, spans, (root, depth + 1), calls);
     }
+    // Pools open and close connections when they like: one that ended well tells nothing about the failure.
+    if !span.wire.carries_headers() && !span.failed() {
+        return;
+    }
     let ending = ending(span);
     let operation = faultscope_model::outcome::normalise(&span.operation());
     let call = format!("{} {} {operation}", span.caller.service, span.callee);
@@ -171,7 +175,8 @@ fn in_order(mut calls: Vec<&Span>) -> Vec<&Span> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use faultscope_model::span::{Parentage, Payload};
+    use faultscope_model::CallError;
+    use faultscope_model::span::{Parentage, Payload, Wire};
 
     use super::*;
     use crate::sample;
@@ -192,6 +197,16 @@ pub(super) mod tests {
 
     fn names(spans: &[Span]) -> Vec<String> {
         list_calls(spans).into_iter().map(|entry| format!("{} {}", entry.call, entry.ending)).collect()
+    }
+
+    #[test]
+    fn a_connection_counts_only_if_it_failed() {
+        let connection =
+            |error| Span { wire: Wire::Tcp, status: None, error, ..call(2, None, "redis", 5, 9, 0) };
+        let request = call(1, None, "a", 0, 100, 200);
+        assert_eq!(names(&[request.clone(), connection(None)]), ["test a GET / 200"]);
+        let refused = names(&[request, connection(Some(CallError::ConnectRefused))]);
+        assert_eq!(refused.len(), 2, "{refused:?}");
     }
 
     #[test]

@@ -199,6 +199,7 @@ impl TestBed<'_> {
                                 status: broken.status,
                                 grpc_status: broken.code.map(|code| code.0),
                                 unfilled,
+                                since_us: Some(broken.since_us),
                                 ..failure
                             }),
                             took: started.elapsed(),

@@ -15,6 +15,7 @@ use faultscope_store::Campaign;
 use serde_json::Value;
 
 use super::STEP_WITHIN;
+use crate::session::now_us;
 use check::{Answer, AnswerStatus, check_answer, check_status, text_of};
 use values::{Message, Values};
 
@@ -50,10 +51,12 @@ pub(super) struct Broken {
     pub(super) status: Option<u16>,
     /// The code of gRPC, if that was wrong.
     pub(super) code: Option<GrpcCode>,
+    /// When it was sent, in microseconds since 1970.
+    pub(super) since_us: u64,
 }
 
 impl Broken {
-    fn new(step: &Step, problem: Message, values: &Values<'_>) -> Self {
+    fn new(step: &Step, problem: Message, values: &Values<'_>, since_us: u64) -> Self {
         // Named as in the file: a reduced input must not look like another failure.
         let name = values.message(|fill| fill(&step.name));
         Self {
@@ -63,6 +66,7 @@ impl Broken {
             answer: String::new(),
             status: None,
             code: None,
+            since_us,
         }
     }
 }
@@ -73,7 +77,8 @@ impl Client<'_> {
         let mut values = Values::new(self.expansion);
         let mut last = String::new();
         for step in steps {
-            let broken = |problem: Message| Broken::new(step, problem, &values);
+            let since_us = now_us();
+            let broken = |problem: Message| Broken::new(step, problem, &values, since_us);
             let answer = self.send(step, &values).await.map_err(broken)?;
             last = answer.body.chars().take(SHOWN).collect();
             if let Some(problem) = check_status(&step.expect, &answer.status) {
