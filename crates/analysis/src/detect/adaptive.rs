@@ -138,11 +138,12 @@ impl Adaptive {
     }
 
     fn judge(&mut self, reading: Reading, scaled: f64, position: u64) -> Option<Alarm> {
+        let rank = self.history.rank(scaled);
         if self.history.len() < self.options.warm_up {
+            self.level.warm_up(rank);
             return None;
         }
-        let score = self.history.normal_score(scaled);
-        let shift = self.level.observe((reading.at_us, reading.value), score, self.limit);
+        let shift = self.level.observe((reading.at_us, reading.value), rank, self.limit);
         let novelty = self.novelty(scaled);
         let (spike, spike_direction) = self.spike(scaled);
         let usual = self.unscale(self.history.median());
@@ -163,7 +164,6 @@ impl Adaptive {
             traces,
         };
         if shift.surprise > shift.limit && matters(shift.mean, shift.direction) {
-            self.level.restart();
             let traces =
                 TimeWindow::between(shift.since_us.saturating_sub(1), reading.at_us.saturating_add(1));
             let severity = shift.surprise / shift.limit;

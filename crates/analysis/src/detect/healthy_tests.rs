@@ -79,7 +79,8 @@ fn an_hour_of_noisy_and_constant_usage_raises_no_alarm() {
         assert!(observe_all(&mut linear(), noisy).is_empty(), "noisy with seed {seed}");
         let season = |second: usize, noise: f64| 10.0 + 5.0 * (second as f64 / 50.0).sin() + noise;
         let seasonal: Vec<f64> = (0..HOUR).map(|second| season(second, random.normal())).collect();
-        assert!(observe_all(&mut linear(), seasonal).is_empty(), "seasonal with seed {seed}");
+        let alarms = observe_all(&mut linear(), seasonal);
+        assert!(alarms.is_empty(), "seasonal with seed {seed}: {alarms:?}");
     }
     assert!(observe_all(&mut linear(), vec![20.0; HOUR]).is_empty());
     assert!(observe_all(&mut linear(), vec![0.0; HOUR]).is_empty());
