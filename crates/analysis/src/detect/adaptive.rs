@@ -20,7 +20,7 @@ use super::constants::{
 use super::history::{History, Tail};
 use super::level::Level;
 use super::novelty::Novelty;
-use super::{Alarm, Direction, Reading, Signal, TimeWindow};
+use super::{Alarm, Beginning, Direction, Reading, Signal, TimeWindow};
 
 /// How values are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -153,11 +153,13 @@ impl Adaptive {
                 && difference >= self.options.least.relative * usual.abs()
                 && (direction == Direction::Up || self.options.both_sides)
         };
+        let now = Beginning { position, at_us: reading.at_us };
         let alarm = |signal, direction, value, severity, traces| Alarm {
             signal,
             direction,
             at_us: reading.at_us,
             position,
+            began: now,
             value,
             usual,
             severity,
@@ -167,7 +169,12 @@ impl Adaptive {
             let traces =
                 TimeWindow::between(shift.since_us.saturating_sub(1), reading.at_us.saturating_add(1));
             let severity = shift.surprise / shift.limit;
-            return Some(alarm(Signal::Shift, shift.direction, shift.mean, severity, traces));
+            let earlier = shift.values.saturating_sub(1) as u64;
+            let began = Beginning { position: position.saturating_sub(earlier), at_us: shift.since_us };
+            return Some(Alarm {
+                began,
+                ..alarm(Signal::Shift, shift.direction, shift.mean, severity, traces)
+            });
         }
         if spike > self.limit && matters(reading.value, spike_direction) {
             let traces = TimeWindow::around(reading.at_us, self.options.margin_us);

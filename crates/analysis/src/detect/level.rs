@@ -74,7 +74,11 @@ pub(super) struct ShiftSeen {
     pub(super) limit: f64,
     /// The mean value since it began.
     pub(super) mean: f64,
+    /// How many values there are since it began.
+    pub(super) values: usize,
     pub(super) since_us: u64,
+    /// Whether neighbouring values had little in common before it began.
+    was_independent: bool,
 }
 
 impl Level {
@@ -101,7 +105,7 @@ impl Level {
         let middle = self.middle.observe((at_us, value), gains, self.dependence, limit);
         let gains = (tail_gain(1.0 - rank), tail_gain(rank));
         let tail = self.tail.observe((at_us, value), gains, self.dependence, limit);
-        if tail.severity() > middle.severity() { tail } else { middle }
+        if tail.was_independent && tail.severity() > middle.severity() { tail } else { middle }
     }
 }
 
@@ -157,7 +161,9 @@ impl Evidence {
             surprise: sum.sum,
             limit,
             mean: if sum.values == 0 { reading.1 } else { sum.total / sum.values as f64 },
+            values: sum.values,
             since_us: sum.since_us,
+            was_independent: sum.before.is_independent(),
         };
         let up = seen(Direction::Up, &self.up, limits[0]);
         let down = seen(Direction::Down, &self.down, limits[1]);
@@ -166,12 +172,16 @@ impl Evidence {
 }
 
 impl Before {
+    fn is_independent(&self) -> bool {
+        self.dependence.correlation() < DEPENDENT
+    }
+
     /// How much the limit of independent values is stretched until there are blocks to compare with. A series that was
     /// independent before has no seasons; in one that was not, the next half of a season may look like a shift.
     fn stretch(&self, now: Dependence) -> f64 {
         if self.is_known {
             1.0
-        } else if self.dependence.correlation() < DEPENDENT {
+        } else if self.is_independent() {
             self.dependence.stretch()
         } else {
             now.stretch()
