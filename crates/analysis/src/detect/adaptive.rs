@@ -7,7 +7,7 @@
 //! - **spike**: the value against the exponential tail of the history, on either side. That is the threshold of SPOT
 //!   (Siffer et al. 2017) with a shape of zero, which a logarithmic scale justifies: a latency then may have any power
 //!   law.
-//! - **shift**: cumulative sums of ranks ([`super::level`]).
+//! - **shift**: cumulative sums of ranks, and on a logarithmic scale of the ranks of the tail ([`super::level`]).
 //! - **new pattern**: the distance of the last values from the nearest pattern in the history ([`super::novelty`]).
 //!
 //! An alarm is raised where one of them exceeds the negative logarithm of the risk, and the effect is large enough to
@@ -113,7 +113,7 @@ impl Adaptive {
             history: History::new(HISTORY),
             tails: None,
             until_refit: 0,
-            level: Level::default(),
+            level: Level::new(options.scale == Scale::Logarithmic),
             novelty: None,
             recent: [Reading { at_us: 0, value: 0.0 }; PATTERN],
             clock: Clock::default(),

@@ -5,7 +5,9 @@
 //! come about once in `e^s` values. Blocks of largest sums take care of series whose values are not independent.
 //!
 //! There are two kinds of evidence. Normal scores find that all values are a little larger. They do not add up where
-//! one call in three takes too long and the others are as always; exponential scores, which weigh the tail, do.
+//! one call in three takes too long and the others are as always; exponential scores, which weigh the tail, do. Those
+//! are for series with heavy tails, in which a single value says little. Elsewhere it is a spike, and the bursts of
+//! ordinary series would add up.
 
 use std::collections::VecDeque;
 
@@ -17,10 +19,11 @@ use super::constants::{
 use super::normal::quantile_of_normal;
 
 /// The cumulative sums of one series.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Level {
     middle: Evidence,
-    tail: Evidence,
+    /// For series with heavy tails.
+    tail: Option<Evidence>,
     dependence: Dependence,
 }
 
@@ -77,14 +80,23 @@ pub(super) struct ShiftSeen {
     /// How many values there are since it began.
     pub(super) values: usize,
     pub(super) since_us: u64,
-    /// Whether neighbouring values had little in common before it began.
+    /// Whether neighbouring values had little in common before it began. If they had, large ones come in bursts.
     was_independent: bool,
 }
 
 impl Level {
+    /// A level that is not known yet, of a series with or without a heavy tail.
+    pub(super) fn new(is_heavy: bool) -> Self {
+        Self {
+            middle: Evidence::default(),
+            tail: is_heavy.then(Evidence::default),
+            dependence: Dependence::default(),
+        }
+    }
+
     /// Values before a gap do not add to values after it.
     pub(super) fn note_gap(&mut self) {
-        for evidence in [&mut self.middle, &mut self.tail] {
+        for evidence in [Some(&mut self.middle), self.tail.as_mut()].into_iter().flatten() {
             (evidence.up, evidence.down) = (Sum::default(), Sum::default());
         }
     }
@@ -103,8 +115,9 @@ impl Level {
         let gain = |score: f64| 2.0 * ALLOWANCE * (score - ALLOWANCE);
         let gains = (gain(score), gain(-score));
         let middle = self.middle.observe((at_us, value), gains, self.dependence, limit);
+        let Some(tail) = &mut self.tail else { return middle };
         let gains = (tail_gain(1.0 - rank), tail_gain(rank));
-        let tail = self.tail.observe((at_us, value), gains, self.dependence, limit);
+        let tail = tail.observe((at_us, value), gains, self.dependence, limit);
         if tail.was_independent && tail.severity() > middle.severity() { tail } else { middle }
     }
 }
