@@ -136,6 +136,20 @@ fn planted_faults_are_found_soon() {
 }
 
 #[test]
+fn a_shift_soon_after_the_warm_up_is_one_alarm() {
+    for seed in SEEDS {
+        let values = healthy(HEALTHY[0], seed, 900);
+        let faulty = values.into_iter().enumerate().map(|(place, value)| match place {
+            0..250 => value,
+            _ => value + 0.5,
+        });
+        let alarms = observe_all(&mut latency(), faulty);
+        assert_eq!(alarms.len(), 1, "seed {seed}: {alarms:?}");
+        assert!((250..270).contains(&alarms[0].position), "seed {seed}: {alarms:?}");
+    }
+}
+
+#[test]
 fn leaks_and_error_bursts_are_found() {
     for seed in SEEDS {
         let mut random = Random(seed);
@@ -144,6 +158,7 @@ fn leaks_and_error_bursts_are_found() {
             .collect();
         let alarms = observe_all(&mut linear(), leaking);
         assert!((1000..1040).contains(&alarms[0].position), "leak with seed {seed}: {alarms:?}");
+        assert_eq!(alarms.len(), 1, "one alarm per incident, seed {seed}: {alarms:?}");
         let failing: Vec<f64> = (0..1300)
             .map(|second| {
                 if second >= 1000 {
