@@ -7,7 +7,7 @@
 //! - **spike**: the value against the exponential tail of the history, on either side. That is the threshold of SPOT
 //!   (Siffer et al. 2017) with a shape of zero, which a logarithmic scale justifies: a latency then may have any power
 //!   law.
-//! - **shift**: cumulative sums of ranks ([`super::level`]).
+//! - **shift**: cumulative sums of ranks, and on a logarithmic scale of the ranks of the tail ([`super::level`]).
 //! - **new pattern**: the distance of the last values from the nearest pattern in the history ([`super::novelty`]).
 //!
 //! An alarm is raised where one of them exceeds the negative logarithm of the risk, and the effect is large enough to
@@ -20,7 +20,7 @@ use super::constants::{
 use super::history::{History, Tail};
 use super::level::Level;
 use super::novelty::Novelty;
-use super::{Alarm, Direction, Reading, Signal, TimeWindow};
+use super::{Alarm, Beginning, Direction, Reading, Signal, TimeWindow};
 
 /// How values are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,7 +113,7 @@ impl Adaptive {
             history: History::new(HISTORY),
             tails: None,
             until_refit: 0,
-            level: Level::default(),
+            level: Level::new(options.scale == Scale::Logarithmic),
             novelty: None,
             recent: [Reading { at_us: 0, value: 0.0 }; PATTERN],
             clock: Clock::default(),
@@ -138,11 +138,12 @@ impl Adaptive {
     }
 
     fn judge(&mut self, reading: Reading, scaled: f64, position: u64) -> Option<Alarm> {
+        let rank = self.history.rank(scaled);
         if self.history.len() < self.options.warm_up {
+            self.level.warm_up(rank);
             return None;
         }
-        let score = self.history.normal_score(scaled);
-        let shift = self.level.observe((reading.at_us, reading.value), score, self.limit);
+        let shift = self.level.observe((reading.at_us, reading.value), rank, self.limit);
         let novelty = self.novelty(scaled);
         let (spike, spike_direction) = self.spike(scaled);
         let usual = self.unscale(self.history.median());
@@ -152,22 +153,28 @@ impl Adaptive {
                 && difference >= self.options.least.relative * usual.abs()
                 && (direction == Direction::Up || self.options.both_sides)
         };
+        let now = Beginning { position, at_us: reading.at_us };
         let alarm = |signal, direction, value, severity, traces| Alarm {
             signal,
             direction,
             at_us: reading.at_us,
             position,
+            began: now,
             value,
             usual,
             severity,
             traces,
         };
         if shift.surprise > shift.limit && matters(shift.mean, shift.direction) {
-            self.level.restart();
             let traces =
                 TimeWindow::between(shift.since_us.saturating_sub(1), reading.at_us.saturating_add(1));
             let severity = shift.surprise / shift.limit;
-            return Some(alarm(Signal::Shift, shift.direction, shift.mean, severity, traces));
+            let earlier = shift.values.saturating_sub(1) as u64;
+            let began = Beginning { position: position.saturating_sub(earlier), at_us: shift.since_us };
+            return Some(Alarm {
+                began,
+                ..alarm(Signal::Shift, shift.direction, shift.mean, severity, traces)
+            });
         }
         if spike > self.limit && matters(reading.value, spike_direction) {
             let traces = TimeWindow::around(reading.at_us, self.options.margin_us);

@@ -79,7 +79,8 @@ fn an_hour_of_noisy_and_constant_usage_raises_no_alarm() {
         assert!(observe_all(&mut linear(), noisy).is_empty(), "noisy with seed {seed}");
         let season = |second: usize, noise: f64| 10.0 + 5.0 * (second as f64 / 50.0).sin() + noise;
         let seasonal: Vec<f64> = (0..HOUR).map(|second| season(second, random.normal())).collect();
-        assert!(observe_all(&mut linear(), seasonal).is_empty(), "seasonal with seed {seed}");
+        let alarms = observe_all(&mut linear(), seasonal);
+        assert!(alarms.is_empty(), "seasonal with seed {seed}: {alarms:?}");
     }
     assert!(observe_all(&mut linear(), vec![20.0; HOUR]).is_empty());
     assert!(observe_all(&mut linear(), vec![0.0; HOUR]).is_empty());
@@ -135,6 +136,20 @@ fn planted_faults_are_found_soon() {
 }
 
 #[test]
+fn a_shift_soon_after_the_warm_up_is_one_alarm() {
+    for seed in SEEDS {
+        let values = healthy(HEALTHY[0], seed, 900);
+        let faulty = values.into_iter().enumerate().map(|(place, value)| match place {
+            0..250 => value,
+            _ => value + 0.5,
+        });
+        let alarms = observe_all(&mut latency(), faulty);
+        assert_eq!(alarms.len(), 1, "seed {seed}: {alarms:?}");
+        assert!((250..270).contains(&alarms[0].position), "seed {seed}: {alarms:?}");
+    }
+}
+
+#[test]
 fn leaks_and_error_bursts_are_found() {
     for seed in SEEDS {
         let mut random = Random(seed);
@@ -143,6 +158,7 @@ fn leaks_and_error_bursts_are_found() {
             .collect();
         let alarms = observe_all(&mut linear(), leaking);
         assert!((1000..1040).contains(&alarms[0].position), "leak with seed {seed}: {alarms:?}");
+        assert_eq!(alarms.len(), 1, "one alarm per incident, seed {seed}: {alarms:?}");
         let failing: Vec<f64> = (0..1300)
             .map(|second| {
                 if second >= 1000 {

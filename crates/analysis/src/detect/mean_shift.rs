@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Alarm, Direction, Reading, Signal, TimeWindow};
+use super::{Alarm, Beginning, Direction, Reading, Signal, TimeWindow};
 
 /// Finds long-term changes: the means of two adjacent windows differ.
 #[derive(Debug, Clone)]
@@ -40,6 +40,7 @@ impl MeanShift {
             direction: if newer > older { Direction::Up } else { Direction::Down },
             at_us: reading.at_us,
             position,
+            began: Beginning { position, at_us: reading.at_us },
             value: newer,
             usual: older,
             severity: if self.lambda > 0.0 { difference / self.lambda } else { f64::INFINITY },

@@ -71,6 +71,15 @@ pub struct TimeWindow {
     pub before_us: u64,
 }
 
+/// The first value of an anomaly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beginning {
+    /// The number of finite values before it.
+    pub position: u64,
+    /// Its time in microseconds since 1970.
+    pub at_us: u64,
+}
+
 /// A value that a detector finds anomalous.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Alarm {
@@ -82,6 +91,8 @@ pub struct Alarm {
     pub at_us: u64,
     /// The number of finite values before this one.
     pub position: u64,
+    /// Where the anomaly began, which may be long before it is noticed.
+    pub began: Beginning,
     /// The value, or the mean of the window that shifted.
     pub value: f64,
     /// What is usual: the median, mean or threshold that `value` is compared with.

@@ -39,10 +39,12 @@ impl Monitor {
     pub fn observe(&mut self, reading: Reading) -> Option<Alarm> {
         self.skipped += u64::from(!reading.value.is_finite());
         let alarm = self.detector.observe(reading)?;
+        // What began before an incident was over is a part of it, however late it is noticed.
+        let began = alarm.began;
         let is_new = self.last.is_none_or(|(position, at_us)| {
-            alarm.position - position > self.options.quiet_values
+            began.position.saturating_sub(position) > self.options.quiet_values
                 // A clock that was set back says nothing about the time that has passed.
-                && alarm.at_us.checked_sub(at_us).is_none_or(|us| us >= self.options.quiet_us)
+                && began.at_us.checked_sub(at_us).is_none_or(|us| us >= self.options.quiet_us)
         });
         self.last = Some((alarm.position, alarm.at_us));
         is_new.then_some(alarm)

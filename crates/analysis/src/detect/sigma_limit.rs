@@ -1,7 +1,7 @@
 //! The sigma limit detector: `v(j) - median(v(j-i)..v(j-1)) > sigma * deviation(v(j-i)..v(j-1))`.
 
 use super::history::History;
-use super::{Alarm, Direction, Reading, Signal, TimeWindow};
+use super::{Alarm, Beginning, Direction, Reading, Signal, TimeWindow};
 
 /// Finds values that are far above the median of those before. Good for sudden bursts that special inputs cause.
 #[derive(Debug, Clone)]
@@ -33,6 +33,7 @@ impl SigmaLimit {
             direction: Direction::Up,
             at_us,
             position,
+            began: Beginning { position, at_us },
             value,
             usual: median,
             severity: if limit > 0.0 { (value - median) / limit } else { f64::INFINITY },

@@ -1,6 +1,6 @@
 //! The fixed threshold detector: `v(j+i) > V` for `i = 1..n`.
 
-use super::{Alarm, Direction, Reading, Signal, TimeWindow};
+use super::{Alarm, Beginning, Direction, Reading, Signal, TimeWindow};
 
 /// Finds `n` consecutive values above a threshold. Good for leaks, and for latencies that grow slowly.
 #[derive(Debug, Clone)]
@@ -28,6 +28,7 @@ impl FixedThreshold {
             direction: Direction::Up,
             at_us,
             position,
+            began: Beginning { position, at_us },
             value,
             usual: self.threshold,
             severity: if self.threshold > 0.0 { value / self.threshold } else { f64::INFINITY },
