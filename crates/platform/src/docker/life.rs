@@ -41,8 +41,6 @@ pub(super) struct Life {
     pub(super) plan: InstancePlan,
     pub(super) container: String,
     pub(super) log: Arc<Log>,
-    /// The image of a snapshot that it was started from.
-    image: Option<String>,
     process: Option<OwnedFd>,
     volumes: Vec<(String, String)>,
     mounts: OwnMounts,
@@ -79,9 +77,8 @@ impl Life {
         let (started, started_us, name) = (Instant::now(), now_us(), plan.id.to_string());
         let action = format!("start {name}");
         let (before, restored) = match origin {
-            Origin::Restart(life) => {
-                (Some(life), Restored { image: life.image.clone(), ..Restored::default() })
-            }
+            // From the service's own image, as every restart: of a snapshot only durable data stays.
+            Origin::Restart(life) => (Some(life), Restored::default()),
             Origin::Fresh(restore) => {
                 let found = restore.map(|restore| restore.find(&plan)).transpose();
                 (None, found.map_err(|e| trouble(action.as_str(), e))?.unwrap_or_default())
@@ -125,7 +122,7 @@ impl Life {
         let own = volumes.iter().map(|(name, _)| name);
         let names: Vec<String> = own.chain(&mounts.shared).cloned().collect();
         let is_new = before.is_none();
-        let (image, archives) = (restored.image, restored.archives);
+        let archives = restored.archives;
         let container_name = format!("faultscope-{label}-{name}-{}", slot.next_key());
         // A task of its own: dropping this future half-way must not leave an unknown container.
         let made = tokio::spawn(async move {
@@ -160,7 +157,6 @@ impl Life {
         let life = Arc::new(Self {
             plan,
             container,
-            image,
             process,
             log,
             volumes,
