@@ -94,6 +94,15 @@ async fn recorded(bed: &Bed) -> FoundRecording {
     found
 }
 
+/// As if the price had been 8 when it was recorded.
+async fn recorded_with_another_price(bed: &Bed) -> FoundRecording {
+    let mut found = recorded(bed).await;
+    let answer = &mut found.recording.requests[1].answer;
+    let changed = String::from_utf8(answer.body.clone()).unwrap().replace("\"price\":7", "\"price\":8");
+    answer.body = changed.into_bytes();
+    found
+}
+
 #[tokio::test]
 async fn ids_of_answers_are_mapped_and_otherwise_noise() {
     let bed = desk();
@@ -113,10 +122,7 @@ async fn ids_of_answers_are_mapped_and_otherwise_noise() {
 #[tokio::test]
 async fn a_changed_field_is_a_difference_and_only_that() {
     let bed = desk();
-    let mut found = recorded(&bed).await;
-    let answer = &mut found.recording.requests[1].answer;
-    let changed = String::from_utf8(answer.body.clone()).unwrap().replace("\"price\":7", "\"price\":8");
-    answer.body = changed.into_bytes();
+    let found = recorded_with_another_price(&bed).await;
     let never = CancellationToken::new();
     let done = replay_run(&bed, &found, bed.application(), &options(), &never).await.unwrap().unwrap();
     assert_eq!(done.report.verdict, ReplayVerdict::Differs);
@@ -130,10 +136,7 @@ async fn a_changed_field_is_a_difference_and_only_that() {
 #[tokio::test]
 async fn rules_say_what_may_differ() {
     let bed = desk();
-    let mut found = recorded(&bed).await;
-    let answer = &mut found.recording.requests[1].answer;
-    let changed = String::from_utf8(answer.body.clone()).unwrap().replace("\"price\":7", "\"price\":8");
-    answer.body = changed.into_bytes();
+    let found = recorded_with_another_price(&bed).await;
     let never = CancellationToken::new();
     for (rule, verdict) in [
         ("$.price +- 20%", ReplayVerdict::Reproduced),
