@@ -171,7 +171,7 @@ pub struct UsagePoint {
 /// CPU and memory of all instances of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// CPU time per request, in milliseconds; of all requests in that time, whatever they were.
+    /// CPU time per request from outside in that time, whatever it was, in milliseconds.
     pub cpu_ms: f64,
     /// The largest working set, in bytes.
     pub memory_bytes: f64,

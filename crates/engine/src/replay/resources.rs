@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use faultscope_model::InstanceId;
 use faultscope_model::metrics::{Metric, Sample};
 use faultscope_model::recording::Recording;
+use faultscope_model::{InstanceId, Span};
 
 use super::{Original, ResourceRow, Usage, UsagePoint};
 use crate::error::EngineError;
@@ -32,7 +32,11 @@ pub(super) async fn side_by_side(
         recording.requests.iter().map(|request| request.end_us()).max().unwrap_or_default() + MARGIN_US;
     let mut samples = original.reader.samples_of(Some(original.run.trial))?;
     samples.retain(|sample| (first..=last).contains(&sample.at_us));
-    let recorded = usage_by_service(&samples, n_requests);
+    // What was used meanwhile served all requests of that time, those of other traces included.
+    let calls = original.reader.spans_of(original.run.trial)?;
+    let is_request = |call: &&Span| call.parent.is_none() && call.is_traffic();
+    let meanwhile = calls.iter().filter(is_request).filter(|call| (first..=last).contains(&call.start_us));
+    let recorded = usage_by_service(&samples, meanwhile.count().max(1) as f64);
     let mut curves = curves_by_service(&samples);
     session.campaign().flush().await?;
     let reader = session.campaign().reader()?;
