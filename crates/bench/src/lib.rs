@@ -30,7 +30,7 @@ mod part;
 mod platform;
 #[cfg(feature = "yardsticks")]
 mod query;
-mod random;
+use faultscope_model::random;
 #[cfg(feature = "yardsticks")]
 mod report;
 pub mod resilience;

@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use faultscope_model::random::mix;
+
 /// A stream of numbers that all workers draw from, in the order of their draws.
 #[derive(Debug)]
 pub(crate) struct Dice {
@@ -50,13 +52,6 @@ impl Dice {
     fn share(&self) -> f64 {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
-}
-
-/// The finalizer of splitmix64.
-fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 /// A hash that stays the same over runs and machines (FNV-1a), for choices that must be repeatable.

@@ -24,6 +24,7 @@ pub mod outcome;
 pub mod perturbation;
 pub mod plan;
 pub mod protocol;
+pub mod random;
 pub mod record;
 pub mod recording;
 pub mod redis_commands;

@@ -16,7 +16,7 @@ mod ddmin_par;
 mod fixed;
 mod ledger;
 mod problem;
-mod random;
+use faultscope_model::random;
 pub mod resilience;
 mod standing;
 mod tuning;

@@ -17,7 +17,7 @@ mod model;
 mod observations;
 mod prior;
 mod query;
-mod random;
+use faultscope_model::random;
 mod screening;
 mod solve;
 mod strength;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use faultscope_model::ServiceName;
 use faultscope_model::circumstance::Circumstance;
 use faultscope_model::outcome::StartEnding;
+use faultscope_model::random::Random;
 use faultscope_model::series::CallName;
 use serde::{Deserialize, Serialize};
 
@@ -191,9 +192,9 @@ impl Cost {
     }
 }
 
-/// A reproducible random number generator.
+/// Random numbers of one question.
 #[derive(Debug, Clone)]
-pub(crate) struct Chance(u64);
+pub(crate) struct Chance(Random);
 
 impl Chance {
     /// Seeded by a number and a text.
@@ -201,22 +202,17 @@ impl Chance {
         let hash = about.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        Self(seed ^ hash)
+        Self(Random::new(seed ^ hash))
     }
 
-    /// A number from 0 to below 1 (splitmix64).
+    /// A number from 0 to below 1.
     pub(crate) fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+        self.0.unit()
     }
 
-    /// A number of the standard normal distribution (Box and Muller).
+    /// A number of the standard normal distribution.
     fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform()).cos()
+        self.0.normal()
     }
 }
 
