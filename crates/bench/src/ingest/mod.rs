@@ -72,7 +72,7 @@ async fn measure(time: Duration, seed: u64, host: &Host<'_>) -> Result<Measured,
             "1/CPU s",
             Direction::Higher,
         )
-        .goal(50_000.0),
+        .goal(110_000.0),
         Figure::median("spans kept", &per_second, "1/s", Direction::Higher).goal(30_000.0),
         Figure::lower("acknowledged, p50", quantile(&all, 0.5), "ms"),
         Figure::lower("acknowledged, p99", quantile(&all, 0.99), "ms"),
