@@ -76,39 +76,45 @@ impl LoadWatch {
 struct Ticks {
     /// All CPU time, idle or not.
     all: u64,
-    /// What processes used, and what other virtual machines stole. Interrupts are excluded: those of
-    /// a benchmark's own packets belong to no process.
-    used: u64,
-    /// What this process used, its descendants, and those that have ended. Threads of the kernel count here, too: they
-    /// take apart the namespaces and control groups of a benchmark's own trials, and what they do for other processes
-    /// shows in those.
-    own: u64,
+    /// What other processes used, and what other virtual machines stole.
+    others: u64,
 }
 
 impl Ticks {
     fn now() -> Self {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        let (all, used) = parse_stat(&stat).unwrap_or_default();
-        Self { all, used, own: usage::tree_ticks(std::process::id()) + usage::kernel_ticks() }
+        let Stat { all, used, steal } = parse_stat(&stat).unwrap_or_default();
+        // In a container other processes show only in what is left of the machine's time.
+        let rest = || used.saturating_sub(usage::tree_ticks(std::process::id()));
+        Self { all, others: usage::others_ticks().unwrap_or_else(rest) + steal }
     }
 
     /// The share of all CPU time since then that others used.
     fn others_since(self, before: Self) -> f64 {
         let all = self.all.saturating_sub(before.all).max(1);
-        let own = self.own.saturating_sub(before.own);
-        let others = self.used.saturating_sub(before.used).saturating_sub(own);
-        others as f64 / all as f64
+        // Ticks of a process and of the machine are counted separately, so there can be slightly fewer than before.
+        self.others.saturating_sub(before.others) as f64 / all as f64
     }
 }
 
-/// All CPU time in the first line of `/proc/stat`, and the part that processes and other virtual machines used.
-fn parse_stat(text: &str) -> Option<(u64, u64)> {
+/// What the first line of `/proc/stat` tells, in ticks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Stat {
+    all: u64,
+    /// What processes used. Interrupts are excluded: those of a benchmark's own packets belong to no process.
+    used: u64,
+    steal: u64,
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let fields: Vec<u64> = line.split_whitespace().filter_map(|field| field.parse().ok()).collect();
     // user, nice, system, idle, iowait, irq, softirq, steal; guests are already in user and nice.
-    let steal = fields.get(7).copied().unwrap_or_default();
-    let used = fields.iter().take(3).sum::<u64>() + steal;
-    Some((fields.iter().take(8).sum(), used))
+    Some(Stat {
+        all: fields.iter().take(8).sum(),
+        used: fields.iter().take(3).sum(),
+        steal: fields.get(7).copied().unwrap_or_default(),
+    })
 }
 
 fn load_average() -> f64 {
@@ -123,19 +129,16 @@ mod tests {
     #[test]
     fn the_first_line_of_proc_stat_is_all_cores() {
         let text = "cpu  100 20 30 800 5 7 8 40 9 9\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
-        assert_eq!(parse_stat(text), Some((1010, 190)));
-        assert_eq!(parse_stat("cpu 1 2 3 4\n"), Some((10, 6)));
+        assert_eq!(parse_stat(text), Some(Stat { all: 1010, used: 150, steal: 40 }));
+        assert_eq!(parse_stat("cpu 1 2 3 4\n"), Some(Stat { all: 10, used: 6, steal: 0 }));
         assert_eq!(parse_stat("intr 1"), None);
     }
 
     #[test]
-    fn what_a_yardstick_uses_itself_is_not_others() {
-        let before = Ticks { all: 1000, used: 500, own: 100 };
-        let after = Ticks { all: 2000, used: 1300, own: 850 };
-        assert!((after.others_since(before) - 0.05).abs() < 1e-9);
-        // Ticks of a process and of the machine are counted separately, so the difference can be slightly negative.
-        let ahead = Ticks { own: 950, ..after };
-        assert_eq!(ahead.others_since(before), 0.0);
+    fn the_share_of_others_is_of_all_cpu_time() {
+        let before = Ticks { all: 1000, others: 100 };
+        assert!((Ticks { all: 2000, others: 150 }.others_since(before) - 0.05).abs() < 1e-9);
+        assert_eq!(Ticks { all: 2000, others: 90 }.others_since(before), 0.0);
     }
 
     #[test]

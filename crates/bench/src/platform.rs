@@ -66,6 +66,9 @@ async fn forty_cells(
     Ok(Figure::median("40 cells ready", &times, "s", Direction::Lower).goal(0.5))
 }
 
+/// What services of the sample allocate for the sake of a fault case.
+const HEAP: &str = "HEAP";
+
 /// Deploys circumstances one after the other; returns the seconds until everything was ready.
 async fn ready_times(
     campaign: &Campaign,
@@ -114,8 +117,13 @@ async fn change_one_setting(campaign: &Campaign, reset: Reset, goal: f64) -> Res
     };
     let mut figures = vec![Figure::median(name, &times, "s", Direction::Lower).goal(goal)];
     if reset == Reset::Keep {
-        // Cells are measured after they have served every kind of request.
-        campaign.deploy(Circumstance::default(), true).await?;
+        // Cells are measured after they have served every kind of request, without what faults allocate on purpose.
+        let mut circumstance = Circumstance::default();
+        for (name, _) in services.iter().filter(|(_, service)| service.env.contains_key(HEAP)) {
+            let config = circumstance.config.entry(name.clone()).or_default();
+            config.insert(format!("env.{HEAP}"), "0MiB".into());
+        }
+        campaign.deploy(circumstance, true).await?;
         figures.extend(memory(services.len()));
     }
     Ok(figures)
@@ -130,12 +138,15 @@ fn memory(services: usize) -> Vec<Figure> {
     let launchers = below.iter().filter(|(_, line)| line.contains(" launch ")).map(|(pid, _)| *pid);
     let launchers: u64 = launchers.map(usage::proportional).sum();
     let resident: Vec<f64> = cells.iter().map(|&pid| usage::resident(pid) as f64 / MIB).collect();
+    // Cells are this program, so most of what is resident in one is there only once for all of them.
+    let shares: Vec<f64> = cells.iter().map(|&pid| usage::proportional(pid) as f64 / MIB).collect();
     let largest = resident.iter().copied().fold(f64::NAN, f64::max);
     let own = usage::resident(own) as f64 / MIB;
     vec![
         Figure::lower(format!("the tool with {services} services up"), own, "MiB").goal(80.0),
         Figure::lower("its launchers beside it, by their share", launchers as f64 / MIB, "MiB"),
         Figure::median("a cell, median", &resident, "MiB", Direction::Lower),
+        Figure::median("a cell by its share of pages, median", &shares, "MiB", Direction::Lower),
         Figure::lower("a cell, largest", largest, "MiB").goal(8.0),
     ]
 }

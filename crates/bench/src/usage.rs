@@ -15,12 +15,24 @@ pub(crate) fn tree_ticks(root: u32) -> u64 {
     std::iter::once(root).chain(below).flat_map(ticks).sum()
 }
 
-/// CPU time of the kernel's own threads in ticks; none where they are not to be seen, as in a container.
-pub(crate) fn kernel_ticks() -> u64 {
-    /// The parent of them all.
+/// CPU time in ticks of all processes but this one, its descendants and the threads of the kernel; none where the
+/// processes of the machine are not to be seen, as in a container.
+///
+/// What the machine used less what this process and its descendants used would be more than that: the kernel discards
+/// the times of processes that are killed with their namespace, as those of trials are.
+pub(crate) fn others_ticks() -> Option<u64> {
+    /// The parent of all threads of the kernel. They take apart namespaces and control groups of trials, and what they
+    /// do for other processes shows in those.
     const KTHREADD: u32 = 2;
     let name = std::fs::read_to_string(format!("/proc/{KTHREADD}/comm")).unwrap_or_default();
-    if name.trim_end() == "kthreadd" { tree_ticks(KTHREADD) } else { 0 }
+    if name.trim_end() != "kthreadd" {
+        return None;
+    }
+    let processes = processes();
+    let mut excluded = below(&processes, std::process::id());
+    excluded.extend(below(&processes, KTHREADD));
+    let others = processes.iter().map(|process| process.pid).filter(|pid| !excluded.contains(pid));
+    Some(others.flat_map(ticks).sum())
 }
 
 /// User and system time of a process, and of its ended children, in ticks.
@@ -67,6 +79,19 @@ fn field_kib(text: &str, name: &str) -> u64 {
 
 /// All descendants of a process, with their command lines.
 pub(crate) fn descendants(root: u32) -> Vec<(u32, String)> {
+    let processes = processes();
+    let found = below(&processes, root);
+    let wanted = processes.iter().filter(|process| process.pid != root && found.contains(&process.pid));
+    wanted.map(|process| (process.pid, command_line(process.pid))).collect()
+}
+
+/// A process and who started it.
+struct Process {
+    pid: u32,
+    parent: u32,
+}
+
+fn processes() -> Vec<Process> {
     let mut processes = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
@@ -75,22 +100,39 @@ pub(crate) fn descendants(root: u32) -> Vec<(u32, String)> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let parent =
             stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        processes.push((pid, parent.unwrap_or_default(), line));
+        processes.push(Process { pid, parent: parent.unwrap_or_default() });
     }
+    processes
+}
+
+/// A process and its descendants.
+fn below(processes: &[Process], root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut index = 0;
     while index < found.len() {
         let here = found[index];
-        found.extend(
-            processes.iter().filter(|(pid, parent, _)| *parent == here && *pid != here).map(|(pid, ..)| *pid),
-        );
+        let children = processes.iter().filter(|process| process.parent == here && process.pid != here);
+        found.extend(children.map(|process| process.pid));
         index += 1;
     }
-    processes
-        .into_iter()
-        .filter(|(pid, ..)| *pid != root && found.contains(pid))
-        .map(|(pid, _, line)| (pid, line))
-        .collect()
+    found
+}
+
+fn command_line(pid: u32) -> String {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_belongs_to_its_parent_and_not_to_others() {
+        let processes = [(1, 0), (2, 0), (10, 1), (11, 10), (12, 11), (20, 1), (21, 2)]
+            .map(|(pid, parent)| Process { pid, parent });
+        let mut found = below(&processes, 10);
+        found.sort_unstable();
+        assert_eq!(found, [10, 11, 12]);
+    }
 }
