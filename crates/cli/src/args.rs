@@ -146,6 +146,15 @@ pub(crate) enum Command {
     Deps(DepsArgs),
     /// Lists and draws metrics of instances and services over time.
     Metrics(MetricsArgs),
+    /// Sends requests to a service as many users do, and measures the answers.
+    ///
+    /// Without --scenario and --request it sends `GET /`. Exit code 1 means that a threshold was broken, 6 that the
+    /// figures are invalid because the generator or the machine was too busy.
+    ///
+    /// Example: faultscope load http://localhost:8080 --users 50 --spawn-rate 10 --threshold 'p95<200ms'
+    ///
+    /// Example: faultscope load http://localhost:8080 --rate 200 --poisson --scenario shop.yaml
+    Load(Box<crate::commands::load::LoadArgs>),
     /// Finds causes in tables of measurements, and predicts what happens if a column is set.
     ///
     /// Example: faultscope causal discover runs.csv --exogenous users,load --svg graph.svg

@@ -107,6 +107,7 @@ async fn dispatch(command: Command, global: &args::Global, printer: &Printer) ->
         Command::Traces(args) => commands::traces::run(args, printer).await,
         Command::Services(args) => commands::services::run(&args, printer),
         Command::Deps(args) => commands::deps::run(&args, printer),
+        Command::Load(args) => commands::load::run(*args, global, printer).await,
         Command::Metrics(args) => commands::metrics::run(&args, printer),
         Command::Causal(args) => commands::causal::run(&args, printer),
         Command::Watch(args) => commands::watch::run(*args, printer).await,

@@ -14,6 +14,7 @@ mod driver;
 mod error;
 mod host_command;
 mod html;
+pub mod load;
 mod protos;
 pub mod record;
 mod reflection;

@@ -42,6 +42,7 @@ mod treatment;
 mod trial_id;
 pub mod units;
 pub mod wiring;
+pub mod workload;
 mod yaml;
 
 pub use application::Application;

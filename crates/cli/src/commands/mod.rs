@@ -22,6 +22,7 @@ pub(crate) mod deps;
 pub(crate) mod faults;
 pub(crate) mod fetch;
 pub(crate) mod init;
+pub(crate) mod load;
 pub(crate) mod metrics;
 #[cfg(feature = "mutate")]
 pub(crate) mod mutate;

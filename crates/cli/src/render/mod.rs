@@ -4,6 +4,7 @@ mod branches;
 pub(crate) mod causal;
 pub(crate) mod clone;
 pub(crate) mod deeper;
+pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod map;
 pub(crate) mod mocks;

@@ -24,6 +24,7 @@ mod isolation;
 mod joined;
 mod kills;
 mod leases;
+mod load;
 mod metrics;
 mod mutants;
 mod outcomes;
