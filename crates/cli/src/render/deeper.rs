@@ -16,7 +16,8 @@ pub(crate) fn deeper(report: &DebugReport, printer: &Printer) {
     for line in input.shown().lines() {
         printer.line(format!("  | {line}"));
     }
-    if let Some(file) = &input.file {
-        printer.line(format!("It is in {}", file.display()));
+    if let Some(kept) = &input.kept {
+        let command = format!("faultscope report {} --input {kept}", report.campaign);
+        printer.line(format!("All of it: `{command}`"));
     }
 }
