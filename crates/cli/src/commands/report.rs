@@ -147,7 +147,9 @@ pub(super) fn keep(
 ) -> Result<(), CommandError> {
     let name = format!("{kind}-report.{ending}");
     stored.attach(&name, text.as_bytes(), secrets)?;
-    let command = format!("faultscope report {} --format {format} --output {name}", stored.meta.id);
+    // The campaign lies in `.faultscope/campaigns`, beside the application file.
+    let at = shell::at(stored.folder().ancestors().nth(3).unwrap_or(stored.folder()));
+    let command = format!("faultscope report {} --format {format} --output {name}{at}", stored.meta.id);
     printer.talk(format!("report: kept with the campaign, `{command}` writes it"));
     Ok(())
 }
