@@ -75,8 +75,10 @@ pub(super) fn is_seed_phrase(value: &[u8]) -> bool {
 /// `https://key@host/1`. A name of a connection does not.
 pub(super) fn is_connection(value: &[u8]) -> bool {
     let n_pairs = value.iter().filter(|byte| **byte == b'=').count();
-    let has_user = value.windows(3).any(|three| three == b"://") && value.contains(&b'@');
-    n_pairs >= 2 || has_user
+    // Of `user:password@host` only the user is hidden, by its shape, so that the host is still shown.
+    let rest = value.windows(3).position(|three| three == b"://").map(|at| &value[at + 3..]);
+    let user = rest.and_then(|rest| Some(&rest[..rest.iter().position(|byte| *byte == b'@')?]));
+    n_pairs >= 2 || user.is_some_and(|user| !user.is_empty() && !user.contains(&b':'))
 }
 
 /// Whether a value is a number that someone types at a card reader.
