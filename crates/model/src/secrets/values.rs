@@ -78,7 +78,11 @@ pub(super) fn is_connection(value: &[u8]) -> bool {
     // Of `user:password@host` only the user is hidden, by its shape, so that the host is still shown.
     let rest = value.windows(3).position(|three| three == b"://").map(|at| &value[at + 3..]);
     let user = rest.and_then(|rest| Some(&rest[..rest.iter().position(|byte| *byte == b'@')?]));
-    n_pairs >= 2 || user.is_some_and(|user| !user.is_empty() && !user.contains(&b':'))
+    n_pairs >= 2
+        || user.is_some_and(|user| {
+            // What is hidden already must stay as it is: texts pass here more than once.
+            !user.is_empty() && !user.contains(&b':') && user != super::REDACTED.as_bytes()
+        })
 }
 
 /// Whether a value is a number that someone types at a card reader.
