@@ -39,6 +39,12 @@ pub(crate) struct Project {
 }
 
 impl Project {
+    /// How the values of this application are stored.
+    pub(crate) fn secrets(&self) -> SecretOptions {
+        let record = &self.application.record;
+        SecretOptions { rules: record.secrets.clone(), plain: record.plain, key: None }
+    }
+
     /// The requested application: one file, or two deployments merged.
     pub(crate) fn open(target: &Target, printer: &Printer) -> Result<Self, CommandError> {
         if target.comparison.is_asked_for() {

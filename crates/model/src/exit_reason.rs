@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::ByteSize;
+
 /// How an instance ended by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -22,6 +24,11 @@ pub enum ExitReason {
     OutOfMemory,
     /// The kernel killed one of its child processes because memory ran out; the instance goes on.
     ChildOutOfMemory,
+    /// It was killed because its trial wrote more to disk than it may.
+    OutOfDisk {
+        /// The most bytes of a trial.
+        limit: ByteSize,
+    },
     /// It ended in an unknown way, for example because its supervisor is gone.
     Ended,
     /// It did not become ready.
@@ -38,6 +45,7 @@ impl fmt::Display for ExitReason {
             Self::Signalled { signal } => write!(f, "killed by signal {signal}"),
             Self::OutOfMemory => f.write_str("killed: out of memory"),
             Self::ChildOutOfMemory => f.write_str("a child was killed: out of memory"),
+            Self::OutOfDisk { limit } => write!(f, "killed: its trial wrote more than {limit} to disk"),
             Self::Ended => f.write_str("ended"),
             Self::NotReady { detail } => f.write_str(detail),
         }

@@ -179,6 +179,13 @@ pub enum PlatformEvent {
         /// Whether the kernel killed it (or one of its children) because memory ran out.
         out_of_memory: bool,
     },
+    /// An instance was killed because its trial wrote more to disk than it may.
+    OutOfDisk {
+        /// The instance.
+        instance: InstanceId,
+        /// The most bytes of a trial.
+        limit: ByteSize,
+    },
     /// The kernel killed a child of an instance because memory ran out, and the instance goes on.
     OutOfMemory {
         /// The instance.

@@ -175,7 +175,7 @@ fn write_all(
     let Some(signature) = &report.signature else { return Ok(Vec::new()) };
     let stored = Store::open(project.root.join(".faultscope"))?.find_campaign(&report.campaign)?;
     let runs = stored::runs(&stored.reader()?)?;
-    let secrets = SecretOptions { plain: project.application.record.plain, ..SecretOptions::default() };
+    let secrets = project.secrets();
     let mut bundles = Vec::new();
     for (cause, number) in report.causes.iter().zip(1..) {
         let Some((failing, passing)) = both_ends(cause, &runs) else { continue };

@@ -66,7 +66,12 @@ pub(crate) async fn run(args: DebugArgs, global: &Global, printer: &Printer) -> 
         // Every service becomes ready and there is no test, so there is nothing to debug.
         super::test::choose(&project, &[])?;
     }
-    super::report::write_all(&project.root.join(".faultscope"), &report.campaign, &args.reports, printer)?;
+    super::report::write_all(
+        &project.root.join(".faultscope"),
+        &report.campaign,
+        &args.reports,
+        (&project.secrets(), printer),
+    )?;
     let bundles = super::bundles::write(&project, &args, &report, printer)?;
     if printer.json {
         printer.result(&report)?;

@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum};
 use faultscope_engine::debug::Document;
 use faultscope_engine::replay::ReplayReport;
 use faultscope_engine::views::{self, Archive, CampaignReport, Subject, ViewError};
-use faultscope_store::Store;
+use faultscope_store::secrets::SecretOptions;
+use faultscope_store::{Store, StoredCampaign};
 
 use super::resilience_report;
 use crate::error::CommandError;
@@ -32,6 +33,9 @@ pub(crate) struct ReportArgs {
     /// Write the reproduction bundle that `debug` kept with the campaign to this file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "output"])]
     pub(crate) bundle: Option<PathBuf>,
+    /// Write the smallest input that `debug --input` found to this file, with the secrets that it has.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "output", "bundle"])]
+    pub(crate) input: Option<PathBuf>,
     /// The application's folder or file.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) folder: PathBuf,
@@ -70,6 +74,12 @@ pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<Exit, CommandE
         let campaign = views::find_debug_campaign(&archive.store()?, &args.campaign)?;
         let files = super::bundles::export(&campaign, file)?;
         files.iter().for_each(|file| printer.line(file.display()));
+        return Ok(Exit::Done);
+    }
+    if let Some(file) = &args.input {
+        let campaign = views::find_debug_campaign(&archive.store()?, &args.campaign)?;
+        write(file, export_input(&campaign)?)?;
+        printer.line(file.display());
         return Ok(Exit::Done);
     }
     let found = views::find_report(&archive.store()?, &args.campaign)?;
@@ -117,12 +127,39 @@ fn render_replay(report: &ReplayReport, format: Format) -> Result<String, Comman
     }
 }
 
-/// Writes the report files of a campaign that has just ended; without a name they are put beside it.
+/// The smallest input that is kept with a campaign.
+fn export_input(campaign: &StoredCampaign) -> Result<Vec<u8>, CommandError> {
+    let document = Document::read(campaign)?.ok_or_else(|| ViewError::NoReport(campaign.meta.id.clone()))?;
+    let kept = document.report.input.and_then(|input| input.kept);
+    let bytes = kept.map(|name| campaign.attachment(&name)).transpose()?.flatten();
+    bytes.ok_or_else(|| {
+        let problem = format!("campaign {} has no smallest input", campaign.meta.id);
+        CommandError::usage(problem).hint("`faultscope debug --input` looks for one")
+    })
+}
+
+/// Keeps a report that has no file of its own with its campaign, sealed like everything there.
+pub(super) fn keep(
+    stored: &StoredCampaign,
+    (kind, format, ending): (&str, &str, &str),
+    text: &str,
+    (secrets, printer): (&SecretOptions, &Printer),
+) -> Result<(), CommandError> {
+    let name = format!("{kind}-report.{ending}");
+    stored.attach(&name, text.as_bytes(), secrets)?;
+    // The campaign lies in `.faultscope/campaigns`, beside the application file.
+    let at = shell::at(stored.folder().ancestors().nth(3).unwrap_or(stored.folder()));
+    let command = format!("faultscope report {} --format {format} --output {name}{at}", stored.meta.id);
+    printer.talk(format!("report: kept with the campaign, `{command}` writes it"));
+    Ok(())
+}
+
+/// Writes the report files of a campaign that has just ended; those without a name are kept with it.
 pub(crate) fn write_all(
     state: &Path,
     campaign: &str,
     wanted: &[Wanted],
-    printer: &Printer,
+    (secrets, printer): (&SecretOptions, &Printer),
 ) -> Result<(), CommandError> {
     if wanted.is_empty() {
         return Ok(());
@@ -130,10 +167,14 @@ pub(crate) fn write_all(
     let stored = views::find_campaign(&Store::open(state)?, campaign)?;
     let document = Document::read(&stored)?.ok_or_else(|| ViewError::NoReport(stored.meta.id.clone()))?;
     for Wanted { format, file } in wanted {
-        // `report.json` belongs to the store.
-        let name = || stored.folder().join(format!("debug-report.{}", format.ending()));
-        let file = file.clone().unwrap_or_else(name);
-        write(&file, &format.render(&document)?)?;
+        let text = format.render(&document)?;
+        let Some(file) = file else {
+            let called = format.to_possible_value().map(|form| form.get_name().to_owned());
+            let names = ("debug", called.as_deref().unwrap_or_default(), format.ending());
+            keep(&stored, names, &text, (secrets, printer))?;
+            continue;
+        };
+        write(file, &text)?;
         printer.talk(format!("report: {}", file.display()));
     }
     Ok(())

@@ -98,7 +98,12 @@ pub(crate) async fn run(
         Ok(report)
     };
     let report = campaign.run(work, ResilienceReport::summary).await?;
-    super::resilience_report::write_all(&project.root.join(".faultscope"), &report, &args.reports, printer)?;
+    super::resilience_report::write_all(
+        &project.root.join(".faultscope"),
+        &report,
+        &args.reports,
+        (&project.secrets(), printer),
+    )?;
     if printer.json {
         printer.result(&report)?;
     } else {

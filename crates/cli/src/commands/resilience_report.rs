@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use faultscope_engine::resilience::ResilienceReport;
 use faultscope_store::Store;
+use faultscope_store::secrets::SecretOptions;
 
 use super::report::{self, Wanted, write};
 use crate::error::CommandError;
@@ -56,23 +57,23 @@ impl From<report::Format> for Format {
     }
 }
 
-/// Writes the report files of a campaign that has just ended; without a name they are put beside it.
+/// Writes the report files of a campaign that has just ended; those without a name are kept with it.
 pub(crate) fn write_all(
     state: &Path,
     report: &ResilienceReport,
     wanted: &[Wanted<Format>],
-    printer: &Printer,
+    (secrets, printer): (&SecretOptions, &Printer),
 ) -> Result<(), CommandError> {
     for Wanted { format, file } in wanted {
         let (text, ending) = (format.render(report)?, format.ending());
-        let file = match file {
-            Some(file) => file.clone(),
-            None => {
-                let stored = Store::open(state)?.find_campaign(&report.campaign)?;
-                stored.folder().join(format!("resilience-report.{ending}"))
-            }
+        let Some(file) = file else {
+            let stored = Store::open(state)?.find_campaign(&report.campaign)?;
+            let called = format.to_possible_value().map(|form| form.get_name().to_owned());
+            let names = ("resilience", called.as_deref().unwrap_or_default(), ending);
+            report::keep(&stored, names, &text, (secrets, printer))?;
+            continue;
         };
-        write(&file, &text)?;
+        write(file, &text)?;
         printer.talk(format!("report: {}", file.display()));
     }
     Ok(())

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use faultscope_engine::read_bounded;
 use faultscope_model::trace::ReportedSpan;
 use faultscope_model::trace::group_by_trace;
 use faultscope_model::units::count;
@@ -24,6 +25,9 @@ use crate::project;
 
 /// Spans per batch.
 const BATCH: usize = 5000;
+
+/// The most bytes of standard input. A file may have more, since its size is known before it is read.
+const MAX_STDIN: u64 = 256 << 20;
 
 /// The interval of progress messages.
 const TELL: Duration = Duration::from_secs(2);
@@ -183,13 +187,18 @@ fn in_use(error: StoreError) -> CommandError {
 
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, CommandError> {
     let limit = limits().body_bytes as u64;
+    let read = if file.as_os_str() == "-" { read_stdin(MAX_STDIN) } else { read_bounded(file, limit) };
+    read.map_err(|e| CommandError::usage(format!("cannot read {}", file.display())).because(e))
+}
+
+/// Standard input has no size, and may have no end.
+fn read_stdin(limit: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let outcome = if file.as_os_str() == "-" {
-        std::io::stdin().take(limit + 1).read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(file).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
-    };
-    outcome.map_err(|e| CommandError::usage(format!("cannot read {}", file.display())).because(e))?;
+    std::io::stdin().take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let problem = format!("it has more than {limit} bytes; write it to a file first");
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, problem));
+    }
     Ok(bytes)
 }
 

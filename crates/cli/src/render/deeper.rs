@@ -3,8 +3,9 @@
 use faultscope_engine::debug::DebugReport;
 
 use crate::printer::Printer;
+use crate::shell::FolderOption;
 
-pub(crate) fn deeper(report: &DebugReport, printer: &Printer) {
+pub(crate) fn deeper(report: &DebugReport, at: &FolderOption, printer: &Printer) {
     if !report.boundaries.is_empty() {
         printer.line(printer.strong("Where it starts:"));
         for boundary in &report.boundaries {
@@ -16,7 +17,8 @@ pub(crate) fn deeper(report: &DebugReport, printer: &Printer) {
     for line in input.shown().lines() {
         printer.line(format!("  | {line}"));
     }
-    if let Some(file) = &input.file {
-        printer.line(format!("It is in {}", file.display()));
+    if let Some(kept) = &input.kept {
+        let command = format!("faultscope report {} --input {kept}{at}", report.campaign);
+        printer.line(format!("All of it: `{command}`"));
     }
 }

@@ -66,3 +66,44 @@ fn a_server_whose_output_nobody_reads_goes_on() {
     server.kill().unwrap();
     server.wait().unwrap();
 }
+
+#[test]
+fn traces_without_end_are_not_imported() {
+    let tool = tool();
+    let made = Command::new("mkfifo").arg(tool.folder().join("pipe.json")).status().unwrap();
+    assert!(made.success());
+    for file in ["/dev/zero", "pipe.json"] {
+        let shown = tool.run(["traces", "import", file]).shown();
+        assert!(shown.contains("it is a device, pipe or socket, not a regular file"), "{file}: {shown}");
+    }
+}
+
+/// A service that writes without end is killed, and the run says why; the machine's disk stays free.
+#[test]
+fn a_trial_that_fills_the_disk_is_ended() {
+    let tool = tool().env("FAULTSCOPE_TRIAL_DISK", "32MiB");
+    tool.write(
+        "faultscope.yaml",
+        "services:\n  writer: { command: [sh, -c, \"head -c 64M /dev/zero > data; exec sleep 600\"] }\n\
+         tests:\n  - { name: waits, run: [sh, -c, \"exec sleep 600\"], within: 6s }\n",
+    );
+    let shown = tool.run(["test"]).shown();
+    assert!(shown.contains("killed: its trial wrote more than 32MiB to disk"), "{shown}");
+}
+
+#[test]
+fn credentials_of_the_shell_do_not_reach_tests() {
+    let tool = tool()
+        .env("AWS_SECRET_ACCESS_KEY", "planted-1")
+        .env("SHOP_TOKEN", "planted-2")
+        .env("KEPT_TOKEN", "wanted")
+        .env("SHOP_COLOR", "blue")
+        .env("FAULTSCOPE_INHERIT", "KEPT_TOKEN");
+    tool.write(
+        "faultscope.yaml",
+        "services: {}\ntests:\n  - name: environment\n    run: [sh, -c, \"test \\\"$SHOP_COLOR\\\" = blue && test \\\"$KEPT_TOKEN\\\" = wanted \
+         && test -z \\\"$AWS_SECRET_ACCESS_KEY$SHOP_TOKEN\\\"\"]\n",
+    );
+    let output = tool.run(["test"]);
+    assert_eq!(output.code, Some(0), "{}", output.shown());
+}

@@ -33,7 +33,15 @@ fn reports_and_a_bundle_that_works_elsewhere() {
         "{}",
         output.stdout
     );
-    assert!(output.stderr.contains("debug-report.json"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("--format json --output debug-report.json --folder counter"),
+        "{}",
+        output.stderr
+    );
+    let kept = tool
+        .run(["report", "last", "--format", "json", "--output", "debug-report.json", "--folder", "counter"])
+        .expect(0);
+    assert!(kept.stdout.contains("debug-report.json"), "{}", kept.stdout);
     let html = tool.read("out/report.html");
     for part in
         ["2 of 14 deltas make the test fail", "<svg", "first call that differs", "Rounds", "faultscope test"]

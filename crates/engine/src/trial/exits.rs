@@ -56,6 +56,10 @@ pub(super) fn note(event: PlatformEvent, exits: &mut Vec<InstanceExit>) {
         PlatformEvent::OutOfMemory { instance } => {
             InstanceExit { instance, reason: ExitReason::ChildOutOfMemory, start: None, is_cut: false }
         }
+        PlatformEvent::OutOfDisk { instance, limit } => {
+            let reason = ExitReason::OutOfDisk { limit };
+            InstanceExit { instance, reason, start: None, is_cut: false }
+        }
         PlatformEvent::Ready { .. } => return,
     };
     // An instance that did not become ready has been recorded with its reason.

@@ -5,10 +5,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::text::{Finder, has_name_stem};
-use super::values::{is_code, is_number, is_placeholder, looks_random};
+use super::values::{
+    is_code, is_connection, is_long_hex, is_number, is_pin, is_placeholder, is_seed_phrase, looks_random,
+};
 use super::vocabulary::{
     is_auth_prefix, is_code_of, is_continuation, is_harmless_after, is_harmless_before,
-    is_harmless_before_token, is_key_of,
+    is_harmless_before_token, is_key_of, is_pat_of, is_pepper_of, is_pin_of, is_possible_key_of,
 };
 use crate::SecretRules;
 
@@ -31,6 +33,12 @@ pub enum Suspicion {
     IfRandom,
     /// The value is secret if it looks random or like a one-time code.
     IfCode,
+    /// The value is secret if it is a list of words, or random: `mnemonic`.
+    IfPhrase,
+    /// The value is secret if it has several parts or an address with a user: `connectionString`.
+    IfConnection,
+    /// The value is secret if it is a number of four to eight digits, as a text or not.
+    IfPin,
 }
 
 /// Which names denote a secret: the built-in ones, and those of the application file.
@@ -62,6 +70,9 @@ impl Suspicion {
             Self::UnlessNumber => !is_number(value),
             Self::IfRandom => looks_random(value),
             Self::IfCode => is_code(value) || looks_random(value),
+            Self::IfPhrase => is_seed_phrase(value) || looks_random(value) || is_long_hex(value),
+            Self::IfConnection => is_connection(value) || looks_random(value),
+            Self::IfPin => is_pin(value),
         }
     }
 }
@@ -287,6 +298,21 @@ impl Words {
             "key" if before() == "customer" && index > 1 && self.get(index - 2) == "encryption" => Kind::Key,
             "answer" if matches!(before(), "security" | "secret") => Kind::Password,
             "phrase" if matches!(before(), "seed" | "recovery" | "secret" | "backup") => Kind::Password,
+            "mnemonic" => Kind::Phrase,
+            "seed" if matches!(before(), "wallet" | "recovery" | "master" | "hd" | "totp" | "otp") => {
+                Kind::Password
+            }
+            "connectionstring" | "connstring" | "connstr" | "connectionuri" => Kind::Connection,
+            "string" | "str" if matches!(before(), "connection" | "conn" | "connect") => Kind::Connection,
+            "dsn" => Kind::Connection,
+            "pin" if self.count == 1 || is_pin_of(before()) => Kind::Pin,
+            "pincode" => Kind::Pin,
+            "code" if before() == "pin" => Kind::Pin,
+            // `kmsKey` may be the name of a key, too: `KMS_KEY=alias/orders`.
+            "pat" if self.count == 1 || is_pat_of(before()) => Kind::Bare,
+            "pepper" if self.count == 1 || is_pepper_of(before()) => Kind::Bare,
+            // A name or an address of a key is no secret, the key itself is.
+            "key" if is_possible_key_of(before()) => Kind::Bare,
             "key" if self.count == 1 => Kind::Bare,
             _ if word.ends_with("password") || word.ends_with("passwd") || word.ends_with("passphrase") => {
                 Kind::Password
@@ -296,6 +322,7 @@ impl Words {
             _ if word.ends_with("token") => Kind::Token,
             _ => match word.strip_suffix("key") {
                 Some(of) if is_key_of(of) => Kind::Key,
+                Some(of) if is_possible_key_of(of) => Kind::Bare,
                 _ => return None,
             },
         };
@@ -325,6 +352,10 @@ impl Words {
             Kind::Auth if goes_on && before.all(is_auth_prefix) => certain,
             Kind::OneTime if goes_on => Suspicion::IfCode,
             Kind::Session if is_last => Suspicion::IfRandom,
+            // Twelve words or more; `keyboard mnemonic` and `mnemonic: mov` are ordinary.
+            Kind::Phrase if goes_on => Suspicion::IfPhrase,
+            Kind::Connection if goes_on => Suspicion::IfConnection,
+            Kind::Pin if goes_on => Suspicion::IfPin,
             Kind::Bare if !root.is_plural => Suspicion::IfRandom,
             _ => Suspicion::None,
         }
@@ -354,6 +385,12 @@ enum Kind {
     OneTime,
     Card,
     Assertion,
+    /// Words from which a wallet is made.
+    Phrase,
+    /// What a client of a database needs to connect, mostly with a password.
+    Connection,
+    /// A short number that someone types.
+    Pin,
     /// `key` or `code`, and nothing else.
     Bare,
 }
@@ -519,6 +556,28 @@ mod tests {
                 names.is_secret_field(name, b"481516") && !names.is_secret_field(name, b"email"),
                 "{name}"
             );
+        }
+        let phrase = b"legal winner thank year wave sausage worth useful legal winner thank yellow";
+        for name in ["mnemonic", "walletMnemonic", "wallet_mnemonic"] {
+            assert!(names.is_secret_field(name, phrase) && !names.is_secret_field(name, b"mov"), "{name}");
+        }
+        for name in ["connectionString", "ConnStr", "DB_CONNECTION_STRING", "sentryDsn"] {
+            let server = b"Server=db;User=sa;Pwd=x";
+            assert!(names.is_secret_field(name, server) && !names.is_secret_field(name, b"orders"), "{name}");
+        }
+        for name in ["pinCode", "pin_code", "cardPin", "pincode", "newPin"] {
+            assert!(names.is_secret_field(name, b"4711") && !names.is_secret_field(name, b"GPIO"), "{name}");
+        }
+        for name in ["kmsKey", "KMS_KEY", "pat", "GITHUB_PAT", "azurePat", "pepper", "dataKey", "hashKey"] {
+            assert!(
+                names.is_secret_field(name, RANDOM) && !names.is_secret_field(name, b"alias/orders"),
+                "{name}"
+            );
+        }
+        for name in
+            ["pinned", "pins", "compat", "patch", "path", "spat", "pattern", "seed", "mapPin", "dsnCount"]
+        {
+            assert!(!names.is_secret_field(name, RANDOM), "{name}");
         }
         for name in [
             "",

@@ -47,6 +47,14 @@ const NAME_STEMS: &[&str] = &[
     "hmac",
     "answer",
     "phrase",
+    "mnemonic",
+    "seed",
+    "connectionuri",
+    "dsn",
+    "conn",
+    "pin",
+    "pat",
+    "pepper",
 ];
 
 /// Places where a secret without a name may begin.

@@ -62,6 +62,34 @@ pub(super) fn looks_random(value: &[u8]) -> bool {
     n_changes * 100 >= n_letters * 52 || (n_humps + 1) * 27 >= n_letters * 10
 }
 
+/// Whether a value is a list of words as wallets are made from: twelve or more, of small letters.
+pub(super) fn is_seed_phrase(value: &[u8]) -> bool {
+    let mut words =
+        value.split(|byte| matches!(byte, b' ' | b',' | b'-' | b'_')).filter(|word| !word.is_empty());
+    let is_word = |word: &[u8]| (3..=8).contains(&word.len()) && word.iter().all(u8::is_ascii_lowercase);
+    let n_words = words.clone().count();
+    (12..=48).contains(&n_words) && words.all(is_word)
+}
+
+/// Whether a value says how to connect and who does: `Server=db;User Id=sa;Pwd=x`, `host=db password=x`,
+/// `https://key@host/1`. A name of a connection does not.
+pub(super) fn is_connection(value: &[u8]) -> bool {
+    let n_pairs = value.iter().filter(|byte| **byte == b'=').count();
+    // Of `user:password@host` only the user is hidden, by its shape, so that the host is still shown.
+    let rest = value.windows(3).position(|three| three == b"://").map(|at| &value[at + 3..]);
+    let user = rest.and_then(|rest| Some(&rest[..rest.iter().position(|byte| *byte == b'@')?]));
+    n_pairs >= 2
+        || user.is_some_and(|user| {
+            // What is hidden already must stay as it is: texts pass here more than once.
+            !user.is_empty() && !user.contains(&b':') && user != super::REDACTED.as_bytes()
+        })
+}
+
+/// Whether a value is a number that someone types at a card reader.
+pub(super) fn is_pin(value: &[u8]) -> bool {
+    (4..=8).contains(&value.len()) && value.iter().all(u8::is_ascii_digit)
+}
+
 /// Whether a value is a digest or a key in hexadecimal.
 pub(super) fn is_long_hex(value: &[u8]) -> bool {
     value.len() >= 32 && value.len() <= 256 && value.iter().all(u8::is_ascii_hexdigit)

@@ -53,6 +53,86 @@ pub(super) fn is_key_of(word: &str) -> bool {
     )
 }
 
+/// Behind these a key may be the key or its name, so that its value decides.
+pub(super) fn is_possible_key_of(word: &str) -> bool {
+    matches!(
+        word,
+        "kms"
+            | "data"
+            | "hash"
+            | "hashing"
+            | "wrapping"
+            | "recovery"
+            | "vault"
+            | "token"
+            | "host"
+            | "device"
+            | "integration"
+            | "ingest"
+            | "ingestion"
+            | "write"
+            | "read"
+            | "sas"
+            | "azure"
+            | "aws"
+            | "gcp"
+            | "google"
+            | "github"
+            | "gitlab"
+            | "slack"
+            | "newrelic"
+            | "pagerduty"
+            | "algolia"
+            | "mailchimp"
+            | "wallet"
+            | "validator"
+            | "peer"
+            | "preshared"
+            | "psk"
+            | "wireguard"
+            | "user"
+            | "bot"
+            | "publisher"
+            | "merchant"
+    )
+}
+
+/// A personal access token is often called by its letters.
+pub(super) fn is_pat_of(word: &str) -> bool {
+    matches!(
+        word,
+        "github" | "gh" | "gitlab" | "gl" | "azure" | "ado" | "devops" | "bitbucket" | "jira" | "git" | "my"
+    )
+}
+
+/// What is mixed into hashes of passwords.
+pub(super) fn is_pepper_of(word: &str) -> bool {
+    matches!(word, "password" | "hash" | "auth" | "app" | "secret")
+}
+
+/// `card_pin` is secret, `map_pin` is not.
+pub(super) fn is_pin_of(word: &str) -> bool {
+    matches!(
+        word,
+        "card"
+            | "user"
+            | "new"
+            | "old"
+            | "current"
+            | "confirm"
+            | "account"
+            | "security"
+            | "login"
+            | "unlock"
+            | "sim"
+            | "door"
+            | "device"
+            | "wallet"
+            | "transaction"
+            | "admin"
+    )
+}
+
 /// `otp_code` is secret, `country_code` is not.
 pub(super) fn is_code_of(word: &str) -> bool {
     matches!(

@@ -10,6 +10,8 @@ mod apply;
 mod cgroup;
 mod copy;
 mod data;
+mod disk;
+mod environment;
 mod exec;
 mod farm;
 mod files;
@@ -109,6 +111,8 @@ pub(crate) struct Shared {
     /// Whether namespaces need a user namespace around them.
     user: bool,
     env: BTreeMap<String, String>,
+    /// The most bytes that a trial may have on disk.
+    disk: u64,
     notes: Mutex<Vec<String>>,
 }
 
@@ -139,14 +143,20 @@ impl ProcessPlatform {
             }
             notes.push(format!("instances are isolated by ports only: {reason}"));
         }
-        let mut env = specs::inherited_environment();
+        let mut env = environment::inherited_environment();
         if probed.refused.is_none() {
             // Temporary folders are empty, so that those of the user's session are not there.
             env.retain(|name, _| !matches!(name.as_str(), "TMPDIR" | "TMP" | "TEMP"));
         }
         Ok(Self {
             isolated: probed.refused.is_none(),
-            shared: Arc::new(Shared { limiter, user: probed.user, env, notes: Mutex::new(notes) }),
+            shared: Arc::new(Shared {
+                limiter,
+                user: probed.user,
+                env,
+                disk: disk::limit()?,
+                notes: Mutex::new(notes),
+            }),
             slots: Mutex::default(),
             states: Mutex::new(options.state.into_iter().collect()),
         })

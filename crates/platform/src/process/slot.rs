@@ -23,7 +23,7 @@ use super::life::Life;
 use super::snapshot::Restore;
 use super::specs::AUTHORITY;
 use super::stage::Stage;
-use super::{Shared, files, open_files, reap, trouble};
+use super::{Shared, disk, files, open_files, reap, trouble};
 use crate::{PlatformError, PlatformEvent, SlotSpec};
 
 /// Events buffered for a slow receiver.
@@ -113,6 +113,7 @@ impl Slot {
             return Err(error);
         }
         tokio::spawn(watch_memory(Arc::downgrade(&slot)));
+        tokio::spawn(disk::watch(Arc::downgrade(&slot)));
         Ok(slot)
     }
 

@@ -242,17 +242,6 @@ impl Slot {
     }
 }
 
-/// The environment that processes inherit: without the tool's own settings, and without proxies, which cannot be
-/// reached from a slot.
-pub(crate) fn inherited_environment() -> BTreeMap<String, String> {
-    let wanted =
-        |name: &str| !name.starts_with("FAULTSCOPE_") && !name.to_ascii_lowercase().ends_with("_proxy");
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| wanted(name))
-        .collect()
-}
-
 /// The working directory of the container, where a mount shows it to a process as well.
 fn shown_working_dir(plan: &InstancePlan) -> Option<PathBuf> {
     let directory = PathBuf::from(plan.working_dir.as_ref()?);

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::campaign::Campaign;
 use super::folder::StoredCampaign;
 use crate::error::StoreError;
 use crate::files;
@@ -16,14 +17,18 @@ const SEALED: &str = "sealed";
 /// A larger file is not read: a bundle holds at most 256 MiB before it is packed.
 const MAX_BYTES: u64 = 320 << 20;
 
+impl Campaign {
+    /// Keeps a file with the campaign that is being written, as [`StoredCampaign::attach`] does.
+    pub fn attach(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        keep(self.folder(), name, bytes, self.at_rest())
+    }
+}
+
 impl StoredCampaign {
     /// Keeps a file with the campaign, in place of an earlier one of this name. It is sealed unless the user chose to
     /// store values as they are.
     pub fn attach(&self, name: &str, bytes: &[u8], secrets: &SecretOptions) -> Result<(), StoreError> {
-        match AtRest::new(secrets)? {
-            AtRest::Sealed(key) => write_sealed(self.folder(), name, &key, bytes),
-            AtRest::Plain => files::write_bytes(&self.folder().join(name), bytes),
-        }
+        keep(self.folder(), name, bytes, &AtRest::new(secrets)?)
     }
 
     /// A file that was kept; none if there is none of this name.
@@ -46,6 +51,13 @@ pub(super) fn seal_bundles(folder: &Path, key: &Key) -> Result<(), StoreError> {
         fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
     }
     Ok(())
+}
+
+fn keep(folder: &Path, name: &str, bytes: &[u8], at_rest: &AtRest) -> Result<(), StoreError> {
+    match at_rest {
+        AtRest::Sealed(key) => write_sealed(folder, name, key, bytes),
+        AtRest::Plain => files::write_bytes(&folder.join(name), bytes),
+    }
 }
 
 fn sealed_path(folder: &Path, name: &str) -> PathBuf {

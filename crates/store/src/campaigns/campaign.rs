@@ -146,6 +146,11 @@ impl Campaign {
         &self.folder
     }
 
+    /// How values are stored.
+    pub(super) fn at_rest(&self) -> &AtRest {
+        &self.at_rest
+    }
+
     /// A handle for recording spans.
     pub fn sink(&self) -> SpanSink {
         SpanSink { queue: self.writer.queue(), budget: self.budget.clone() }

@@ -299,9 +299,13 @@ fn what_is_attached_to_a_campaign_is_sealed_unless_it_is_plain() {
         let store = Store::open(folder.path().join(".faultscope")).unwrap().with_key(key(folder.path()));
         let options =
             CampaignOptions { secrets: secrets(folder.path(), plain), ..CampaignOptions::default() };
-        drop(store.campaign_with(meta("aa11-1", 1), options).unwrap());
-        let campaign = store.find_campaign("aa11").unwrap();
         let words = values("body").join(" ");
+        let running = store.campaign_with(meta("aa11-1", 1), options).unwrap();
+        running.attach("input.json", words.as_bytes()).unwrap();
+        drop(running);
+        let campaign = store.find_campaign("aa11").unwrap();
+        assert_eq!(campaign.attachment("input.json").unwrap().as_deref(), Some(words.as_bytes()));
+        assert_eq!(campaign.folder().join("input.json").exists(), plain);
         assert_eq!(campaign.attachment("repro.tar.gz").unwrap(), None);
         campaign.attach("repro.tar.gz", words.as_bytes(), &secrets(folder.path(), plain)).unwrap();
         assert_eq!(campaign.attachment("repro.tar.gz").unwrap().as_deref(), Some(words.as_bytes()));

@@ -63,7 +63,7 @@ pub(crate) fn found(report: &DebugReport, at: &FolderOption, printer: &Printer) 
             printer.line(format!("Reproduce with `{command}`"));
         }
     }
-    crate::render::deeper::deeper(report, printer);
+    crate::render::deeper::deeper(report, at, printer);
     if report.none_left {
         printer.line(format!("No cause is left: with all other deltas together {}", report.passing()));
     }

@@ -3,7 +3,6 @@
 mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use faultscope_model::application::{TestBody, TestCase};
 use faultscope_model::event::Event;
@@ -48,9 +47,9 @@ pub struct InputReport {
     pub stages: Vec<StageReport>,
     /// How many trials it took.
     pub trials: u32,
-    /// The file with the smallest input.
+    /// The name under which the smallest input is kept with the campaign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<PathBuf>,
+    pub kept: Option<String>,
     /// The smallest input, its beginning where it is long.
     pub text: String,
 }
@@ -190,7 +189,10 @@ impl Reduction<'_> {
         };
         let text = smallest.render();
         let file = keep(&session, format, &text)?;
-        let report = self.report(from, ending, before, Some((text, file)));
+        let bytes = text.len();
+        let mut shown = text;
+        session.campaign().redactor().redact(&mut shown);
+        let report = self.report(from, ending, before, Some((shown, bytes, file)));
         Ok((Some(InputReport { stages, trials: progress.trials, ..report }), ended))
     }
 
@@ -290,35 +292,34 @@ impl Reduction<'_> {
         from: String,
         ending: InputEnding,
         bytes_before: usize,
-        found: Option<(String, PathBuf)>,
+        found: Option<(String, usize, &str)>,
     ) -> InputReport {
-        let (text, file) = found.map_or((String::new(), None), |(text, file)| (text, Some(file)));
+        let (text, bytes, kept) = found
+            .map_or((String::new(), 0, None), |(text, bytes, kept)| (text, bytes, Some(kept.to_owned())));
         InputReport {
             test: self.test.name.clone(),
             from,
             ending,
             bytes_before,
-            bytes: text.len(),
+            bytes,
             stages: Vec::new(),
             trials: 0,
-            file,
+            kept,
             text: text.chars().take(SHOWN).collect(),
         }
     }
 }
 
-/// Writes the smallest input beside the campaign.
-fn keep(session: &Session, format: Option<InputFormat>, text: &str) -> Result<PathBuf, EngineError> {
-    let end = match format {
-        None => "yaml",
-        Some(InputFormat::Json) => "json",
-        Some(InputFormat::Text) => "txt",
-        Some(InputFormat::Http) => "http",
+/// Keeps the smallest input with the campaign, sealed: it has what the user's file has, secrets too.
+fn keep(session: &Session, format: Option<InputFormat>, text: &str) -> Result<&'static str, EngineError> {
+    let name = match format {
+        None => "input.yaml",
+        Some(InputFormat::Json) => "input.json",
+        Some(InputFormat::Text) => "input.txt",
+        Some(InputFormat::Http) => "input.http",
     };
-    let path = session.campaign().folder().join(format!("input.{end}"));
-    std::fs::write(&path, text)
-        .map_err(|e| EngineError::Internal(format!("cannot write {}: {e}", path.display())))?;
-    Ok(path)
+    session.campaign().attach(name, text.as_bytes())?;
+    Ok(name)
 }
 
 /// Counts a stage; in a later round only what it left changes.

@@ -331,7 +331,7 @@ fn open_folder(path: &Path) -> io::Result<OwnedFd> {
 
 /// Mounts a file system in memory.
 pub(super) fn memory(target: &Path) -> io::Result<()> {
-    Ok(mount("none", target, "tmpfs", MountFlags::empty(), c"mode=755")?)
+    Ok(mount("none", target, "tmpfs", MountFlags::empty(), c"mode=755,size=25%,nr_inodes=2m")?)
 }
 
 fn named(what: &str, error: &io::Error) -> io::Error {
