@@ -34,7 +34,7 @@ pub(crate) fn show(report: &LoadReport, printer: &Printer) {
         printer.line(line);
     }
     if report.stopped_early {
-        printer.line("stopped early: the figures are of what had ended");
+        printer.line("stopped early: the figures are of what had ended by then");
     }
     let check = &report.self_check;
     printer.line(printer.dim(&format!(

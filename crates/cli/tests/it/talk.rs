@@ -47,6 +47,7 @@ fn help() {
       deps         Shows which services call each other, how often and with how many errors, from
                    reported spans
       metrics      Lists and draws metrics of instances and services over time
+      load         Sends requests to a service as many users do, and measures the answers
       causal       Finds causes in tables of measurements, and predicts what happens if a column is set
       watch        Finds anomalies in latency, errors, CPU, memory and network of services, and the
                    traces that led to them

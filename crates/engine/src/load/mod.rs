@@ -102,6 +102,9 @@ struct Shared {
     /// Users that have begun.
     users: AtomicU32,
     schedule: Mutex<Schedule>,
+    /// Fires when a stop rule ends the load: no request begins, those under way end.
+    over: CancellationToken,
+    /// Fires when the user ends it: requests under way are dropped.
     cancel: CancellationToken,
 }
 
@@ -127,8 +130,8 @@ pub async fn run_load(
         until: started + options.duration,
         users: AtomicU32::new(0),
         schedule: Mutex::new(Schedule { random: Random::new(mix(options.seed)), next: started }),
-        // A child, so that a stop rule ends the users and nothing else.
-        cancel: cancel.child_token(),
+        over: CancellationToken::new(),
+        cancel: cancel.clone(),
         options,
     });
     let mut users = JoinSet::new();
@@ -180,18 +183,20 @@ async fn watch_windows(
         if !machine.is_measuring() && Instant::now() >= measured_from {
             machine.begin_measuring();
         }
+        let (closed, alone) = shared.recorder.close_window(WINDOW);
         let window = LoadWindow {
             end_s: (end.min(shared.until) - shared.started).as_secs_f64(),
             users: shared.users.load(Ordering::Relaxed),
-            ..shared.recorder.close_window()
+            ..closed
         };
-        let is_broken = end > measured_from + WINDOW && is_broken(&shared.options.thresholds, &window);
+        // A second that began in the ramp is not judged.
+        let is_broken = end >= measured_from + WINDOW && is_broken(&shared.options.thresholds, &alone);
         broken_in_a_row = if is_broken { broken_in_a_row + 1 } else { 0 };
         // Nobody may listen.
         let _ = windows.send(window.clone());
         seen.push(window);
         if shared.options.stop_after.is_some_and(|most| broken_in_a_row >= most) {
-            shared.cancel.cancel();
+            shared.over.cancel();
             return (seen, true);
         }
         if is_last {
@@ -201,10 +206,9 @@ async fn watch_windows(
 }
 
 /// Whether one second alone breaks a threshold. Those of single requests are judged at the end only.
-fn is_broken(thresholds: &[Threshold], window: &LoadWindow) -> bool {
-    let report = recorder::report_of_window(window, WINDOW);
+fn is_broken(thresholds: &[Threshold], second: &LoadReport) -> bool {
     thresholds.iter().filter(|threshold| threshold.request.is_none()).any(|threshold| {
-        let result = threshold.judge(&report);
+        let result = threshold.judge(second);
         // A second without an answer breaks no limit of latencies: errors and rates say that.
         result.measured.is_some() && !result.is_kept
     })
@@ -249,6 +253,19 @@ fn report(
 }
 
 impl Shared {
+    /// Whether no further request may begin.
+    fn is_over(&self) -> bool {
+        self.over.is_cancelled() || Instant::now() >= self.until
+    }
+
+    /// Sleeps, but not beyond the end of the load.
+    async fn sleep_until(&self, time: Instant) {
+        tokio::select! {
+            () = tokio::time::sleep_until(time.min(self.until)) => {}
+            () = self.over.cancelled() => {}
+        }
+    }
+
     /// When the next request of an open load is due; none when the load is over.
     fn next_arrival(&self, rate: f64, spacing: Spacing) -> Option<Instant> {
         let mut schedule = self.schedule.lock().unwrap_or_else(PoisonError::into_inner);

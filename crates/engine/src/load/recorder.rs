@@ -82,22 +82,29 @@ impl Recorder {
         }
     }
 
-    /// What ended since the last window.
-    pub(super) fn close_window(&self) -> LoadWindow {
+    /// What ended since the last window, and the same as if it were a load of its own, for stop rules.
+    pub(super) fn close_window(&self, length: Duration) -> (LoadWindow, LoadReport) {
         let mut all = Measured::default();
         for shard in &self.shards {
             let window = std::mem::take(&mut lock(shard).window);
             all.merge(&window);
         }
         let at = |quantile| all.times.0.as_ref().map_or(0, |times| times.value_at_quantile(quantile));
-        LoadWindow {
+        let window = LoadWindow {
             requests: all.counts.requests,
             failed: all.counts.n_failed(),
             p50_us: at(0.5),
             p95_us: at(0.95),
             p99_us: at(0.99),
             ..LoadWindow::default()
-        }
+        };
+        let report = LoadReport {
+            rate: all.counts.requests as f64 / length.as_secs_f64(),
+            latency: all.times.summarize(),
+            counts: all.counts,
+            ..LoadReport::default()
+        };
+        (window, report)
     }
 
     pub(super) fn lag_p99_us(&self) -> u64 {
@@ -140,26 +147,6 @@ impl Recorder {
             counts: all.counts,
             ..LoadReport::default()
         }
-    }
-}
-
-/// One second as if it were a load of its own, for stop rules.
-pub(super) fn report_of_window(window: &LoadWindow, length: Duration) -> LoadReport {
-    let mut counts = LoadCounts { requests: window.requests, ..LoadCounts::default() };
-    if window.failed > 0 {
-        counts.failed.insert(RequestFailure::Status, window.failed);
-    }
-    let latency = (window.requests > 0).then(|| Latencies {
-        count: window.requests,
-        mean_us: window.p50_us as f64,
-        max_us: window.p99_us,
-        quantiles: vec![(0.5, window.p50_us), (0.95, window.p95_us), (0.99, window.p99_us)],
-    });
-    LoadReport {
-        counts,
-        rate: window.requests as f64 / length.as_secs_f64(),
-        latency,
-        ..LoadReport::default()
     }
 }
 
@@ -242,9 +229,13 @@ mod tests {
         recorder.add(0, sample(500, 900, None));
         recorder.add(1, sample(1500, 10, None));
         recorder.add(2, sample(1500, 20, Some(RequestFailure::TimedOut)));
-        let window = recorder.close_window();
+        let (window, alone) = recorder.close_window(Duration::from_secs(1));
         assert_eq!((window.requests, window.failed), (3, 1));
-        assert_eq!(recorder.close_window().requests, 0);
+        assert!(
+            (900_000..901_000).contains(&alone.latency.unwrap().max_us),
+            "stop rules judge all of a second"
+        );
+        assert_eq!(recorder.close_window(Duration::from_secs(1)).0.requests, 0);
         let report = recorder.report(&scenario, start + Duration::from_secs(3));
         assert_eq!((report.counts.requests, report.counts.n_failed(), report.rate), (2, 1, 1.0));
         let longest = report.latency.unwrap().max_us;

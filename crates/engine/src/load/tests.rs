@@ -208,3 +208,17 @@ async fn a_load_ends_when_it_is_interrupted() {
     assert!(report.stopped_early);
     assert!(report.self_check.invalid.contains(&Invalidity::NothingMeasured));
 }
+
+/// A target that hangs makes a load no longer than its duration and one answer.
+#[tokio::test]
+async fn an_open_load_ends_in_time_and_counts_what_it_could_not_send() {
+    let hangs =
+        |mut stream: TcpStream| async move { while let Ok(1..) = stream.read(&mut [0; 100]).await {} };
+    let (target, _) = target(hangs).await;
+    let arrivals = Arrivals::Open { rate: 100.0, spacing: Spacing::Constant, most: 2 };
+    let within = Duration::from_millis(100);
+    let report = run(LoadOptions { within, ..options(target, arrivals) }).await;
+    assert_eq!(report.counts.requests, 30, "all that were due");
+    assert!(report.counts.failed[&RequestFailure::NotSent] > 15, "{:?}", report.counts);
+    assert!(report.measured_s < 5.0, "{}", report.measured_s);
+}

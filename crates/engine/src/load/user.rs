@@ -48,14 +48,14 @@ impl User {
             match self.shared.options.arrivals.clone() {
                 Arrivals::Closed { spawn_rate, think, .. } => {
                     let after = spawn_rate.map_or(0.0, |rate| f64::from(self.number) / rate);
-                    tokio::time::sleep_until(self.shared.started + Duration::from_secs_f64(after)).await;
+                    self.shared.sleep_until(self.shared.started + Duration::from_secs_f64(after)).await;
                     self.shared.users.fetch_add(1, Ordering::Relaxed);
-                    while Instant::now() < self.shared.until {
+                    while !self.shared.is_over() {
                         let has_failed = self.send_next(Instant::now(), None).await;
                         let pause = think.draw(&mut self.random);
                         let pause = if has_failed { pause.max(AFTER_FAILURE) } else { pause };
                         if !pause.is_zero() {
-                            tokio::time::sleep(pause).await;
+                            self.shared.sleep_until(Instant::now() + pause).await;
                         }
                     }
                 }
@@ -63,7 +63,16 @@ impl User {
                     self.shared.users.fetch_add(1, Ordering::Relaxed);
                     while let Some(due) = self.shared.next_arrival(rate, spacing) {
                         let is_early = Instant::now() < due;
-                        tokio::time::sleep_until(due).await;
+                        self.shared.sleep_until(due).await;
+                        if self.shared.over.is_cancelled() {
+                            break;
+                        }
+                        if self.shared.is_over() {
+                            // Sending it would make the load as long as the target is slow; leaving it out would hide
+                            // that the target did not keep up.
+                            self.give_up(due);
+                            continue;
+                        }
                         // Only a user that waited for its time can be late by the generator's fault.
                         let lag = is_early.then(|| due.elapsed());
                         self.send_next(due, lag).await;
@@ -107,6 +116,17 @@ impl User {
         let sample = Sample { request: self.at, due, sent, ended: Instant::now(), failure, lag };
         shared.recorder.add(self.number, sample);
         has_failed
+    }
+
+    /// Counts a request that nobody was free for.
+    fn give_up(&mut self, due: Instant) {
+        let shared = Arc::clone(&self.shared);
+        self.at = shared.options.scenario.matrix.draw_next(self.at, &mut self.random);
+        let now = Instant::now();
+        let failure = Some(RequestFailure::NotSent);
+        shared
+            .recorder
+            .add(self.number, Sample { request: self.at, due, sent: now, ended: now, failure, lag: None });
     }
 
     async fn exchange(&mut self, request: &LoadRequest) -> Result<(), RequestFailure> {

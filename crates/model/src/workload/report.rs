@@ -77,6 +77,8 @@ pub enum RequestFailure {
     Body,
     /// A value that an earlier answer should have had is missing.
     MissingValue,
+    /// All users were busy until the load was over.
+    NotSent,
     /// No connection could be opened on this side: too many open files, no free port.
     Local,
 }
@@ -174,10 +176,10 @@ impl Latencies {
     /// The quantiles that reports have.
     pub const QUANTILES: [f64; 7] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
 
-    /// A quantile; the next larger one if this one is not there.
+    /// One of [`Self::QUANTILES`].
     pub fn quantile(&self, wanted: f64) -> Option<f64> {
-        let near = self.quantiles.iter().find(|(quantile, _)| *quantile >= wanted - 1e-9);
-        near.map(|(_, time)| *time as f64)
+        let found = self.quantiles.iter().find(|(quantile, _)| (*quantile - wanted).abs() < 1e-9);
+        found.map(|(_, time)| *time as f64)
     }
 }
 
@@ -192,6 +194,7 @@ impl RequestFailure {
             Self::Status => "unexpected status",
             Self::Body => "unexpected body",
             Self::MissingValue => "value not saved before",
+            Self::NotSent => "not sent, all users were busy",
             Self::Local => "no connection from here",
         }
     }

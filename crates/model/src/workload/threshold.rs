@@ -79,12 +79,16 @@ impl FromStr for Threshold {
             "rate" => Measure::Rate,
             quantile => {
                 let percent = quantile.strip_prefix('p').and_then(|percent| percent.parse::<f64>().ok());
-                let percent =
-                    percent.filter(|percent| *percent > 0.0 && *percent < 100.0).ok_or_else(|| {
-                        failed("the figure is one of `p50` to `p99.9`, `mean`, `max`, `errors`, `rate`")
-                    })?;
-                // `p99.9` is 0.999, not what division makes of it.
-                Measure::Quantile((percent * 1e4).round() / 1e6)
+                // Only what reports have, so that no other quantile stands for this one.
+                let known = percent.and_then(|percent| {
+                    Latencies::QUANTILES.into_iter().find(|known| (known * 100.0 - percent).abs() < 1e-6)
+                });
+                Measure::Quantile(known.ok_or_else(|| {
+                    failed(
+                        "the figure is one of `p50`, `p75`, `p90`, `p95`, `p99`, `p99.9`, `p99.99`, `mean`, `max`, \
+                         `errors`, `rate`",
+                    )
+                })?)
             }
         };
         let limit = match measure {
@@ -163,7 +167,9 @@ mod tests {
 
     #[test]
     fn what_is_no_threshold_is_refused_with_its_reason() {
-        for text in ["p95", "p0<1s", "p100<1s", "speed<1s", "errors<200%", "errors<x", "rate>x", "rate>inf"] {
+        for text in
+            ["p95", "p0<1s", "p97<1s", "p100<1s", "speed<1s", "errors<200%", "errors<x", "rate>x", "rate>inf"]
+        {
             let error = text.parse::<Threshold>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{text}` is no threshold: ")), "{error}");
         }
