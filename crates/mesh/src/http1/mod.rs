@@ -356,7 +356,11 @@ impl Connection {
             driven = poll_fn(|cx| exchange.poll_to(cx, Goal::Answer)).await;
         }
         let Some(answer) = exchange.answer.take().filter(|_| driven.is_ok()) else {
-            let broken = driven.err().unwrap_or(Broken::CalleeClosed);
+            let broken = match driven.err().unwrap_or(Broken::CalleeClosed) {
+                // The callee saw that its caller had gone, and closed for that reason alone.
+                Broken::CalleeClosed if exchange.caller_closed => Broken::CallerGone,
+                broken => broken,
+            };
             if broken == Broken::CallerGone {
                 exchange.up.stream.fate().reset();
             }

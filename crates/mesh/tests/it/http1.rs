@@ -431,3 +431,15 @@ async fn levels_are_those_of_service_and_operation() {
         .collect();
     assert_eq!(bodies, [None, None, Some(b"h".to_vec())]);
 }
+
+/// A step of a test that runs out of time drops its connection; the service that then gives up is not to blame.
+#[tokio::test]
+async fn a_callee_that_closes_because_its_caller_left_is_not_to_blame() {
+    // Answers nothing, and closes when there is nobody any more.
+    let address = callee(|mut raw| async move { while raw.message().await.is_some() {} }).await;
+    let world = world().service("stock", &[address]).start();
+    let mut raw = world.connect("stock").await;
+    raw.send("GET /slow HTTP/1.1\r\nhost: stock\r\n\r\n").await;
+    drop(raw);
+    assert_eq!(world.spans(1).await[0].error, Some(CallError::CallerGone));
+}
