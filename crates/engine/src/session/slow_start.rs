@@ -43,8 +43,8 @@ impl SlowStart {
             return None;
         }
         let text = format!(
-            "{service} takes {} of a trial of {} to start; if it keeps no state that matters, `reset: keep` lets trials \
-             share it",
+            "{service} takes {} of a trial of {} to start; if it keeps no state that matters, `services.{service}.reset: \
+             keep` in the application file lets trials share it",
             show_duration(*took),
             show_duration(trial)
         );
@@ -96,6 +96,7 @@ mod tests {
         slow.note(&application("restart"), &ready(12, 13));
         let text = slow.announce(Duration::from_secs(14)).unwrap();
         assert!(text.starts_with("db takes 12.0s of a trial of 14.0s to start; "), "{text}");
+        assert!(text.contains("`services.db.reset: keep`"), "{text}");
         slow.note(&application("restart"), &ready(20, 21));
         assert_eq!(slow.announce(Duration::from_secs(22)), None);
     }

@@ -319,7 +319,9 @@ async fn the_steps_of_a_test_are_reduced() {
         "- {\"expect\":{\"status\":201},\"json\":{\"items\":[13]},\"post\":\"http://till:8080/orders\"}\n"
     );
     assert!(input.trials < 40, "{} trials", input.trials);
-    assert_eq!(std::fs::read_to_string(input.file.unwrap()).unwrap(), input.text);
+    let campaigns = bed.store().campaigns().unwrap();
+    let kept = campaigns[0].attachment(&input.kept.expect("it is kept")).unwrap();
+    assert_eq!(kept.as_deref(), Some(input.text.as_bytes()));
 }
 
 #[tokio::test]

@@ -38,12 +38,16 @@ impl StoredCampaign {
     }
 }
 
-/// Seals the bundles that an older version kept as they were.
-pub(super) fn seal_bundles(folder: &Path, key: &Key) -> Result<(), StoreError> {
+/// Seals the bundles, inputs and reports that an older version kept as they were.
+pub(super) fn seal_attachments(folder: &Path, key: &Key) -> Result<(), StoreError> {
     for entry in fs::read_dir(folder).map_err(StoreError::io("read", folder))?.flatten() {
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().into_owned();
-        if !(name.starts_with("repro") && name.ends_with(".tar.gz")) {
+        let is_bundle = name.starts_with("repro") && name.ends_with(".tar.gz");
+        let is_other =
+            ["input.", "debug-report.", "resilience-report."].iter().any(|start| name.starts_with(start));
+        let is_sealed = path.extension().is_some_and(|end| end == SEALED);
+        if !(is_bundle || is_other) || is_sealed {
             continue;
         }
         let Some(bytes) = read_whole(&path)? else { continue };

@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use super::attachment::seal_bundles;
+use super::attachment::seal_attachments;
 use super::descriptors_file::seal_descriptors;
 use super::event_log::seal_log;
 use super::folder::REPORT;
@@ -57,7 +57,7 @@ pub(super) fn upgrade_files(folder: &Path, key: &ReadKey) -> Result<(), StoreErr
         seal_log(folder, key)?;
         seal_descriptors(folder, key)?;
         seal_report(folder, key)?;
-        seal_bundles(folder, key)?;
+        seal_attachments(folder, key)?;
     }
     remove_temporary_files(folder);
     let mut file = CampaignFile::read(folder, key)?;

@@ -77,7 +77,10 @@ impl<'p, 'a> Converter<'p, 'a> {
                     "this looks like an override file: name the file below it first, `-f {base} -f {}`",
                     self.project.input.files.first().map_or("FILE", |(name, _)| name)
                 )),
-                None => error,
+                None => error.with_hint(
+                    "if this is an override file, name the file below it first, `-f compose.yaml -f FILE`"
+                        .to_owned(),
+                ),
             });
         }
         service.env = self.read_environment(name, node)?;
